@@ -1,0 +1,1 @@
+"""Stage 2: backends, which put records to a model."""

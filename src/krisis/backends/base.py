@@ -1,0 +1,77 @@
+"""Stage 2: what a backend hands on (`BackendResponse`) and what it must offer (`BaseBackend`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from krisis.data.base import BaseDataSuite, Label, PatientRecord
+from krisis.errors import InvalidValue
+
+
+@dataclass(slots=True)
+class BackendResponse:
+    """What came back for one record, parsed and checked.
+
+    ``confidence`` is the probability, as the model states it, that its answer is correct.
+    ``prompt`` is the template with every patient value redacted. ``signals`` holds further
+    figures such as token log-probabilities. Token counts are ``None`` where the provider does not
+    report them; those of a batched call are shared out over its rows so that they add up.
+    """
+
+    prediction: Label | None
+    abstained: bool = False
+    confidence: float | None = None
+    raw_response: str = ""
+    prompt: str = ""
+    prompt_mode: str = "single"
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    signals: dict[str, Any] = field(default_factory=dict)
+    latency_seconds: float | None = None
+    finish_reason: str = ""
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.abstained, bool):
+            raise InvalidValue(f"abstained must be True or False, not {self.abstained!r}")
+        if self.confidence is not None:
+            self.confidence = checked_confidence(self.confidence)
+
+
+def checked_confidence(value: object) -> float:
+    """Return a confidence as a float, or refuse what is not a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidValue(f"confidence must be a number between 0 and 1, not {value!r}")
+    if not 0.0 <= value <= 1.0:  # also refuses NaN
+        raise InvalidValue(f"confidence must lie between 0 and 1, not {value!r}")
+    return float(value)
+
+
+class BaseBackend(ABC):
+    """Any model, rule or person that judges records.
+
+    The smallest backend implements `evaluate` alone. `prepare` is called once before a run with
+    the suite, so that a backend can take its question or be fitted on the training records.
+    """
+
+    name: str = "backend"
+
+    def prepare(self, suite: BaseDataSuite) -> None:
+        """Get ready for the records of a suite; the default needs nothing."""
+        return
+
+    @abstractmethod
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        """Judge one record."""
+
+    def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+        """Judge several records in one go; the default judges them one by one."""
+        return [self.evaluate(record) for record in records]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal for two runs to have asked the same model; never a key."""
+        return {"backend": self.name}

@@ -1,0 +1,71 @@
+"""The `krisis` command: a table of sub-commands, each imported only when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from krisis import __version__
+from krisis.errors import KrisisError
+
+# Command → (module that holds its `app`, one line of help). The order is that of `--help`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
+    "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
+    "show": ("krisis.cli.show", "Print the report of a saved result."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Shows every command in the help, but imports only the one that is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Replace the placeholder of the help by the real command."""
+        name, _, rest = super().resolve_command(ctx, args)
+        module, _ = COMMANDS[str(name)]
+        return name, typer.main.get_command(import_module(module).app), rest
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Measure whether a language model knows when not to answer a clinical question.",
+    epilog="krisis is for evaluation, never for the care of a patient.",
+)
+
+
+def _placeholder() -> None:  # pragma: no cover - replaced before it can run
+    """Stand in the help for a command that has not been imported."""
+
+
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(_placeholder)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"krisis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Take the options that stand before any command."""
+
+
+def main() -> None:
+    """Run the command line: one sentence and exit 2 for a user's error, 1 for a failed run."""
+    try:
+        app()
+    except KrisisError as error:
+        typer.echo(f"krisis: {error}", err=True)
+        sys.exit(error.exit_code)

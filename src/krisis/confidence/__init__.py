@@ -1,0 +1,1 @@
+"""Signals turned into confidence, and confidence calibrated."""

@@ -1,0 +1,1 @@
+"""Stage 1: clinical suites, which produce patient records."""

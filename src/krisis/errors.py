@@ -1,0 +1,168 @@
+"""Every exception that krisis raises on purpose.
+
+::
+
+    KrisisError
+    ├── UserError (also a ValueError)      bad input: the command line exits 2
+    │   ├── InvalidValue                   a field holds a value it must not hold
+    │   ├── InvalidFile                    a file is not what it was taken for
+    │   ├── UnknownName                    no suite, backend, metric … of that name
+    │   ├── MissingExtra                   an optional part is not installed
+    │   ├── MissingKey                     no credentials for a provider
+    │   └── RunConflict                    the run is locked, or is another run
+    ├── BackendError                       one call failed: the row becomes `failed`
+    │   ├── MalformedReply                 the text is not the answer asked for
+    │   │   └── TruncatedReply             … because the token cap cut it
+    │   ├── RateLimited                    429 and its kin; retried
+    │   ├── ProviderUnavailable            5xx, connection lost; retried
+    │   ├── CallTimedOut                   no answer in time; retried
+    │   ├── ContentFiltered                the provider withheld the answer
+    │   ├── RequestRefused                 400, 404, 422: the request must change
+    │   └── AuthenticationFailed           401, 403: the key must change
+    ├── PromptLeak                         patient data in a prompt meant to be redacted
+    └── RunFailed                          a run ended without a usable result: exits 1
+
+Every message says what is wrong, names the value received and says what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class KrisisError(Exception):
+    """Anything that krisis itself reports."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UserError(KrisisError, ValueError):
+    """Input that krisis cannot accept."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class InvalidValue(UserError):
+    """A field or option holds a value that it must not hold."""
+
+
+class InvalidFile(UserError):
+    """A file cannot be read as what it was taken for."""
+
+
+class UnknownName(UserError):
+    """A name that no suite, backend, metric or option bears."""
+
+    @classmethod
+    def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+        """Build the error with the nearest known name as a suggestion.
+
+        >>> print(UnknownName.among("metric", "acuracy", ["accuracy", "brier_score"]))
+        unknown metric 'acuracy'; did you mean 'accuracy'? Known: accuracy, brier_score.
+        """
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        suggestion = f"; did you mean {near[0]!r}?" if near else "."
+        return cls(f"unknown {kind} {name!r}{suggestion} Known: {', '.join(names) or 'none'}.")
+
+
+class MissingExtra(UserError):
+    """An optional part of krisis is not installed."""
+
+    @classmethod
+    def named(cls, extra: str, purpose: str) -> MissingExtra:
+        """Build the error with the command that installs the part."""
+        return cls(f"{purpose} needs the extra {extra!r}; type: pip install 'krisis[{extra}]'")
+
+
+class MissingKey(UserError):
+    """No credentials were found for a provider."""
+
+
+class RunConflict(UserError):
+    """A run directory is in use, or belongs to another configuration."""
+
+
+class BackendError(KrisisError):
+    """One provider call that gave no usable answer.
+
+    ``failure_class`` is what the failed row records. The tokens were paid for, so they are
+    carried along and counted.
+    """
+
+    failure_class: ClassVar[str] = "backend"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+
+
+class MalformedReply(BackendError):
+    """The reply is not the answer that was asked for; a batch is halved and asked again."""
+
+    failure_class = "malformed_reply"
+
+
+class TruncatedReply(MalformedReply):
+    """The reply ends in the middle: the output-token cap is too low."""
+
+
+class RateLimited(BackendError):
+    """The provider asks for patience."""
+
+    failure_class = "rate_limit"
+    retryable = True
+
+
+class ProviderUnavailable(BackendError):
+    """The provider failed or could not be reached."""
+
+    failure_class = "unavailable"
+    retryable = True
+
+
+class CallTimedOut(BackendError):
+    """The provider did not answer in time."""
+
+    failure_class = "timeout"
+    retryable = True
+
+
+class ContentFiltered(BackendError):
+    """The provider withheld the answer."""
+
+    failure_class = "content_filter"
+
+
+class RequestRefused(BackendError):
+    """The provider refuses this request whatever the number of attempts."""
+
+    failure_class = "refused_request"
+
+
+class AuthenticationFailed(BackendError):
+    """The provider does not accept the credentials."""
+
+    failure_class = "auth"
+
+
+class PromptLeak(KrisisError):
+    """Patient data stands in a prompt that is stored as redacted."""
+
+
+class RunFailed(KrisisError):
+    """A run ended without a usable result."""

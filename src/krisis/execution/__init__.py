@@ -1,0 +1,1 @@
+"""How a batch travels: concurrency, limits, retries, journal, cache and progress."""

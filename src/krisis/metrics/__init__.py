@@ -1,0 +1,45 @@
+"""Stage 3: metrics, which score evaluation results and nothing else."""
+
+from krisis.metrics.abstention import (
+    AbstentionRate,
+    AnswerRate,
+    DeferralAlignment,
+    SelectiveAccuracy,
+    default_abstention_metrics,
+)
+from krisis.metrics.accuracy import Accuracy, BalancedAccuracy, default_accuracy_metrics
+from krisis.metrics.base import BaseMetric, EvaluationResult, Interval, MetricScore, score_all
+from krisis.metrics.calibration import (
+    BrierScore,
+    ExpectedCalibrationError,
+    default_calibration_metrics,
+)
+
+__all__ = [
+    "AbstentionRate",
+    "Accuracy",
+    "AnswerRate",
+    "BalancedAccuracy",
+    "BaseMetric",
+    "BrierScore",
+    "DeferralAlignment",
+    "EvaluationResult",
+    "ExpectedCalibrationError",
+    "Interval",
+    "MetricScore",
+    "SelectiveAccuracy",
+    "default_abstention_metrics",
+    "default_accuracy_metrics",
+    "default_benchmark_metrics",
+    "default_calibration_metrics",
+    "score_all",
+]
+
+
+def default_benchmark_metrics() -> list[BaseMetric]:
+    """Return the stack that a benchmark scores when none is named."""
+    return [
+        *default_accuracy_metrics(),
+        *default_calibration_metrics(),
+        *default_abstention_metrics(),
+    ]

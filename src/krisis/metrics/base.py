@@ -1,0 +1,170 @@
+"""Stage 3: what a metric scores (`EvaluationResult`), returns (`MetricScore`) and must offer."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from krisis.errors import InvalidValue
+from krisis.metrics.columns import Columns
+
+Outcome = Literal["answered", "abstained", "failed"]
+Direction = Literal["higher", "lower", "neither"]
+
+
+@dataclass(slots=True)
+class EvaluationResult:
+    """One record with what the model made of it.
+
+    ``error`` marks a call that failed: neither an abstention nor a wrong answer. ``prompt`` is the
+    redacted template, shared in memory by all rows that used it.
+
+    >>> EvaluationResult(1, 1, confidence=0.9).outcome
+    'answered'
+    """
+
+    prediction: int | str | None
+    ground_truth: int | str
+    abstained: bool = False
+    confidence: float | None = None
+    raw_response: str = ""
+    prompt: str = ""
+    prompt_mode: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    record_id: str = ""
+    cluster_id: str = ""
+    signals: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        # Rows are made by the million: the usual case passes four cheap tests.
+        if self.abstained is not True and self.abstained is not False:
+            raise InvalidValue(f"abstained must be True or False, not {self.abstained!r}")
+        if self.ground_truth is None:
+            raise InvalidValue("ground_truth is None; every row needs the right answer")
+        confidence = self.confidence
+        if confidence is not None:
+            if type(confidence) is not float:
+                confidence = self.confidence = _as_float(confidence)
+            if not 0.0 <= confidence <= 1.0:
+                raise InvalidValue(
+                    f"confidence must lie between 0 and 1, not {confidence!r}; "
+                    "divide percentages by 100 and leave an unknown confidence None"
+                )
+        if not self.cluster_id:
+            self.cluster_id = self.record_id
+
+    @property
+    def outcome(self) -> Outcome:
+        """Say whether the model answered, abstained, or could not be asked."""
+        if self.error is not None:
+            return "failed"
+        return "abstained" if self.abstained else "answered"
+
+
+def _as_float(value: object) -> float:
+    if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str):
+        raise InvalidValue(f"confidence must be a number between 0 and 1, not {value!r}")
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval and how it was obtained; ``reason`` says why it is undefined."""
+
+    low: float
+    high: float
+    level: float = 0.95
+    method: str = ""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class MetricScore:
+    """The value of a metric with the counts it rests on.
+
+    An undefined value is NaN, and ``details["reason"]`` says why.
+    """
+
+    name: str
+    value: float
+    breakdown: dict[str, float] = field(default_factory=dict)
+    n_evaluated: int = 0
+    n_abstained: int = 0
+    details: dict[str, Any] = field(default_factory=dict)
+    interval: Interval | None = None
+
+    @classmethod
+    def undefined(
+        cls, name: str, reason: str, *, n_abstained: int = 0, **details: Any
+    ) -> MetricScore:
+        """Return NaN with its reason."""
+        return cls(name, math.nan, n_abstained=n_abstained, details={"reason": reason, **details})
+
+
+class Rows(list[EvaluationResult]):
+    """Evaluation results that turn into NumPy columns once, whatever the number of metrics."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, results: Iterable[EvaluationResult] = ()) -> None:
+        super().__init__(results)
+        self._columns: Columns | None = None
+
+    @property
+    def columns(self) -> Columns:
+        """Return the columns, converting on first use; the rows must not change afterwards."""
+        if self._columns is None:
+            self._columns = Columns.from_rows(self)
+        return self._columns
+
+
+def columns_of(results: Sequence[EvaluationResult]) -> Columns:
+    """Return the shared columns of rows that have them, else convert."""
+    return results.columns if isinstance(results, Rows) else Columns.from_rows(results)
+
+
+class BaseMetric(ABC):
+    """A figure computed from evaluation results alone; a new one implements `compute` only.
+
+    ``name`` is the label in reports, ``key`` the snake_case name in code, ``direction`` which way
+    is better.
+
+    >>> class AnsweredRows(BaseMetric):
+    ...     name = "Answered rows"
+    ...     def compute(self, results):
+    ...         answered = sum(row.outcome == "answered" for row in results)
+    ...         return MetricScore(self.name, float(answered), n_evaluated=len(results))
+    >>> AnsweredRows()([EvaluationResult(1, 1)]).value
+    1.0
+    """
+
+    name: ClassVar[str]
+    key: ClassVar[str] = ""
+    direction: ClassVar[Direction] = "neither"
+
+    @abstractmethod
+    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+        """Return the score; of an empty list, NaN with a reason."""
+
+    def __call__(self, results: Sequence[EvaluationResult]) -> MetricScore:
+        """Return the score of at least one row."""
+        if len(results) == 0:
+            raise InvalidValue(
+                f"{self.name} was given no rows; run a benchmark or load a result first"
+            )
+        return self.compute(results)
+
+
+def score_all(
+    metrics: Iterable[BaseMetric], results: Sequence[EvaluationResult]
+) -> dict[str, MetricScore]:
+    """Compute every metric on rows that are converted to columns once."""
+    rows = results if isinstance(results, Rows) else Rows(results)
+    return {metric.name: metric.compute(rows) for metric in metrics}

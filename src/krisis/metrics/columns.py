@@ -1,0 +1,225 @@
+"""Evaluation results as NumPy columns: converted once, shared by every metric of a scoring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from krisis.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from krisis.metrics.base import EvaluationResult
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+
+NO_LABEL = -1
+# The grouping that reports use by default reads the metadata key of the seeds.
+_METADATA_KEYS = {"stage": "ckd_stage"}
+
+
+def canonical_label(value: object) -> int | str:
+    """Return the form under which two labels are the same answer.
+
+    Whole numbers equal their texts; texts are equal whatever their case and surrounding space.
+
+    >>> canonical_label(" 1 "), canonical_label(True), canonical_label(" Stable")
+    (1, 1, 'stable')
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            return int(text)
+        except ValueError:
+            return text.casefold()
+    if isinstance(value, float) and not value.is_integer():
+        raise InvalidValue(f"{value!r} is not a label; use a whole number or a text")
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        return int(value)
+    raise InvalidValue(f"{value!r} is not a label; use a whole number or a text")
+
+
+class LabelCodes(dict[Any, int]):
+    """Label to code, filled as labels appear; every spelling of a label shares one code."""
+
+    def __init__(self) -> None:
+        super().__init__({None: NO_LABEL})
+        self.labels: list[int | str] = []
+        self._known: dict[int | str, int] = {}
+
+    def __missing__(self, value: object) -> int:
+        label = canonical_label(value)
+        code = self._known.get(label)
+        if code is None:
+            code = self._known[label] = len(self.labels)
+            self.labels.append(label)
+        self[value] = code
+        return code
+
+
+class Columns:
+    """The rows that can be scored, one array per field; failed rows are only counted.
+
+    ``prediction`` and ``truth`` are codes into ``labels`` (−1 for no prediction); ``confidence``
+    is NaN where none was stated.
+    """
+
+    def __init__(self, rows: Sequence[EvaluationResult]) -> None:
+        self.n_rows = len(rows)
+        self.n_failed = self.n_rows - [row.error for row in rows].count(None)
+        self._given = rows
+        self._rows = rows if not self.n_failed else [row for row in rows if row.error is None]
+        self.n_scored = len(self._rows)
+        codes = LabelCodes()
+        self.truth = self._encoded("ground_truth", codes)
+        self.prediction = self._encoded("prediction", codes)
+        self.labels = codes.labels
+        self.abstained: BoolArray = np.fromiter(
+            [row.abstained for row in self._rows], np.bool_, self.n_scored
+        )
+        self.confidence = self._checked_confidence()
+        self._groups: dict[str, tuple[list[str], IntArray]] = {}
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[EvaluationResult]) -> Columns:
+        """Convert rows, refusing labels and confidences that cannot be scored."""
+        return cls(rows)
+
+    def _encoded(self, field: str, codes: LabelCodes) -> IntArray:
+        values = [getattr(row, field) for row in self._rows]
+        try:
+            encoded = np.fromiter(map(codes.__getitem__, values), np.int64, self.n_scored)
+        except (TypeError, InvalidValue):
+            self._complain_about(field, codes.__getitem__)
+            raise
+        if field == "ground_truth" and encoded.size and encoded.min() < 0:
+            row = self._rows[int(np.argmin(encoded))]
+            raise InvalidValue(f"{self._place(row)}: ground_truth is None; give the right answer")
+        return encoded
+
+    def _complain_about(self, field: str, check: Callable[[Any], object]) -> None:
+        for row in self._rows:
+            value = getattr(row, field)
+            try:
+                check(value)
+            except (TypeError, ValueError):
+                raise InvalidValue(
+                    f"{self._place(row)}: {field} {value!r} is not a label; "
+                    "use a whole number or a text"
+                ) from None
+
+    def _place(self, row: EvaluationResult) -> str:
+        index = next(i for i, given in enumerate(self._given) if given is row)
+        return f"row {index}" + (f" ({row.record_id})" if row.record_id else "")
+
+    def _checked_confidence(self) -> FloatArray:
+        stated = [row.confidence for row in self._rows]
+        confidence = np.array(stated, dtype=np.float64)
+        missing = np.isnan(confidence)
+        outside = ~missing & ((confidence < 0) | (confidence > 1))
+        if outside.any() or int(missing.sum()) != stated.count(None):
+            for row in self._rows:
+                value = row.confidence
+                if value is not None and not 0 <= value <= 1:
+                    raise InvalidValue(
+                        f"{self._place(row)}: confidence must lie between 0 and 1, not {value!r}"
+                    )
+        return confidence
+
+    @cached_property
+    def answered(self) -> BoolArray:
+        """True where the model did not abstain."""
+        return ~self.abstained
+
+    @cached_property
+    def correct(self) -> BoolArray:
+        """True where the model answered, and rightly."""
+        right: BoolArray = self.answered & (self.prediction == self.truth)
+        return right
+
+    @cached_property
+    def usable(self) -> BoolArray:
+        """True where calibration can be judged: answered, with a prediction and a confidence."""
+        stated: BoolArray = (self.prediction != NO_LABEL) & ~np.isnan(self.confidence)
+        return self.answered & stated
+
+    @property
+    def n_abstained(self) -> int:
+        """Count the rows on which the model abstained."""
+        return int(np.count_nonzero(self.abstained))
+
+    @cached_property
+    def should_abstain(self) -> IntArray:
+        """1 where the case asked for deferral, 0 where not, −1 where nobody said."""
+        return np.fromiter(map(self._deferral, self._rows), np.int64, self.n_scored)
+
+    def _deferral(self, row: EvaluationResult) -> int:
+        value = row.metadata.get("should_abstain")
+        if value is True:
+            return 1
+        if value is False:
+            return 0
+        if value is None:
+            return NO_LABEL
+        if value not in (0, 1):
+            raise InvalidValue(
+                f"{self._place(row)}: metadata['should_abstain'] must be true or false, "
+                f"not {value!r}"
+            )
+        return int(value)
+
+    @cached_property
+    def cluster(self) -> IntArray:
+        """The patient of each row as a code; a row without one is a patient of its own."""
+        names: dict[object, int] = {}
+        keys = (row.cluster_id or index for index, row in enumerate(self._rows))
+        return np.fromiter((names.setdefault(key, len(names)) for key in keys), np.int64)
+
+    def grouped(self, column: str) -> tuple[list[str], IntArray]:
+        """Return the names of the groups of a metadata column and the group of every row."""
+        if column not in self._groups:
+            key = _METADATA_KEYS.get(column, column)
+            values = [row.metadata.get(key) for row in self._rows]
+            names = {value: _group_name(column, value) for value in _distinct(values)}
+            order = sorted(set(names.values()))
+            position = {name: index for index, name in enumerate(order)}
+            code = {value: position[name] for value, name in names.items()}
+            codes = np.fromiter((code[_hashable(v)] for v in values), np.int64, self.n_scored)
+            self._groups[column] = (order, codes)
+        return self._groups[column]
+
+    def group_means(self, column: str, numerator: BoolArray, kept: BoolArray) -> dict[str, float]:
+        """Return, for every group with a kept row, the share of kept rows in the numerator."""
+        names, codes = self.grouped(column)
+        total = np.bincount(codes[kept], minlength=len(names))
+        hits = np.bincount(codes[kept & numerator], minlength=len(names))
+        return {name: float(hits[i] / total[i]) for i, name in enumerate(names) if total[i]}
+
+
+def _hashable(value: object) -> object:
+    try:
+        hash(value)
+    except TypeError:
+        return str(value)
+    return value
+
+
+def _distinct(values: Sequence[object]) -> set[object]:
+    try:
+        return set(values)
+    except TypeError:
+        return {_hashable(value) for value in values}
+
+
+def _group_name(column: str, value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return f"unknown_{column}"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{column}_{str(value).strip()}"

@@ -1,0 +1,55 @@
+"""Names to classes: built-ins from a table of strings, plug-ins from entry points, one door."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from krisis.errors import InvalidValue, UnknownName
+
+Kind = Literal["suites", "backends", "metrics"]
+
+# "module:attribute" strings, so that listing names imports nothing.
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "suites": {},
+    "backends": {},
+    "metrics": {
+        "accuracy": "krisis.metrics.accuracy:Accuracy",
+        "balanced_accuracy": "krisis.metrics.accuracy:BalancedAccuracy",
+        "expected_calibration_error": "krisis.metrics.calibration:ExpectedCalibrationError",
+        "brier_score": "krisis.metrics.calibration:BrierScore",
+        "answer_rate": "krisis.metrics.abstention:AnswerRate",
+        "selective_accuracy": "krisis.metrics.abstention:SelectiveAccuracy",
+        "abstention_rate": "krisis.metrics.abstention:AbstentionRate",
+        "deferral_alignment": "krisis.metrics.abstention:DeferralAlignment",
+    },
+}
+
+
+@cache
+def table(kind: Kind) -> dict[str, str]:
+    """Return every known name of a kind with the place of its class."""
+    plugins = {point.name: point.value for point in entry_points(group=f"krisis.{kind}")}
+    taken = sorted(plugins.keys() & BUILT_IN[kind].keys())
+    if taken:
+        raise InvalidValue(
+            f"an installed plug-in registers {kind} {taken} which krisis already has; "
+            "rename its entry point"
+        )
+    return {**BUILT_IN[kind], **plugins}
+
+
+def names(kind: Kind) -> list[str]:
+    """Return the known names of a kind, sorted."""
+    return sorted(table(kind))
+
+
+def find(kind: Kind, name: str) -> Any:
+    """Return the class registered under a name, or say which names there are."""
+    known = table(kind)
+    if name not in known:
+        raise UnknownName.among(kind.removesuffix("s"), name, known)
+    module, _, attribute = known[name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,1 @@
+"""Stage 4: results, their files and reports."""

@@ -1,0 +1,1 @@
+"""Intervals, resampling and tests in plain NumPy and SciPy."""

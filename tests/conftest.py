@@ -1,0 +1,44 @@
+"""What every test shares: no network but loopback, and the shared material where it exists."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+_LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
+_SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse every connection that would leave this machine."""
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def check(sock: socket.socket, address: object) -> None:
+        if sock.family == socket.AF_UNIX:
+            return
+        host = str(address[0]) if isinstance(address, tuple) else str(address)
+        if not host.startswith(_LOOPBACK):
+            raise AssertionError(f"a test tried to reach {host}; tests stay on loopback")
+
+    def guarded(sock: socket.socket, address: object) -> None:
+        check(sock, address)
+        return connect(sock, address)
+
+    def guarded_ex(sock: socket.socket, address: object) -> int:
+        check(sock, address)
+        return connect_ex(sock, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded_ex)
+
+
+@pytest.fixture
+def real_ckd_file() -> Path:
+    """Return the UCI file that lies beside a developer's checkout; users do not have it."""
+    path = _SHARED / "data" / "ckd_full.csv"
+    if not path.exists():
+        pytest.skip("the UCI CKD file is not beside this checkout")
+    return path
