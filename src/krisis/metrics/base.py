@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,10 +131,39 @@ def columns_of(results: Sequence[EvaluationResult]) -> Columns:
     return results.columns if isinstance(results, Rows) else Columns.from_rows(results)
 
 
+def key_of(name: str) -> str:
+    """Return the snake_case key of a metric's name, without what stands in brackets.
+
+    >>> key_of("Selective Accuracy (answered only)")
+    'selective_accuracy'
+    """
+    return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"\(.*?\)", "", name.lower())))
+
+
+class MetricScores(dict[str, MetricScore]):
+    """Scores by metric name, which can also be read by key."""
+
+    def __missing__(self, key: str) -> MetricScore:
+        for name, score in self.items():
+            if key_of(name) == key:
+                return score
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or any(key_of(name) == key for name in self)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the score of a name or key, else the default."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+
 class BaseMetric(ABC):
     """A figure computed from evaluation results alone; a new one implements `compute` only.
 
-    ``name`` is the label in reports, ``key`` the snake_case name in code, ``direction`` which way
+    ``name`` is the label in reports and ``key`` its snake_case form; ``direction`` says which way
     is better.
 
     >>> class AnsweredRows(BaseMetric):
@@ -146,8 +176,12 @@ class BaseMetric(ABC):
     """
 
     name: ClassVar[str]
-    key: ClassVar[str] = ""
+    key: ClassVar[str]
     direction: ClassVar[Direction] = "neither"
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__ and "key" not in cls.__dict__:
+            cls.key = key_of(cls.name)
 
     @abstractmethod
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
@@ -162,9 +196,7 @@ class BaseMetric(ABC):
         return self.compute(results)
 
 
-def score_all(
-    metrics: Iterable[BaseMetric], results: Sequence[EvaluationResult]
-) -> dict[str, MetricScore]:
+def score_all(metrics: Iterable[BaseMetric], results: Sequence[EvaluationResult]) -> MetricScores:
     """Compute every metric on rows that are converted to columns once."""
     rows = results if isinstance(results, Rows) else Rows(results)
-    return {metric.name: metric.compute(rows) for metric in metrics}
+    return MetricScores((metric.name, metric.compute(rows)) for metric in metrics)

@@ -1,0 +1,48 @@
+"""`krisis list`: the suites, backends or metrics that can be named in other commands."""
+
+from __future__ import annotations
+
+import inspect
+from enum import StrEnum
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from krisis import registry
+from krisis.errors import MissingExtra
+
+app = typer.Typer(help="List what is installed.")
+
+
+class Listable(StrEnum):
+    """What can be listed."""
+
+    SUITES = "suites"
+    BACKENDS = "backends"
+    METRICS = "metrics"
+
+
+@app.command(
+    epilog="Examples:  krisis list metrics  |  krisis list backends",
+)
+def list_names(
+    kind: Listable = typer.Argument(..., help="suites, backends or metrics"),
+) -> None:
+    """List the suites, backends or metrics that are installed."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("what it is")
+    for name in registry.names(kind.value):
+        table.add_row(name, _summary(kind, name))
+    Console().print(table)
+
+
+def _summary(kind: Listable, name: str) -> str:
+    try:
+        found = registry.find(kind.value, name)
+    except MissingExtra as error:
+        return str(error)
+    direction = getattr(found, "direction", "")
+    summary = (inspect.getdoc(found) or "").split("\n")[0]
+    return f"{summary} ({direction} is better)" if direction in ("higher", "lower") else summary

@@ -1,0 +1,42 @@
+"""`krisis score`: recompute metrics from stored rows, without any model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from krisis import registry
+from krisis.errors import InvalidFile
+from krisis.metrics import default_benchmark_metrics
+from krisis.metrics.base import BaseMetric, score_all
+from krisis.results.report import format_metrics_json_report, format_report
+from krisis.results.result import BenchmarkResult
+from krisis.results.strict_json import write_text
+
+app = typer.Typer(help="Recompute the metrics of a saved result, without any model.")
+
+
+@app.command(
+    epilog="Examples:  krisis score result.json  |  krisis score result.json -m accuracy "
+    "-m brier_score --json  |  krisis score result.json -o rescored.json",
+)
+def score(
+    results: Path = typer.Argument(..., help="A saved result (JSON)."),
+    metric: list[str] = typer.Option([], "--metric", "-m", help="Only this metric; repeatable."),
+    as_json: bool = typer.Option(False, "--json", help="Print metrics-only JSON, not text."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Also save the rescored result to this new file."
+    ),
+) -> None:
+    """Recompute the metrics of a saved result, without any model."""
+    result = BenchmarkResult.load(results)
+    if not result.evaluation_results:
+        raise InvalidFile(f"{results} holds scores but no rows; name the full result")
+    chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in metric]
+    scores = score_all(chosen or default_benchmark_metrics(), result.evaluation_results)
+    rescored = replace(result, metric_scores=scores)
+    if output is not None:
+        write_text(output, rescored.to_json() + "\n")
+    typer.echo(format_metrics_json_report(rescored) if as_json else format_report(rescored))

@@ -1,0 +1,153 @@
+"""Reports for people and programs: compact text, full JSON, metrics-only JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from krisis.metrics.base import Interval, MetricScore
+from krisis.results.result import BenchmarkResult
+
+_EXECUTION = (
+    ("batch size", "batch_size"),
+    ("max concurrency", "max_concurrency"),
+    ("planned batches", "n_api_batches"),
+    ("calls made", "n_api_calls"),
+    ("retries", "n_retries"),
+    ("batch splits", "n_batch_splits"),
+    ("input tokens", "input_tokens"),
+    ("output tokens", "output_tokens"),
+    ("token total", "token_total"),
+    ("cost", "cost"),
+    ("seed", "seed"),
+    ("prompt modes", "prompt_modes"),
+    ("prompt data", "prompt_data_policy"),
+    ("elapsed seconds", "elapsed_seconds"),
+    ("records per second", "records_per_second"),
+)
+
+
+def attrition_line(attrition: Mapping[str, int]) -> str:
+    """Say what became of every record; failures come first.
+
+    >>> print(attrition_line({"n_loaded": 5, "n_sent": 4, "n_answered": 2, "n_abstained": 1,
+    ...                       "n_failed": 1}))
+    1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed
+    """
+    flow = (
+        f"{attrition['n_loaded']} loaded → {attrition['n_sent']} sent → "
+        f"{attrition['n_answered']} answered / {attrition['n_abstained']} abstained / "
+        f"{attrition['n_failed']} failed"
+    )
+    if attrition["n_failed"]:
+        return f"{attrition['n_failed']} of {attrition['n_sent']} records FAILED: {flow}"
+    return f"Records: {flow}"
+
+
+def format_report(result: BenchmarkResult) -> str:
+    """Return the compact text report, its first line being what became of the records."""
+    blocks = [
+        [attrition_line(result.attrition())],
+        _heading(result),
+        _metric_table(result),
+        _undefined(result),
+        _deferral(result),
+        _execution(result.extras),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def format_json_report(result: BenchmarkResult) -> str:
+    """Return the full result as strict JSON."""
+    return result.to_json()
+
+
+def format_metrics_json_report(result: BenchmarkResult) -> str:
+    """Return the scores with backend, suite and execution as strict JSON."""
+    return result.metrics_to_json()
+
+
+def format_value(value: float) -> str:
+    """Write a figure to four decimals, and an undefined one as such.
+
+    >>> format_value(0.5), format_value(math.nan)
+    ('0.5000', 'undefined')
+    """
+    return "undefined" if math.isnan(value) else f"{value:.4f}"
+
+
+def format_interval(interval: Interval | None) -> str:
+    """Write an interval as its bounds, or nothing where there is none."""
+    if interval is None or math.isnan(interval.low):
+        return ""
+    return f"[{interval.low:.4f}, {interval.high:.4f}]"
+
+
+def _heading(result: BenchmarkResult) -> list[str]:
+    suite = result.suite_description
+    parts = [str(suite[key]) for key in ("suite", "task", "features") if suite.get(key)]
+    lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}"]
+    return [*lines, f"Backend: {result.backend_name or 'unnamed'}"]
+
+
+def _metric_table(result: BenchmarkResult) -> list[str]:
+    head = ("Metric", "Value", "95 % interval", "Method", "n")
+    rows = [head, *(_metric_row(score) for score in result.metric_scores.values())]
+    if not any(row[2] for row in rows[1:]):
+        rows = [(row[0], row[1], row[4]) for row in rows]  # type: ignore[misc]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def _metric_row(score: MetricScore) -> tuple[str, str, str, str, str]:
+    interval = format_interval(score.interval)
+    method = score.interval.method if score.interval and interval else ""
+    return score.name, format_value(score.value), interval, method, str(score.n_evaluated)
+
+
+def _undefined(result: BenchmarkResult) -> list[str]:
+    return [
+        f"{score.name} is undefined: {score.details.get('reason', 'no reason was given')}"
+        for score in result.metric_scores.values()
+        if math.isnan(score.value)
+    ]
+
+
+def _deferral(result: BenchmarkResult) -> list[str]:
+    score = result.metric_scores.get("deferral_alignment")
+    if score is None or math.isnan(score.value):
+        return []
+    details = score.details
+    counts = ", ".join(f"{count} {name}" for name, count in details["confusion"].items())
+    return [
+        f"Deferral: {counts}",
+        (
+            f"  sensitivity {format_value(details['sensitivity'])}, "
+            f"specificity {format_value(details['specificity'])}, "
+            f"balanced {format_value(details['balanced_alignment'])}, "
+            f"MCC {format_value(details['mcc'])}"
+        ),
+        (
+            f"  always answering would score {format_value(details['always_answer'])}, "
+            f"always deferring {format_value(details['always_defer'])}"
+        ),
+    ]
+
+
+def _execution(extras: Mapping[str, Any]) -> list[str]:
+    shown = [(label, extras[key]) for label, key in _EXECUTION if extras.get(key) is not None]
+    width = max((len(label) for label, _ in shown), default=0)
+    return [f"{label.ljust(width)}  {_figure(value)}" for label, value in shown]
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,98 @@
+"""Strict JSON both ways: NaN is written as null, and no file is ever half written."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from krisis.errors import InvalidFile
+
+
+def plain(value: Any) -> Any:
+    """Return a value with nothing in it that strict JSON cannot hold; NaN becomes None."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    tolist = getattr(value, "tolist", None)  # NumPy arrays and scalars
+    return plain(tolist()) if tolist is not None else str(value)
+
+
+def with_nan(value: Any) -> Any:
+    """Return a value in which every null reads as the NaN that it was."""
+    if value is None:
+        return math.nan
+    if isinstance(value, dict):
+        return {key: with_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_nan(item) for item in value]
+    return value
+
+
+def dumps(value: Any, *, indent: int | None = 2) -> str:
+    """Write strict JSON."""
+    return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file that must hold one JSON object."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidFile(f"{path} does not exist; check the path") from None
+    except IsADirectoryError:
+        raise InvalidFile(f"{path} is a folder; name the JSON file in it") from None
+    except UnicodeDecodeError:
+        raise InvalidFile(f"{path} is not text in UTF-8; is it a krisis result?") from None
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
+    return parse_object(text, str(path))
+
+
+def parse_object(text: str, place: str) -> dict[str, Any]:
+    """Parse one JSON object, naming the place where it breaks off."""
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise InvalidFile(
+            f"{place} is not complete JSON ({error}); it may have been cut, restore or rerun it"
+        ) from None
+    except RecursionError:
+        raise InvalidFile(f"{place} is nested too deeply to be a krisis file") from None
+    if not isinstance(value, dict):
+        raise InvalidFile(f"{place} holds a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
+    """Write a file whole or not at all, and replace an older one only when told to."""
+    if path.exists() and not overwrite:
+        raise InvalidFile(f"{path} exists already; choose another name or ask to overwrite it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
