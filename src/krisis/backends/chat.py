@@ -90,9 +90,18 @@ class ChatBackend(BaseBackend):
 
     @abstractmethod
     def build(
-        self, features: Sequence[Mapping[str, Any]], *, mode: PromptMode, sample_index: int = 0
+        self,
+        cases: Sequence[Mapping[str, Any]],
+        *,
+        mode: PromptMode,
+        sample_index: int = 0,
+        context: str = "",
     ) -> ChatRequest:
-        """Return the request that puts these cases to the model."""
+        """Return the request that puts the features of these cases to the model.
+
+        ``context`` is patient text that the cases share; it is shown once, and redacted in the
+        template like every feature value.
+        """
 
     @abstractmethod
     async def complete(self, request: ChatRequest) -> ChatReply:

@@ -32,11 +32,12 @@ class FeatureSet(StrEnum):
 
 @dataclass(slots=True)
 class PatientRecord:
-    """One case to be judged: only ``features`` are ever shown to a model.
+    """One case to be judged: only ``features`` and ``context`` are ever shown to a model.
 
     ``label`` and ``metadata`` are for scoring. ``record_id`` names the case in every file and is
     derived from the content when not given; ``cluster_id`` names the patient, who may contribute
-    several records.
+    several records. Records of the same non-empty ``group`` are put to a model together, whole
+    groups only; ``context`` is text for the model that is shown once before such records.
 
     >>> PatientRecord({"sc": 2.4, "htn": 1}, 0, {"should_abstain": False}).cluster_id
     'auto-b326effe5591'
@@ -47,6 +48,8 @@ class PatientRecord:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     record_id: str = ""
     cluster_id: str = ""
+    group: str = ""
+    context: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.features, Mapping):
@@ -54,8 +57,15 @@ class PatientRecord:
         if not isinstance(self.metadata, Mapping):
             raise InvalidValue(f"metadata must be a mapping, not {type(self.metadata).__name__}")
         self.label = _whole_label(self.label)
-        self.record_id = self.record_id or content_id([self.features, self.label, self.metadata])
+        self.record_id = self.record_id or content_id(
+            [self.features, self.label, self.metadata, *_optional(self.context)]
+        )
         self.cluster_id = self.cluster_id or self.record_id
+
+
+def _optional(*texts: str) -> tuple[str, ...]:
+    """Leave out empty texts altogether, so that records without them keep their hash."""
+    return texts if any(texts) else ()
 
 
 def _whole_label(label: object) -> Label:
@@ -185,7 +195,11 @@ class BaseDataSuite(ABC):
 def records_hash(records: Iterable[PatientRecord]) -> str:
     """Hash what was produced, so that two runs can prove that they saw the same cases."""
     return content_hash(
-        [[r.record_id, r.cluster_id, r.features, r.label, r.metadata] for r in records]
+        [
+            [r.record_id, r.cluster_id, r.features, r.label, r.metadata]
+            + list(_optional(r.group, r.context))
+            for r in records
+        ]
     )
 
 
