@@ -196,8 +196,14 @@ def records_hash(records: Iterable[PatientRecord]) -> str:
     """Hash what was produced, so that two runs can prove that they saw the same cases."""
     return content_hash(
         [
-            [r.record_id, r.cluster_id, r.features, r.label, r.metadata]
-            + list(_optional(r.group, r.context))
+            [
+                r.record_id,
+                r.cluster_id,
+                r.features,
+                r.label,
+                r.metadata,
+                *_optional(r.group, r.context),
+            ]
             for r in records
         ]
     )

@@ -1,1 +1,1 @@
-"""How a batch travels: concurrency, limits, retries, journal, cache and progress."""
+"""How batches travel: concurrency, limits, retries, cache, journal, progress."""

@@ -1,0 +1,94 @@
+"""Call again what may succeed the next time: exponential waits, full jitter, a finite number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from krisis.errors import BackendError, InvalidValue
+
+T = TypeVar("T")
+
+# A provider that asks for more patience than this has no quota left today.
+LONGEST_RETRY_AFTER_SECONDS = 900.0
+
+
+def _jitter() -> Callable[[], float]:
+    # Unseeded on purpose: processes that wait in step would knock at the door together, and no
+    # result depends on how long a call waited.
+    return np.random.default_rng().random
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a call is repeated and how long the pauses are."""
+
+    max_retries: int = 5
+    base_seconds: float = 0.5
+    max_seconds: float = 60.0
+    jitter: Callable[[], float] = field(default_factory=_jitter, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0 or self.base_seconds < 0 or self.max_seconds < 0:
+            raise InvalidValue(
+                f"retries cannot be negative, received max_retries={self.max_retries}, "
+                f"base_seconds={self.base_seconds}, max_seconds={self.max_seconds}; use 0 or more"
+            )
+
+    @classmethod
+    def of(cls, backend: object) -> RetryPolicy:
+        """Read the policy from the attributes of a backend; one without them is not retried."""
+        return cls(
+            max_retries=getattr(backend, "max_retries", 0),
+            base_seconds=getattr(backend, "retry_base_seconds", 0.5),
+            max_seconds=getattr(backend, "retry_max_seconds", 60.0),
+        )
+
+    def allows(self, error: BackendError, n_retries: int) -> bool:
+        """Say whether a call that failed ``n_retries`` + 1 times may be made once more."""
+        patience = error.retry_after_seconds or 0.0
+        return (
+            error.retryable
+            and n_retries < self.max_retries
+            and patience <= LONGEST_RETRY_AFTER_SECONDS
+        )
+
+    def pause_seconds(self, error: BackendError, n_retries: int) -> float:
+        """Draw the pause before the next attempt: never shorter than the provider asked for."""
+        ceiling = min(self.max_seconds, self.base_seconds * 2.0**n_retries)
+        drawn = self.jitter() * ceiling
+        asked = error.retry_after_seconds or 0.0
+        # A little is added to what was asked, so that callers told the same do not return at once.
+        return max(drawn, asked + self.jitter() * min(ceiling, asked / 4))
+
+
+def _ignore(error: BackendError, pause_seconds: float) -> None:
+    """Take no notice of a retry."""
+
+
+async def call_with_retries(
+    call: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    *,
+    on_retry: Callable[[BackendError, float], None] = _ignore,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> T:
+    """Await ``call`` until it succeeds, fails for good, or the policy has no attempt left.
+
+    ``on_retry`` hears of every failed attempt that will be repeated, with the pause that follows.
+    """
+    n_retries = 0
+    while True:
+        try:
+            return await call()
+        except BackendError as error:
+            if not policy.allows(error, n_retries):
+                raise
+            pause_seconds = policy.pause_seconds(error, n_retries)
+            on_retry(error, pause_seconds)
+        n_retries += 1
+        await sleep(pause_seconds)

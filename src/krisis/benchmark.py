@@ -1,0 +1,82 @@
+"""`Benchmark`: a suite, a backend and metrics in; a `BenchmarkResult` out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from krisis.backends.base import BaseBackend
+from krisis.data.base import BaseDataSuite, PatientRecord
+from krisis.errors import InvalidValue
+from krisis.execution.options import Execution, checked_at_least_one
+from krisis.execution.session import Session
+from krisis.metrics import default_benchmark_metrics
+from krisis.metrics.base import BaseMetric, Rows, score_all
+from krisis.results.result import BenchmarkResult
+
+
+class Benchmark:
+    """Put every record of a suite to a backend and score what comes back.
+
+    ``batch_size`` records share one call and ``max_concurrency`` calls run at the same time.
+    Retries are set on the backend; everything else about the run is in ``execution``.
+    """
+
+    def __init__(
+        self,
+        suite: BaseDataSuite,
+        backend: BaseBackend,
+        metrics: Sequence[BaseMetric] | None = None,
+        batch_size: int = 8,
+        max_concurrency: int = 1,
+        *,
+        execution: Execution | None = None,
+    ) -> None:
+        self.suite = suite
+        self.backend = backend
+        self.metrics = list(default_benchmark_metrics() if metrics is None else metrics)
+        self.batch_size = checked_at_least_one("batch_size", batch_size)
+        self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)
+        self.execution = execution or Execution()
+
+    def run(
+        self,
+        records: Sequence[PatientRecord] | None = None,
+        *,
+        suite_description: dict[str, Any] | None = None,
+    ) -> BenchmarkResult:
+        """Run the benchmark, in a script or inside a running event loop (a notebook)."""
+        return _run_to_end(self.run_async(records, suite_description=suite_description))
+
+    async def run_async(
+        self,
+        records: Sequence[PatientRecord] | None = None,
+        *,
+        suite_description: dict[str, Any] | None = None,
+    ) -> BenchmarkResult:
+        """Run the benchmark: given records, or those that the suite loads, in their order."""
+        records = self.suite.load() if records is None else list(records)
+        if not records:
+            raise InvalidValue("there are no records to evaluate; check the suite or the list")
+        description = self.suite.describe() if suite_description is None else suite_description
+        self.backend.prepare(self.suite)
+        session = Session(self.suite, self.backend, self.execution)
+        rows = Rows(
+            await session.run(
+                records, batch_size=self.batch_size, max_concurrency=self.max_concurrency
+            )
+        )
+        return BenchmarkResult(
+            rows, score_all(self.metrics, rows), description, self.backend.name, session.extras()
+        )
+
+
+def _run_to_end(work: Coroutine[Any, Any, BenchmarkResult]) -> BenchmarkResult:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, thread_name_prefix="krisis-run") as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -1,0 +1,101 @@
+"""The engine: workers draw batches, settle each to rows, and hand the rows on as they finish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from krisis.backends.base import BackendResponse
+from krisis.backends.chat import PromptMode
+from krisis.errors import BackendError, MalformedReply, TruncatedReply
+from krisis.execution.batches import Batch, Case
+from krisis.execution.callers import Caller
+from krisis.execution.prompts import PromptCheck
+from krisis.execution.rows import answered_row, failed_row
+from krisis.execution.telemetry import Spent
+from krisis.metrics.base import EvaluationResult
+
+
+class Engine:
+    """Settles batches, at most ``n_workers`` at a time.
+
+    A malformed batch is halved until it is a single case, which is asked once more on its own.
+    What a batch cost stays with its first row to finish, also when it was halved in between.
+    """
+
+    def __init__(self, caller: Caller, prompts: PromptCheck, *, n_workers: int) -> None:
+        self._caller = caller
+        self._prompts = prompts
+        self._n_workers = n_workers
+        self.rows: dict[int, EvaluationResult] = {}
+        self.spent = Spent()
+
+    async def run(self, batches: Sequence[Batch]) -> None:
+        """Settle every batch; the first error that is not a row's own ends the run."""
+        todo = iter(batches)
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self._n_workers, len(batches))):
+                workers.create_task(self._work(todo))
+
+    async def _work(self, todo: Iterator[Batch]) -> None:
+        for batch in todo:
+            if self._caller.takes_batches:
+                await self._settle(batch, Spent())
+            else:
+                for case in batch:
+                    await self._settle([case], Spent())
+
+    async def _settle(self, batch: Batch, spent: Spent) -> None:
+        mode: PromptMode = "batch" if len(batch) > 1 else "single"
+        try:
+            responses = await self._caller.ask(batch, mode=mode, spent=spent)
+        except MalformedReply as error:
+            spent.lose(error)
+            await self._settle_malformed(batch, error, spent=spent)
+        except BackendError as error:
+            spent.lose(error)
+            self._fail(batch, error, spent=spent)
+        else:
+            self._answer(batch, responses, spent=spent)
+
+    async def _settle_malformed(self, batch: Batch, error: MalformedReply, *, spent: Spent) -> None:
+        if len(batch) > 1:
+            spent.n_splits += 1
+            middle = (len(batch) + 1) // 2
+            await self._settle(batch[:middle], spent)
+            await self._settle(batch[middle:], Spent())
+        elif isinstance(error, TruncatedReply):
+            self._fail(batch, error, spent=spent)  # the same cap would cut it again
+        else:
+            await self._ask_once_more(batch, spent)
+
+    async def _ask_once_more(self, batch: Batch, spent: Spent) -> None:
+        try:
+            responses = await self._caller.ask(batch, mode="single", spent=spent)
+        except BackendError as error:
+            spent.lose(error)
+            self._fail(batch, error, spent=spent)
+        else:
+            self._answer(batch, responses, spent=spent)
+
+    def _answer(self, batch: Batch, responses: list[BackendResponse], *, spent: Spent) -> None:
+        mode: PromptMode = "batch" if len(batch) > 1 else "single"
+        prompt = self._prompts.shared(responses[0].prompt, batch, mode)
+        rows = []
+        for case, response in zip(batch, responses, strict=True):
+            if response.prompt is not prompt and response.prompt != prompt:
+                own = self._prompts.shared(response.prompt, [case], mode)
+                rows.append(answered_row(case, response, prompt=own))
+            else:
+                rows.append(answered_row(case, response, prompt=prompt))
+        self._finish(batch, rows, spent=spent)
+
+    def _fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
+        self._finish(batch, [failed_row(case, error) for case in batch], spent=spent)
+
+    def _finish(
+        self, batch: Sequence[Case], rows: Sequence[EvaluationResult], *, spent: Spent
+    ) -> None:
+        for case, row in zip(batch, rows, strict=True):
+            self.rows[case.position] = row
+        self.spent.add(spent)

@@ -1,0 +1,328 @@
+"""`Benchmark`: order, batches, halving, failures as rows, the figures of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
+from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
+from krisis.data.base import RecordListSuite
+from krisis.errors import (
+    BackendError,
+    InvalidValue,
+    MalformedReply,
+    MissingKey,
+    PromptLeak,
+    TruncatedReply,
+)
+from krisis.execution.options import Execution
+
+
+def some_records(n: int) -> list[PatientRecord]:
+    return [PatientRecord({"x": i}, i % 2, record_id=f"r{i}") for i in range(n)]
+
+
+class Parity(BaseBackend):
+    """Implements `evaluate` alone."""
+
+    name = "parity"
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        return BackendResponse(record.features["x"] % 2, confidence=0.9)
+
+
+class BatchParity(Parity):
+    """Takes batches, and can be told which of them to spoil."""
+
+    def __init__(self, spoil: int = 0) -> None:
+        self.sizes: list[int] = []
+        self.spoil = spoil
+
+    def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+        self.sizes.append(len(records))
+        if len(records) > self.spoil > 0:
+            raise MalformedReply("spoiled", input_tokens=10, output_tokens=2)
+        return [
+            BackendResponse(
+                record.features["x"] % 2, input_tokens=5, output_tokens=1, prompt_mode="batch"
+            )
+            for record in records
+        ]
+
+
+def test_a_backend_with_evaluate_alone_runs_and_keeps_the_order() -> None:
+    records = some_records(21)
+    result = Benchmark(RecordListSuite(records), Parity(), max_concurrency=4).run()
+    assert [row.record_id for row in result.evaluation_results] == [r.record_id for r in records]
+    assert result.metric_scores["accuracy"].value == 1.0
+    assert result.extras["n_api_batches"] == 3
+    assert result.extras["n_api_calls"] == 21
+
+
+def test_it_runs_inside_a_running_event_loop() -> None:
+    async def notebook() -> int:
+        return len(Benchmark(RecordListSuite(some_records(3)), Parity()).run().evaluation_results)
+
+    assert asyncio.run(notebook()) == 3
+
+
+def test_run_async_can_be_awaited() -> None:
+    result = asyncio.run(Benchmark(RecordListSuite(some_records(3)), Parity()).run_async())
+    assert len(result.evaluation_results) == 3
+
+
+def test_output_order_is_input_order_when_later_batches_finish_first() -> None:
+    class Slowest(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            time.sleep(0.05 if record.features["x"] == 0 else 0.0)
+            return super().evaluate(record)
+
+    result = Benchmark(RecordListSuite(some_records(9)), Slowest(), None, 1, 3).run()
+    assert [row.record_id for row in result.evaluation_results] == [f"r{i}" for i in range(9)]
+
+
+def test_at_most_max_concurrency_calls_are_in_flight() -> None:
+    class Counting(Parity):
+        def __init__(self) -> None:
+            self.lock, self.now, self.most = threading.Lock(), 0, 0
+
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            time.sleep(0.005)
+            with self.lock:
+                self.now -= 1
+            return super().evaluate(record)
+
+    backend = Counting()
+    Benchmark(RecordListSuite(some_records(24)), backend, None, 2, 3).run()
+    assert backend.most == 3
+
+
+def test_a_malformed_batch_is_halved_until_it_can_be_read() -> None:
+    backend = BatchParity(spoil=2)
+    result = Benchmark(RecordListSuite(some_records(8)), backend, batch_size=8).run()
+    assert backend.sizes == [8, 4, 2, 2, 4, 2, 2]
+    assert [row.outcome for row in result.evaluation_results] == ["answered"] * 8
+    assert result.extras["n_batch_splits"] == 3
+    assert (result.extras["lost_input_tokens"], result.extras["lost_output_tokens"]) == (30, 6)
+    assert (result.extras["input_tokens"], result.extras["output_tokens"]) == (40, 8)
+
+
+def test_a_wrong_number_of_responses_is_malformed() -> None:
+    class Short(BatchParity):
+        def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+            return super().evaluate_batch(records)[: 1 if len(records) > 1 else None]
+
+    result = Benchmark(RecordListSuite(some_records(5)), Short(), batch_size=5).run()
+    assert [row.prediction for row in result.evaluation_results] == [0, 1, 0, 1, 0]
+
+
+def test_a_failure_is_a_row_and_takes_no_other_record_with_it() -> None:
+    class Moody(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            if record.features["x"] == 2:
+                raise ZeroDivisionError("no creatinine")
+            return super().evaluate(record)
+
+    result = Benchmark(RecordListSuite(some_records(5)), Moody()).run()
+    assert [row.outcome for row in result.evaluation_results].count("failed") == 1
+    assert result.evaluation_results[2].error == "backend: ZeroDivisionError: no creatinine"
+    assert result.extras["n_failed"] == 1
+    assert result.metric_scores["accuracy"].n_evaluated == 4
+
+
+def test_an_error_inside_a_users_batch_fails_only_its_record() -> None:
+    class Moody(BatchParity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            if record.features["x"] == 3:
+                raise KeyError("sc")
+            return super().evaluate(record)
+
+        def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+            return [self.evaluate(record) for record in records]
+
+    result = Benchmark(RecordListSuite(some_records(8)), Moody()).run()
+    failed = [row.record_id for row in result.evaluation_results if row.outcome == "failed"]
+    assert failed == ["r3"]
+
+
+def test_a_missing_key_ends_the_run_at_once() -> None:
+    class Keyless(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            raise MissingKey("set OPENAI_API_KEY")
+
+    with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
+        Benchmark(RecordListSuite(some_records(5)), Keyless()).run()
+
+
+@pytest.mark.parametrize("name", ["batch_size", "max_concurrency"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_sizes_below_one_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        Benchmark(RecordListSuite(some_records(1)), Parity(), **{name: value})
+
+
+def test_no_records_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no records"):
+        Benchmark(RecordListSuite([]), Parity()).run()
+
+
+def test_repeats_ask_every_record_again_under_its_own_cluster() -> None:
+    benchmark = Benchmark(
+        RecordListSuite(some_records(3)), Parity(), execution=Execution(repeats=2)
+    )
+    rows = benchmark.run().evaluation_results
+    assert [row.record_id for row in rows] == ["r0", "r1", "r2"] * 2
+    assert [row.metadata.get("sample_index", 0) for row in rows] == [0, 0, 0, 1, 1, 1]
+    assert {row.cluster_id for row in rows} == {"r0", "r1", "r2"}
+
+
+class Chat(ChatBackend):
+    """A model on this side of the wire: it answers the parity of x."""
+
+    name = "chat"
+    provider = "test"
+    model = "parity-1"
+    retry_base_seconds = 0.001
+
+    def __init__(self, *, leak: bool = False) -> None:
+        self.leak = leak
+        self.contexts: list[str] = []
+        self.failures: list[BackendError] = []
+
+    def build(
+        self,
+        cases: Sequence[Mapping[str, Any]],
+        *,
+        mode: PromptMode,
+        sample_index: int = 0,
+        context: str = "",
+    ) -> ChatRequest:
+        user = context + ";".join(str(case["x"]) for case in cases)
+        template = user if self.leak else f"x of {len(cases)} cases, 1234 words"
+        self.contexts.append(context)
+        return ChatRequest(self.provider, self.model, "", user, {}, {}, mode, template, len(cases))
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        if self.failures:
+            raise self.failures.pop()
+        return ChatReply(request.user, input_tokens=10 * request.n_records, output_tokens=1)
+
+    def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+        return [
+            BackendResponse(
+                int(float(x)) % 2,
+                prompt=request.template,
+                prompt_mode=request.mode,
+                input_tokens=10,
+                output_tokens=1,
+            )
+            for x in reply.text.split(";")
+        ]
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        raise AssertionError("the engine drives a chat backend step by step")
+
+
+def test_a_chat_backend_is_driven_step_by_step_and_its_template_is_kept_once() -> None:
+    result = Benchmark(RecordListSuite(some_records(5)), Chat(), batch_size=2).run()
+    assert result.metric_scores["accuracy"].value == 1.0
+    extras = result.extras
+    assert extras["prompt_templates"] == ["x of 2 cases, 1234 words", "x of 1 cases, 1234 words"]
+    assert extras["prompt_modes"] == ["batch", "single"]
+    assert extras["n_prompts_captured"] == 5
+    assert extras["prompt_data_policy"] == "redacted"
+    rows = result.evaluation_results
+    assert rows[0].prompt is rows[3].prompt
+
+
+def test_a_value_that_the_template_holds_by_chance_is_no_leak() -> None:
+    records = [PatientRecord({"x": 1234}, 0)]
+    result = Benchmark(RecordListSuite(records), Chat()).run()
+    assert result.evaluation_results[0].outcome == "answered"
+
+
+@pytest.mark.parametrize("value", [121.4, 7125])
+def test_a_prompt_that_shows_a_patient_value_is_refused(value: float) -> None:
+    records = [PatientRecord({"x": value}, 0, record_id="r7")]
+    with pytest.raises(PromptLeak, match=r"r7.*'x'"):
+        Benchmark(RecordListSuite(records), Chat(leak=True)).run()
+
+
+def test_a_plain_backend_may_not_store_a_patient_value_either() -> None:
+    class Telling(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            return BackendResponse(0, prompt=f"creatinine {record.features['x']}?")
+
+    with pytest.raises(PromptLeak):
+        Benchmark(RecordListSuite([PatientRecord({"x": 1.234}, 0)]), Telling()).run()
+
+
+def test_retryable_errors_are_retried_and_counted() -> None:
+    backend = Chat()
+    backend.failures = [_retryable(), _retryable()]
+    result = Benchmark(RecordListSuite(some_records(1)), backend).run()
+    assert result.evaluation_results[0].outcome == "answered"
+    assert (result.extras["n_api_calls"], result.extras["n_retries"]) == (3, 2)
+    assert result.extras["lost_input_tokens"] == 14
+
+
+def _retryable() -> BackendError:
+    from krisis.errors import ProviderUnavailable
+
+    return ProviderUnavailable("503", input_tokens=7)
+
+
+def test_a_single_case_that_is_malformed_is_asked_once_more() -> None:
+    backend = Chat()
+    backend.failures = [MalformedReply("no JSON")]
+    result = Benchmark(RecordListSuite(some_records(1)), backend).run()
+    assert result.evaluation_results[0].outcome == "answered"
+    backend.failures = [MalformedReply("no JSON"), MalformedReply("no JSON")]
+    result = Benchmark(RecordListSuite(some_records(1)), backend).run()
+    assert result.evaluation_results[0].error == "malformed_reply: no JSON"
+
+
+def test_a_single_truncated_reply_is_not_asked_again() -> None:
+    backend = Chat()
+    backend.failures = [TruncatedReply("cut; raise the cap")]
+    result = Benchmark(RecordListSuite(some_records(1)), backend).run()
+    assert result.evaluation_results[0].error == "malformed_reply: cut; raise the cap"
+    assert result.extras["n_api_calls"] == 1
+
+
+def test_groups_travel_whole_under_their_own_context() -> None:
+    records = [
+        PatientRecord({"x": i}, 0, record_id=f"r{i}", group=group)
+        for i, group in enumerate("aabbb")
+    ]
+    backend = BatchParity()
+    Benchmark(RecordListSuite(records), backend, batch_size=4).run()
+    assert backend.sizes == [2, 3]
+
+
+def test_a_context_is_handed_to_the_prompt_once_per_batch() -> None:
+    class Contextual(Chat):
+        def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+            return [BackendResponse(0, prompt=request.template) for _ in range(request.n_records)]
+
+    records = [
+        PatientRecord({"x": i}, 0, record_id=f"r{i}", context=text)
+        for i, text in enumerate(["one", "one", "two"])
+    ]
+    backend = Contextual()
+    Benchmark(RecordListSuite(records), backend, batch_size=8).run()
+    assert [text for text in backend.contexts if text != "withheld"] == ["one", "two"]
+
+
+def test_bad_values_in_a_record_raise_before_anything_is_sent() -> None:
+    with pytest.raises(InvalidValue):
+        Execution(repeats=0)
