@@ -1,0 +1,144 @@
+"""Write a synthetic interview for a participant, with the evidence for some items withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from krisis.data.phq8 import wording
+from krisis.data.phq8.cohort import INTERVIEW, Participant
+from krisis.data.phq8.items import ITEM_KEYS
+from krisis.data.phq8.transcripts import Transcript, Turn
+from krisis.data.phq8.wording_topics import TOPICS, Topic
+
+# Why an item cannot be scored from the interview, each about as likely as the next.
+WITHHELD_REASONS = (
+    "topic_not_raised",
+    "participant_declined",
+    "about_someone_else",
+    "outside_two_weeks",
+    "frequency_not_stated",
+    "statements_contradict",
+)
+_STYLES = ("plain", "plain", "hedged", "corrected")
+
+Exchange = tuple[str, str]
+Option = TypeVar("Option")
+
+
+@dataclass(frozen=True, slots=True)
+class Interview:
+    """A transcript with, for each item whose evidence was withheld, the reason."""
+
+    transcript: Transcript
+    withheld: Mapping[str, str]
+
+
+def write_interview(participant: Participant, *, seed: int, withheld_rate: float) -> Interview:
+    """Write the interview of one participant; score and withholding are drawn independently.
+
+    Independence matters: were severe items withheld more often, a model could score by the gap.
+    """
+    index = int(participant.participant_id[1:])
+    author = _Author(np.random.default_rng([seed, INTERVIEW, index]))
+    early: list[Exchange] = []
+    late: list[Exchange] = []
+    withheld: dict[str, str] = {}
+    for position in author.rng.permutation(len(ITEM_KEYS)):
+        key, score = ITEM_KEYS[position], participant.scores[position]
+        if author.rng.random() < withheld_rate:
+            withheld[key] = author.pick(WITHHELD_REASONS)
+            first, second = author.withhold(TOPICS[key], withheld[key])
+        else:
+            first, second = author.state(TOPICS[key], score)
+        early += first
+        late += second
+    transcript = author.assemble(participant.participant_id, early, late)
+    return Interview(transcript, {key: withheld[key] for key in ITEM_KEYS if key in withheld})
+
+
+class _Author:
+    """Chooses among the wordings with one generator."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def pick(self, options: Sequence[Option]) -> Option:
+        return options[int(self.rng.integers(len(options)))]
+
+    def sentence(self, topic: Topic, score: int) -> str:
+        """Say in one sentence how often the symptom was there."""
+        if score == 0:
+            return self.pick(topic.absent)
+        often = self.pick(wording.OFTEN[score])
+        return _capital(_tidy(self.pick(topic.present).format(often=often)))
+
+    def state(self, topic: Topic, score: int) -> tuple[list[Exchange], list[Exchange]]:
+        """Give the evidence for a score, at once or as a later correction of a denial."""
+        truth, style = self.sentence(topic, score), self.pick(_STYLES)
+        if style == "corrected" and score > 0:
+            correction = self.pick(wording.CORRECTIONS).format(truth=truth)
+            return (
+                [(self.pick(topic.ask), self.pick(wording.DENIALS))],
+                [(self.pick(wording.FOLLOW_UPS), correction)],
+            )
+        if style == "hedged":
+            truth = self.pick(wording.HEDGES) + _small(truth)
+        return [(self.pick(topic.ask), truth)], []
+
+    def withhold(self, topic: Topic, reason: str) -> tuple[list[Exchange], list[Exchange]]:
+        """Talk about the topic, or not, so that the score cannot be told."""
+        if reason == "topic_not_raised":
+            return [], []
+        question = self.pick(topic.ask)
+        if reason == "statements_contradict":
+            low, high = self.pick(topic.absent), self.sentence(topic, 3)
+            first, second = (low, high) if self.rng.random() < 0.5 else (high, low)
+            again = self.pick(wording.CONTRADICTIONS).format(other=_small(second))
+            return [(question, first)], [(self.pick(wording.FOLLOW_UPS), again)]
+        unclear = self.pick(wording.NO_RECORD)
+        answer = {
+            "participant_declined": lambda: self.pick(wording.DEFLECTIONS),
+            "about_someone_else": lambda: f"{self.pick(topic.someone_else)} {unclear}",
+            "outside_two_weeks": lambda: f"{self.pick(topic.past)} {unclear}",
+            "frequency_not_stated": lambda: self.pick(topic.bare),
+        }[reason]()
+        return [(question, answer)], []
+
+    def assemble(
+        self, participant_id: str, early: list[Exchange], late: list[Exchange]
+    ) -> Transcript:
+        """Put small talk around and between the exchanges about the items."""
+        small_talk = [
+            wording.SMALL_TALK[i] for i in self.rng.permutation(len(wording.SMALL_TALK))[:5]
+        ]
+        body = early + small_talk[:3]
+        body = [body[i] for i in self.rng.permutation(len(body))]
+        tail = late + small_talk[3:]
+        tail = [tail[i] for i in self.rng.permutation(len(tail))]
+        opening = [wording.OPENINGS[0], self.pick(wording.OPENINGS[1:])]
+        turns = [
+            turn
+            for question, answer in [*opening, *body, *tail, self.pick(wording.CLOSINGS)]
+            for turn in (Turn("interviewer", question), Turn("participant", answer))
+        ]
+        return Transcript(participant_id, tuple(turns))
+
+
+def _tidy(sentence: str) -> str:
+    for wrong, right in ((",,", ","), (",.", "."), (":.", "."), (", ;", ";")):
+        sentence = sentence.replace(wrong, right)
+    return sentence
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _small(sentence: str) -> str:
+    """Continue a sentence: lower the first letter unless the word is the pronoun I."""
+    first = sentence.split(maxsplit=1)[0]
+    return sentence if first in {"I", "I'm", "I've"} else sentence[:1].lower() + sentence[1:]

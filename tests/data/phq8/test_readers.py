@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from krisis.data.phq8.items import ITEM_KEYS
+from krisis.data.phq8.readers import read_interviews, read_labels
+from krisis.errors import InvalidFile
+
+HEADER = "start_time\tstop_time\tspeaker\tvalue\n"
+LINES = HEADER + (
+    '1.5\t2.0\tEllie\thow_are_you (how are you today)\n2.1\t3.0\tParticipant\ti\'m fine "really"\n'
+)
+LABEL_HEADER = "Participant_ID,PHQ8_Binary," + ",".join(f"PHQ8_{key}" for key in ITEM_KEYS)
+
+
+def directory(tmp_path: Path, content: bytes | str, labels: str = "") -> Path:
+    folder = tmp_path / "300_P"
+    folder.mkdir()
+    data = content if isinstance(content, bytes) else content.encode()
+    (folder / "300_TRANSCRIPT.csv").write_bytes(data)
+    (tmp_path / "labels.csv").write_text(labels or f"{LABEL_HEADER}\n300,0,0,1,2,3,0,1,2,3\n")
+    return tmp_path
+
+
+def test_a_directory_of_the_daic_woz_layout_is_read(tmp_path: Path) -> None:
+    (interview,) = read_interviews(directory(tmp_path, LINES))
+    assert interview.scores == (0, 1, 2, 3, 0, 1, 2, 3)
+    assert interview.transcript.participant_id == "300"
+    assert interview.transcript.text() == (
+        'Interviewer: how are you today\nParticipant: i\'m fine "really"'
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [LINES.replace("\n", "\r\n"), "\ufeff" + LINES, LINES + "\n\n", LINES.replace("\t", "\t ")],
+    ids=["crlf", "byte order mark", "blank last lines", "spaces after tabs"],
+)
+def test_harmless_differences_do_not_matter(tmp_path: Path, content: str) -> None:
+    (interview,) = read_interviews(directory(tmp_path, content))
+    assert len(interview.transcript.turns) == 2
+
+
+BROKEN = {
+    "missing column": ("start_time\tstop_time\tvalue\n1\t2\thi\n", "line 1: column 'speaker'"),
+    "commas": (LINES.replace("\t", ","), "line 1: column 'start_time' is missing"),
+    "no header": ("1\t2\tEllie\thi\n", "line 1: column 'start_time' is missing"),
+    "short line": (LINES + "4.0\t5.0\tEllie\n", "line 4: the line ends before column 'value'"),
+    "latin-1": (LINES.encode() + b"4\t5\tParticipant\tcaf\xe9\n", "line 4: byte 0xe9 is not UTF-8"),
+    "utf-16": (LINES.encode("utf-16"), "line 1: the text is UTF-16"),
+    "nul": (LINES + "4\t5\tParticipant\ta\x00b\n", "line 4: a NUL byte"),
+    "empty": ("", "line 1: the file is empty"),
+    "blank": ("\n \n", "line 1: the file is empty"),
+    "header only": (HEADER, "line 1: the transcript of 300 ends without one word"),
+    "interviewer only": (HEADER + "1\t2\tEllie\thi\n", "line 2: the transcript of 300"),
+    "time": (LINES + "soon\t5\tParticipant\tyes\n", "line 4: start_time must be a number"),
+    "speaker": (LINES + "4\t5\tBob\tyes\n", "line 4: unknown speaker 'Bob'"),
+    "5 MB": (LINES + "4\t5\tParticipant\tblah blah\n" * 200_000, "line 38460: the transcript"),
+    "5 MB line": (LINES + "4\t5\tParticipant\t" + "blah " * 1_000_000, "line 4: the transcript"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_transcript_gets_one_sentence_naming_file_and_line(
+    tmp_path: Path, name: str
+) -> None:
+    content, expected = BROKEN[name]
+    with pytest.raises(InvalidFile) as caught:
+        read_interviews(directory(tmp_path, content))
+    message = str(caught.value)
+    assert "300_TRANSCRIPT.csv" in message
+    assert expected in message
+    assert "\n" not in message
+    assert len(message) < 400 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ("Participant_ID,PHQ8_Sleep\n300,1\n", "line 1: column 'nointerest' is missing"),
+        (f"{LABEL_HEADER}\n300,0,0,1,2,4,0,1,2,3\n", "line 2: participant 300, item Tired"),
+        (f"{LABEL_HEADER}\n300,0,0,1,2,,0,1,2,3\n", "item Tired: the score must be 0, 1, 2 or 3"),
+        (f"{LABEL_HEADER}\n300,0,0,1,2\n", "item Tired: the score must be 0, 1, 2 or 3, not None"),
+        (f"{LABEL_HEADER}\n301,0,0,1,2,3,0,1,2,3\n", "no line for participant 300"),
+        (f"{LABEL_HEADER}\n" + "300,0,0,1,2,3,0,1,2,3\n" * 2, "line 3: participant '300'"),
+    ],
+)
+def test_broken_labels_are_named(tmp_path: Path, labels: str, expected: str) -> None:
+    with pytest.raises(InvalidFile, match=r"labels\.csv") as caught:
+        read_interviews(directory(tmp_path, LINES, labels))
+    assert expected in str(caught.value)
+
+
+def test_a_split_column_is_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text(f"split,{LABEL_HEADER}\nTrain,300,0,0,1,2,3,0,1,2,3\n")
+    assert read_labels(file) == {"300": ((0, 1, 2, 3, 0, 1, 2, 3), "train")}
+
+
+def test_missing_paths_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="does not exist; give a directory"):
+        read_interviews(tmp_path / "nowhere")
+    with pytest.raises(InvalidFile, match="holds no transcript"):
+        read_interviews(tmp_path)
+
+
+GOOD_LINE = {
+    "participant_id": 7,
+    "transcript": [{"speaker": "Participant", "value": "fine"}],
+    "labels": dict.fromkeys(ITEM_KEYS, 1),
+}
+
+
+def json_lines(tmp_path: Path, *lines: object) -> Path:
+    file = tmp_path / "interviews.jsonl"
+    file.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines))
+    return file
+
+
+def test_json_lines_are_read(tmp_path: Path) -> None:
+    (interview,) = read_interviews(json_lines(tmp_path, GOOD_LINE, ""))
+    assert interview.transcript.participant_id == "7"
+    assert interview.scores == (1,) * 8
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[" * 100_000, "line 2: not JSON"),
+        ("[]", "line 2: key 'participant_id' is missing"),
+        (GOOD_LINE, "line 2: participant 7 stands there twice"),
+        ({**GOOD_LINE, "participant_id": " "}, "line 2: participant_id is empty"),
+        ({**GOOD_LINE, "participant_id": 8, "transcript": "x"}, "transcript must be a list"),
+        ({**GOOD_LINE, "participant_id": 8, "transcript": []}, "ends without one word"),
+        ({**GOOD_LINE, "participant_id": 8, "labels": []}, "labels must be an object"),
+        ({**GOOD_LINE, "participant_id": 8, "labels": {"Sleep": True}}, "item NoInterest"),
+        (
+            {**GOOD_LINE, "participant_id": 8, "transcript": [{"speaker": "Ellie", "value": 3}]},
+            "what was said must be text",
+        ),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: object, expected: str) -> None:
+    with pytest.raises(InvalidFile, match=r"interviews\.jsonl line 2") as caught:
+        read_interviews(json_lines(tmp_path, GOOD_LINE, line))
+    assert expected in str(caught.value)
