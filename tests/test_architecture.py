@@ -1,0 +1,165 @@
+"""The house stays as drawn: import rule, no cycles, bounded modules and functions, light start."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "krisis"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+SHARED = {"errors", "registry", "__init__"}
+MAY_SEE: dict[str, set[str]] = {
+    "data": set(),
+    "statistics": set(),
+    "metrics": {"statistics"},
+    "backends": {"data"},
+    "confidence": {"metrics", "statistics"},
+    "results": {"metrics", "statistics"},
+    "reporting": {"results", "metrics", "statistics"},
+    "viewer": {"results", "reporting", "metrics", "statistics"},
+    "execution": {"data", "backends", "metrics", "statistics", "results"},
+    "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
+    "errors": set(),
+    "registry": set(),
+    "__init__": set(),
+}
+HEAVY = {
+    "numpy",
+    "scipy",
+    "pandas",
+    "sklearn",
+    "altair",
+    "openai",
+    "anthropic",
+    "google.genai",
+    "starlette",
+    "torch",
+    "transformers",
+    "xllamacpp",
+    "pydantic",
+    "httpx",
+    "yaml",
+}
+FORBIDDEN_NAMES = {"utils", "common", "helpers", "misc", "types", "core", "manager"}
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def stage(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imports(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Yield every module imported at run time, and whether inside a function."""
+
+    def walk(parent: ast.AST, inside: bool) -> Iterator[tuple[str, bool]]:
+        for child in ast.iter_child_nodes(parent):
+            if is_type_checking(child):
+                continue
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, inside) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, "relative imports hide the stage they come from"
+                yield str(child.module), inside
+                yield from ((f"{child.module}.{alias.name}", inside) for alias in child.names)
+            else:
+                function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+                yield from walk(child, inside or function)
+
+    return walk(node, False)
+
+
+def known_modules() -> set[str]:
+    return {dotted(path) for path in MODULES}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_a_stage_imports_only_what_the_house_allows(path: Path) -> None:
+    here = stage(dotted(path))
+    if here == "cli":
+        return
+    allowed = MAY_SEE[here] | SHARED | {here}
+    seen = {
+        stage(name)
+        for name, _ in imports(tree(path))
+        if name.startswith("krisis.") and name in known_modules()
+    }
+    assert seen <= allowed, f"{dotted(path)} imports {sorted(seen - allowed)}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_no_part_of_krisis_is_imported_inside_a_function(path: Path) -> None:
+    hidden = {
+        name for name, inside in imports(tree(path)) if inside and name.split(".")[0] == "krisis"
+    }
+    assert not hidden, f"{dotted(path)} hides {sorted(hidden)} in a function"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    known = known_modules()
+    graph = {
+        dotted(p): {n for n, inside in imports(tree(p)) if n in known and not inside}
+        for p in MODULES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, f"cycle: {' → '.join((*path, module))}"
+        if module not in done:
+            for next_module in graph[module] - {module, "krisis"}:
+                visit(next_module, (*path, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_a_module_fits_in_the_head(path: Path) -> None:
+    assert path.stem not in FORBIDDEN_NAMES
+    n_lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert n_lines <= 400, f"{dotted(path)} has {n_lines} lines"
+    assert ast.get_docstring(tree(path)), f"{dotted(path)} does not say what it is for"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = code_length(node)
+            limit = 60 if "cli" in path.parts else 40  # options of a command are one line each
+            assert length <= limit, f"{dotted(path)}.{node.name} has {length} lines"
+
+
+def code_length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of a function without its docstring."""
+    length = int(node.end_lineno or 0) - node.lineno + 1
+    if ast.get_docstring(node):
+        docstring = node.body[0]
+        length -= int(docstring.end_lineno or 0) - docstring.lineno + 1
+    return length
+
+
+@pytest.mark.parametrize("statement", ["import krisis", "import krisis.cli.app"])
+def test_starting_imports_nothing_heavy(statement: str) -> None:
+    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules), sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not HEAVY & set(loaded)
