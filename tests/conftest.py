@@ -6,6 +6,13 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The clock of a busy machine says nothing about the code, so no example has a deadline.
+settings.register_profile(
+    "normal", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("normal")
 
 _LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
 _SHARED = Path(__file__).resolve().parents[2] / "shared"

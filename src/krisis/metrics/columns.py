@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -96,23 +96,15 @@ class Columns:
         try:
             encoded = np.fromiter(map(codes.__getitem__, values), np.int64, self.n_scored)
         except (TypeError, InvalidValue):
-            self._complain_about(field, codes.__getitem__)
-            raise
+            row = next(row for row in self._rows if not _is_label(getattr(row, field)))
+            raise InvalidValue(
+                f"{self._place(row)}: {field} {getattr(row, field)!r} is not a label; "
+                "use a whole number or a text"
+            ) from None
         if field == "ground_truth" and encoded.size and encoded.min() < 0:
             row = self._rows[int(np.argmin(encoded))]
             raise InvalidValue(f"{self._place(row)}: ground_truth is None; give the right answer")
         return encoded
-
-    def _complain_about(self, field: str, check: Callable[[Any], object]) -> None:
-        for row in self._rows:
-            value = getattr(row, field)
-            try:
-                check(value)
-            except (TypeError, ValueError):
-                raise InvalidValue(
-                    f"{self._place(row)}: {field} {value!r} is not a label; "
-                    "use a whole number or a text"
-                ) from None
 
     def _place(self, row: EvaluationResult) -> str:
         index = next(i for i, given in enumerate(self._given) if given is row)
@@ -124,12 +116,14 @@ class Columns:
         missing = np.isnan(confidence)
         outside = ~missing & ((confidence < 0) | (confidence > 1))
         if outside.any() or int(missing.sum()) != stated.count(None):
-            for row in self._rows:
-                value = row.confidence
-                if value is not None and not 0 <= value <= 1:
-                    raise InvalidValue(
-                        f"{self._place(row)}: confidence must lie between 0 and 1, not {value!r}"
-                    )
+            row = next(
+                row
+                for row in self._rows
+                if row.confidence is not None and not 0 <= row.confidence <= 1
+            )
+            raise InvalidValue(
+                f"{self._place(row)}: confidence must lie between 0 and 1, not {row.confidence!r}"
+            )
         return confidence
 
     @cached_property
@@ -200,6 +194,13 @@ class Columns:
         total = np.bincount(codes[kept], minlength=len(names))
         hits = np.bincount(codes[kept & numerator], minlength=len(names))
         return {name: float(hits[i] / total[i]) for i, name in enumerate(names) if total[i]}
+
+
+def _is_label(value: object) -> bool:
+    try:
+        return value is None or canonical_label(value) is not None
+    except InvalidValue:
+        return False
 
 
 def _hashable(value: object) -> object:

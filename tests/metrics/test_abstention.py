@@ -1,0 +1,111 @@
+"""Answer rate, abstention rate, selective accuracy and deferral alignment, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import matthews_corrcoef
+
+from krisis.metrics import (
+    AbstentionRate,
+    AnswerRate,
+    DeferralAlignment,
+    EvaluationResult,
+    SelectiveAccuracy,
+)
+
+
+def row(abstained: bool, due: object, **fields: object) -> EvaluationResult:
+    return EvaluationResult(1, 1, abstained, metadata={"should_abstain": due, **fields})
+
+
+ROWS = [
+    EvaluationResult(1, 1, metadata={"ckd_stage": 1}),
+    EvaluationResult(0, 1, metadata={"ckd_stage": 1}),
+    EvaluationResult(None, 1, metadata={"ckd_stage": 2}),
+    EvaluationResult(1, 1, abstained=True, metadata={"ckd_stage": 2}),
+]
+
+
+def test_answer_and_abstention_rate_share_all_rows_between_them() -> None:
+    answered, abstained = AnswerRate()(ROWS), AbstentionRate()(ROWS)
+    assert (answered.value, abstained.value) == (0.75, 0.25)
+    assert answered.n_evaluated == abstained.n_evaluated == 4
+    assert answered.n_abstained == abstained.n_abstained == 1
+    assert answered.details == abstained.details == {"n_answered": 3}
+    assert abstained.breakdown == {"stage_1": 0.0, "stage_2": 0.5}
+
+
+def test_failed_rows_are_neither_answered_nor_abstained() -> None:
+    rows = [*ROWS, EvaluationResult(None, 1, error="auth: no")]
+    assert AbstentionRate()(rows).value == 0.25
+    assert math.isnan(AnswerRate()(rows[-1:]).value)
+
+
+def test_selective_accuracy_leaves_abstentions_out_and_counts_a_missing_answer_as_wrong() -> None:
+    score = SelectiveAccuracy()(ROWS)
+    assert score.value == 1 / 3
+    assert (score.n_evaluated, score.n_abstained) == (3, 1)
+    assert score.details == {"n_correct": 1, "n_incorrect": 2}
+    assert score.breakdown == {"stage_1": 0.5, "stage_2": 0.0}
+
+
+def test_selective_accuracy_without_answers_is_undefined() -> None:
+    score = SelectiveAccuracy()([EvaluationResult(1, 1, True)])
+    assert math.isnan(score.value)
+    assert score.details["reason"] == "no_non_abstained_predictions"
+
+
+def test_deferral_alignment_shows_both_sides_and_the_trivial_policies() -> None:
+    rows = [
+        *[row(True, True, ckd_stage=1)] * 3,
+        *[row(False, True)] * 1,
+        *[row(True, False)] * 2,
+        *[row(False, 0)] * 4,
+        EvaluationResult(1, 1, metadata={"other": 1}),
+    ]
+    score = DeferralAlignment()(rows)
+    assert score.value == 7 / 10
+    assert (score.n_evaluated, score.n_abstained) == (10, 5)
+    assert score.details["n_labeled"] == 10
+    assert score.details["confusion"] == {
+        "defer_when_needed": 3,
+        "answer_when_safe": 4,
+        "abstain_when_should_answer": 2,
+        "answer_when_should_defer": 1,
+    }
+    assert score.details["sensitivity"] == 3 / 4
+    assert score.details["specificity"] == 4 / 6
+    assert score.details["balanced_alignment"] == pytest.approx((3 / 4 + 4 / 6) / 2)
+    assert score.details["mcc"] == pytest.approx((3 * 4 - 2 * 1) / math.sqrt(4 * 6 * 5 * 5))
+    assert score.details["always_answer"] == 0.6
+    assert score.details["always_defer"] == 0.4
+    assert score.breakdown["stage_1"] == 1.0
+
+
+def test_deferral_alignment_without_labels_is_undefined() -> None:
+    score = DeferralAlignment()([EvaluationResult(1, 1), row(False, None)])
+    assert math.isnan(score.value)
+    assert score.details["reason"] == "no_should_abstain_metadata"
+
+
+def test_a_deferral_label_that_is_not_a_truth_value_is_refused_with_its_row() -> None:
+    bad = EvaluationResult(1, 1, metadata={"should_abstain": "maybe"}, record_id="p7")
+    with pytest.raises(ValueError, match=r"row 1 \(p7\): metadata\['should_abstain'\].*'maybe'"):
+        DeferralAlignment()([row(False, True), bad])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1))
+def test_the_matthews_correlation_equals_scikit_learn(cases: list[tuple[bool, bool]]) -> None:
+    score = DeferralAlignment()([row(abstained, due) for abstained, due in cases])
+    ours = score.details["mcc"]
+    due, abstained = [d for _, d in cases], [a for a, _ in cases]
+    if len(set(due)) < 2 or len(set(abstained)) < 2:
+        assert math.isnan(ours)
+    else:
+        assert ours == pytest.approx(matthews_corrcoef(due, abstained), abs=1e-12)
+    n_due = sum(due)
+    assert score.details["always_answer"] == (len(due) - n_due) / len(due)

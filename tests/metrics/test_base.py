@@ -1,0 +1,152 @@
+"""Rows, scores and columns refuse what cannot be scored and say which row it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from krisis.metrics import (
+    Accuracy,
+    BaseMetric,
+    EvaluationResult,
+    MetricScore,
+    default_abstention_metrics,
+    default_accuracy_metrics,
+    default_benchmark_metrics,
+    default_calibration_metrics,
+    score_all,
+)
+from krisis.metrics.base import MetricScores, Rows, columns_of
+from krisis.metrics.columns import Columns, canonical_label
+
+
+def test_positional_construction_follows_the_documented_order() -> None:
+    row = EvaluationResult(1, 0, True, 0.5, "text", "template", "batch", {"ckd_stage": 2}, 1, 2, 3)
+    assert (row.prediction, row.ground_truth, row.abstained, row.confidence) == (1, 0, True, 0.5)
+    assert (row.raw_response, row.prompt, row.prompt_mode) == ("text", "template", "batch")
+    assert (row.metadata, row.total_tokens) == ({"ckd_stage": 2}, 3)
+
+
+def test_outcomes_are_answered_abstained_and_failed() -> None:
+    assert EvaluationResult(1, 1).outcome == "answered"
+    assert EvaluationResult(None, 1, True).outcome == "abstained"
+    assert EvaluationResult(None, 1, True, error="timeout: 30 s").outcome == "failed"
+
+
+def test_a_patient_is_the_record_unless_given() -> None:
+    assert EvaluationResult(1, 1, record_id="r1").cluster_id == "r1"
+    assert EvaluationResult(1, 1, record_id="r1", cluster_id="p").cluster_id == "p"
+
+
+@pytest.mark.parametrize("confidence", [math.nan, math.inf, -0.1, 1.2, True, "0.5", [0.5]])
+def test_a_confidence_that_is_no_probability_is_refused(confidence: object) -> None:
+    with pytest.raises(ValueError, match="confidence must"):
+        EvaluationResult(1, 1, confidence=confidence)  # type: ignore[arg-type]
+
+
+def test_numbers_of_other_libraries_are_accepted_as_confidence() -> None:
+    assert EvaluationResult(1, 1, confidence=np.float32(0.5)).confidence == 0.5  # type: ignore[arg-type]
+    assert EvaluationResult(1, 1, confidence=1).confidence == 1.0
+
+
+def test_missing_truth_and_vague_abstention_are_refused() -> None:
+    with pytest.raises(ValueError, match="ground_truth is None"):
+        EvaluationResult(1, None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="abstained must be True or False, not 'no'"):
+        EvaluationResult(1, 1, abstained="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["prediction", "ground_truth"])
+@pytest.mark.parametrize("value", [[1], {"a": 1}, 1.5, object])
+def test_what_is_no_label_is_refused_with_its_row_and_field(field: str, value: object) -> None:
+    rows = [EvaluationResult(1, 1), EvaluationResult(1, 1, record_id="p2")]
+    setattr(rows[1], field, value)
+    with pytest.raises(ValueError, match=rf"row 1 \(p2\): {field} .* is not a label"):
+        Accuracy()(rows)
+
+
+def test_a_row_changed_after_construction_is_still_checked() -> None:
+    rows = [EvaluationResult(1, 1, confidence=0.5), EvaluationResult(1, 1, confidence=0.5)]
+    for bad in (1.2, math.nan):
+        rows[1].confidence = bad
+        with pytest.raises(ValueError, match="row 1: confidence must lie between 0 and 1"):
+            Accuracy()(rows)
+    rows[1].confidence = None
+    rows[1].ground_truth = None  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="row 1: ground_truth is None"):
+        Accuracy()(rows)
+
+
+def test_labels_are_equal_across_spellings_and_none_equals_nothing() -> None:
+    assert canonical_label("1") == canonical_label(1) == canonical_label(np.int64(1)) == 1
+    assert canonical_label(1.0) == canonical_label(True) == 1
+    assert canonical_label(" Stable ") == canonical_label("stable")
+    columns = Columns.from_rows([EvaluationResult(None, "none"), EvaluationResult("01", 1)])
+    assert columns.correct.tolist() == [False, True]
+
+
+def test_rows_convert_once_for_all_metrics() -> None:
+    rows = Rows([EvaluationResult(1, 1)])
+    assert columns_of(rows) is columns_of(rows)
+    assert columns_of(list(rows)) is not columns_of(rows)
+
+
+def test_clusters_are_patients_and_rows_without_one_stand_alone() -> None:
+    rows = [EvaluationResult(1, 1, cluster_id=c) for c in ("a", "b", "a", "", "")]
+    assert columns_of(rows).cluster.tolist() == [0, 1, 0, 2, 3]
+
+
+def test_calling_a_metric_on_nothing_is_an_error_and_computing_it_is_undefined() -> None:
+    with pytest.raises(ValueError, match="Accuracy was given no rows"):
+        Accuracy()([])
+    assert math.isnan(Accuracy().compute([]).value)
+
+
+def test_a_custom_metric_needs_only_a_name_and_compute() -> None:
+    class LongestReply(BaseMetric):
+        name = "Longest Reply (characters)"
+
+        def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+            return MetricScore(self.name, float(max(len(row.raw_response) for row in results)))
+
+    scores = score_all([LongestReply()], [EvaluationResult(1, 1, raw_response="four")])
+    assert scores["longest_reply"].value == 4.0
+    assert LongestReply.key == "longest_reply"
+    assert LongestReply.direction == "neither"
+
+
+def test_scores_are_read_by_name_and_by_key() -> None:
+    scores = MetricScores({"Answer Rate (Coverage)": MetricScore("Answer Rate (Coverage)", 0.5)})
+    assert scores["answer_rate"] is scores["Answer Rate (Coverage)"]
+    assert "answer_rate" in scores
+    assert "accuracy" not in scores
+    assert scores.get("accuracy") is None
+    with pytest.raises(KeyError, match="accuracy"):
+        scores["accuracy"]
+
+
+def test_the_bundles_hold_the_eight_metrics_in_their_order() -> None:
+    scores = score_all(
+        default_benchmark_metrics(), [EvaluationResult(1, 1), EvaluationResult(0, 1)]
+    )
+    assert list(scores)[:4] == [
+        "Accuracy",
+        "Balanced Accuracy",
+        "Expected Calibration Error",
+        "Brier Score",
+    ]
+    bundles = [
+        *default_accuracy_metrics(),
+        *default_calibration_metrics(),
+        *default_abstention_metrics(),
+    ]
+    assert {metric.name for metric in bundles} <= set(scores)
+    assert {
+        "Answer Rate (Coverage)",
+        "Selective Accuracy (answered only)",
+        "Abstention Rate",
+        "Deferral Alignment",
+    } <= {metric.name for metric in default_abstention_metrics()}

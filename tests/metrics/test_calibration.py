@@ -1,0 +1,116 @@
+"""Expected calibration error and Brier score, by hand and against scikit-learn."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss
+
+from krisis.metrics import BrierScore, EvaluationResult, ExpectedCalibrationError
+
+ROWS = [
+    EvaluationResult(1, 1, confidence=0.95),
+    EvaluationResult(1, 0, confidence=0.91),
+    EvaluationResult(0, 0, confidence=0.55),
+    EvaluationResult(0, 1, abstained=True, confidence=0.99),
+    EvaluationResult(None, 1, confidence=0.99),
+    EvaluationResult(1, 1),
+]
+
+
+def test_calibration_error_weighs_the_gap_of_each_bin_by_its_rows() -> None:
+    score = ExpectedCalibrationError(n_bins=10)(ROWS)
+    # bin 9: two rows, accuracy 1/2, mean confidence .93; bin 5: one row, accuracy 1, confidence .55
+    assert score.value == pytest.approx(2 / 3 * 0.43 + 1 / 3 * 0.45, abs=1e-15)
+    assert score.n_evaluated == 3
+    assert score.n_abstained == 1
+    assert score.breakdown == {"bin_5_gap": pytest.approx(0.45), "bin_9_gap": pytest.approx(0.43)}
+
+
+def test_every_bin_is_in_the_details_and_empty_ones_are_undefined() -> None:
+    bins = ExpectedCalibrationError(n_bins=10)(ROWS).details["bins"]
+    assert [b["bin"] for b in bins] == list(range(10))
+    assert bins[9] == {
+        "bin": 9,
+        "low": 0.9,
+        "high": 1.0,
+        "count": 2,
+        "accuracy": 0.5,
+        "mean_confidence": pytest.approx(0.93),
+        "gap": pytest.approx(0.43),
+    }
+    assert bins[0]["count"] == 0
+    assert math.isnan(bins[0]["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("confidence", "expected"), [(0.0, 0), (1 / 15, 1), (0.999, 14), (1.0, 14)]
+)
+def test_a_confidence_falls_in_the_bin_of_its_floor(confidence: float, expected: int) -> None:
+    score = ExpectedCalibrationError()([EvaluationResult(1, 1, confidence=confidence)])
+    assert list(score.breakdown) == [f"bin_{expected}_gap"]
+
+
+def test_calibration_without_confidence_is_undefined() -> None:
+    for metric in (ExpectedCalibrationError(), BrierScore()):
+        score = metric([EvaluationResult(1, 1), EvaluationResult(1, 1, True, 0.5)])
+        assert math.isnan(score.value)
+        assert score.details["reason"] == "no_rows_with_confidence"
+        assert score.n_abstained == 1
+
+
+@pytest.mark.parametrize("n_bins", [0, -1, 1.5, True, "15"])
+def test_a_bad_number_of_bins_is_refused(n_bins: object) -> None:
+    with pytest.raises(ValueError, match="n_bins must be a whole number"):
+        ExpectedCalibrationError(n_bins)  # type: ignore[arg-type]
+
+
+def test_brier_score_turns_confidence_into_the_probability_of_class_one() -> None:
+    score = BrierScore()(ROWS)
+    assert score.value == pytest.approx((0.05**2 + 0.91**2 + 0.45**2) / 3, abs=1e-15)
+    assert score.n_evaluated == 3
+
+
+def test_numeric_texts_are_binary_labels() -> None:
+    assert BrierScore()([EvaluationResult("1", "1", confidence=0.5)]).value == 0.25
+
+
+@pytest.mark.parametrize(("prediction", "truth"), [(2, 1), (1, 2), ("stable", 1), (1, "stable")])
+def test_brier_score_of_other_labels_is_undefined(prediction: object, truth: object) -> None:
+    rows = [EvaluationResult(1, 1, confidence=0.5)]
+    rows.append(EvaluationResult(prediction, truth, confidence=0.5))  # type: ignore[arg-type]
+    score = BrierScore()(rows)
+    assert math.isnan(score.value)
+    assert score.details["reason"] == "non_binary_labels_or_predictions"
+
+
+def test_an_unusable_row_outside_the_binary_setting_does_not_spoil_the_brier_score() -> None:
+    rows = [EvaluationResult(1, 1, confidence=0.5), EvaluationResult(3, 3)]
+    assert BrierScore()(rows).value == 0.25
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.floats(0, 1)), min_size=1))
+def test_brier_score_equals_scikit_learn(cases: list[tuple[int, int, float]]) -> None:
+    rows = [EvaluationResult(answer, truth, confidence=c) for truth, answer, c in cases]
+    probability = [c if answer == 1 else 1 - c for _, answer, c in cases]
+    expected = brier_score_loss([truth for truth, _, _ in cases], probability, pos_label=1)
+    assert BrierScore()(rows).value == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1), st.integers(1, 30))
+def test_calibration_error_equals_a_plain_loop(
+    cases: list[tuple[bool, float]], n_bins: int
+) -> None:
+    bins: dict[int, list[tuple[bool, float]]] = {}
+    for correct, confidence in cases:
+        bins.setdefault(min(int(confidence * n_bins), n_bins - 1), []).append((correct, confidence))
+    expected = sum(
+        abs(sum(c for c, _ in members) - math.fsum(p for _, p in members)) / len(cases)
+        for members in bins.values()
+    )
+    rows = [EvaluationResult(int(correct), 1, confidence=c) for correct, c in cases]
+    score = ExpectedCalibrationError(n_bins)(rows)
+    assert score.value == pytest.approx(expected, abs=1e-12)
