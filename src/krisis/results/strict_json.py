@@ -67,7 +67,7 @@ def parse_object(text: str, place: str) -> dict[str, Any]:
             f"{place} is not complete JSON ({error}); it may have been cut, restore or rerun it"
         ) from None
     except RecursionError:
-        raise InvalidFile(f"{place} is nested too deeply to be a krisis file") from None
+        raise InvalidFile(f"{place} is JSON nested too deeply to be a krisis file") from None
     if not isinstance(value, dict):
         raise InvalidFile(f"{place} holds a JSON {type(value).__name__}, not an object")
     return value

@@ -1,0 +1,78 @@
+"""The first commands, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from krisis import __version__, registry
+from krisis.metrics import EvaluationResult, default_benchmark_metrics, score_all
+from krisis.results.result import BenchmarkResult
+
+
+def krisis(*arguments: object) -> subprocess.CompletedProcess[str]:
+    code = "from krisis.cli.app import main; main()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.6)]
+    scores = score_all(default_benchmark_metrics(), rows)
+    return BenchmarkResult(rows, scores, {"suite": "toy"}, "rule").save(tmp_path / "result.json")
+
+
+def test_version_and_help() -> None:
+    assert krisis("--version").stdout == f"krisis {__version__}\n"
+    shown = krisis("--help").stdout
+    for command in ("list", "score", "show"):
+        assert command in shown
+
+
+@pytest.mark.parametrize("kind", ["suites", "backends", "metrics"])
+def test_list_names_everything_registered(kind: registry.Kind) -> None:
+    done = krisis("list", kind)
+    assert done.returncode == 0, done.stderr
+    for name in registry.names(kind):
+        assert name in done.stdout
+
+
+def test_show_prints_the_report(saved: Path) -> None:
+    done = krisis("show", saved)
+    assert done.returncode == 0
+    assert done.stdout.startswith("Records: 2 loaded → 2 sent → 2 answered")
+
+
+def test_score_recomputes_the_chosen_metrics_without_a_model(saved: Path, tmp_path: Path) -> None:
+    rescored = tmp_path / "rescored.json"
+    done = krisis("score", saved, "--metric", "accuracy", "--json", "--output", rescored)
+    scores = json.loads(done.stdout)["metric_scores"]
+    assert list(scores) == ["Accuracy"]
+    assert scores["Accuracy"]["value"] == 0.5
+    assert list(BenchmarkResult.load(rescored).metric_scores) == ["Accuracy"]
+
+
+def test_every_user_error_is_one_sentence_and_exit_code_two(saved: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(saved.read_bytes()[:500])
+    metrics_only = tmp_path / "metrics.json"
+    metrics_only.write_text(BenchmarkResult.load(saved).metrics_to_json(), encoding="utf-8")
+    for arguments, sentence in [
+        (("show", tmp_path / "none.json"), "does not exist"),
+        (("show", cut), "not complete JSON"),
+        (("score", metrics_only), "holds scores but no rows"),
+        (("score", saved, "-m", "acuracy"), "did you mean 'accuracy'?"),
+        (("score", saved, "-o", saved), "exists already"),
+        (("list", "suite"), "suites"),
+        (("scor", saved), "score"),
+    ]:
+        done = krisis(*arguments)
+        assert done.returncode == 2, arguments
+        assert sentence in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""

@@ -1,0 +1,70 @@
+"""The text report says first what became of the records."""
+
+from __future__ import annotations
+
+import json
+
+from krisis.metrics import EvaluationResult, Interval, default_benchmark_metrics, score_all
+from krisis.results.report import (
+    format_json_report,
+    format_metrics_json_report,
+    format_report,
+)
+from krisis.results.result import BenchmarkResult
+
+
+def result_of(rows: list[EvaluationResult], **extras: object) -> BenchmarkResult:
+    scores = score_all(default_benchmark_metrics(), rows)
+    return BenchmarkResult(rows, scores, {"suite": "toy", "task": "detection"}, "rule", extras)
+
+
+ANSWERED = EvaluationResult(1, 1, confidence=0.5, metadata={"should_abstain": False})
+FAILED = EvaluationResult(None, 1, error="timeout: no answer")
+
+
+def test_the_first_line_is_the_attrition() -> None:
+    first = format_report(result_of([ANSWERED], n_loaded=3)).splitlines()[0]
+    assert first == "Records: 3 loaded → 1 sent → 1 answered / 0 abstained / 0 failed"
+
+
+def test_failures_are_said_first() -> None:
+    first = format_report(result_of([ANSWERED, FAILED])).splitlines()[0]
+    assert first.startswith("1 of 2 records FAILED: ")
+
+
+def test_undefined_metrics_are_named_with_their_reason() -> None:
+    report = format_report(result_of([ANSWERED]))
+    assert "Balanced Accuracy is undefined: needs_at_least_two_classes_in_ground_truth" in report
+    assert "nan" not in report
+
+
+def test_intervals_are_shown_with_their_method() -> None:
+    result = result_of([ANSWERED])
+    result.metric_scores["accuracy"].interval = Interval(0.2, 1.0, method="wilson")
+    line = next(row for row in format_report(result).splitlines() if row.startswith("Accuracy"))
+    assert line.split() == ["Accuracy", "1.0000", "[0.2000,", "1.0000]", "wilson", "1"]
+
+
+def test_both_sides_of_deferral_and_the_trivial_policies_are_shown() -> None:
+    report = format_report(result_of([ANSWERED]))
+    assert "1 answer_when_safe" in report
+    assert "always answering would score 1.0000, always deferring 0.0000" in report
+    assert "sensitivity undefined" in report
+
+
+def test_execution_is_shown_where_known() -> None:
+    report = format_report(result_of([ANSWERED], elapsed_seconds=1.25, prompt_modes=["batch"]))
+    assert "elapsed seconds  1.250" in report
+    assert "prompt modes     batch" in report
+    assert "token total" not in report
+
+
+def test_the_json_reports_differ_only_in_the_rows() -> None:
+    result = result_of([ANSWERED])
+    full, metrics = (
+        json.loads(format_json_report(result)),
+        json.loads(format_metrics_json_report(result)),
+    )
+    assert full.pop("evaluation_results")
+    assert (full.pop("kind"), metrics.pop("kind")) == ("krisis.result", "krisis.metrics")
+    assert full == metrics
