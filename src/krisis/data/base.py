@@ -21,6 +21,7 @@ class Task(StrEnum):
     DETECTION = "detection"
     STAGING = "staging"
     PROGRESSION = "progression"
+    PHQ8 = "phq8"
 
 
 class FeatureSet(StrEnum):
@@ -156,10 +157,12 @@ class BaseDataSuite(ABC):
     """A clinical benchmark: it produces records and says what is asked about them.
 
     A subclass must implement `load`; `task_specification` is what model backends prompt from,
-    `training_records` what baselines are fitted on.
+    `training_records` what baselines are fitted on. With ``stores_text`` false, nothing that a
+    model wrote about the records is kept in a run, because it may quote them.
     """
 
     name: str = "suite"
+    stores_text: bool = True
 
     def __init__(self, config: SuiteConfig | None = None) -> None:
         self.config = config or SuiteConfig()
@@ -178,6 +181,10 @@ class BaseDataSuite(ABC):
     def training_records(self) -> list[PatientRecord]:
         """Return records that baselines may be fitted on; never one that `load` returns."""
         return []
+
+    def review(self, record: PatientRecord, signals: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the signals of a response as the suite finds them, such as quotes checked."""
+        return signals
 
     def describe(self) -> dict[str, Any]:
         """Say what the suite is, where its data come from and what was produced."""

@@ -11,6 +11,7 @@ from krisis.errors import BackendError, MalformedReply, TruncatedReply
 from krisis.execution.batches import Batch, Case
 from krisis.execution.callers import Caller
 from krisis.execution.prompts import PromptCheck
+from krisis.execution.review import Review
 from krisis.execution.rows import answered_row, failed_row
 from krisis.execution.telemetry import Spent
 from krisis.metrics.base import EvaluationResult
@@ -23,9 +24,12 @@ class Engine:
     What a batch cost stays with its first row to finish, also when it was halved in between.
     """
 
-    def __init__(self, caller: Caller, prompts: PromptCheck, *, n_workers: int) -> None:
+    def __init__(
+        self, caller: Caller, prompts: PromptCheck, review: Review, *, n_workers: int
+    ) -> None:
         self._caller = caller
         self._prompts = prompts
+        self._review = review
         self._n_workers = n_workers
         self.rows: dict[int, EvaluationResult] = {}
         self.spent = Spent()
@@ -82,7 +86,7 @@ class Engine:
         mode: PromptMode = "batch" if len(batch) > 1 else "single"
         prompt = self._prompts.shared(responses[0].prompt, batch, mode)
         rows = []
-        for case, response in zip(batch, responses, strict=True):
+        for case, response in zip(batch, self._review.responses(batch, responses), strict=True):
             if response.prompt is not prompt and response.prompt != prompt:
                 own = self._prompts.shared(response.prompt, [case], mode)
                 rows.append(answered_row(case, response, prompt=own))
@@ -91,7 +95,9 @@ class Engine:
         self._finish(batch, rows, spent=spent)
 
     def _fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
-        self._finish(batch, [failed_row(case, error) for case in batch], spent=spent)
+        self._finish(
+            batch, [failed_row(case, self._review.error(error)) for case in batch], spent=spent
+        )
 
     def _finish(
         self, batch: Sequence[Case], rows: Sequence[EvaluationResult], *, spent: Spent

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from krisis.backends.base import BackendResponse
-from krisis.errors import BackendError
 from krisis.execution.batches import Case
 from krisis.metrics.base import EvaluationResult
 
@@ -32,7 +31,7 @@ def answered_row(case: Case, response: BackendResponse, *, prompt: str) -> Evalu
     )
 
 
-def failed_row(case: Case, error: BackendError) -> EvaluationResult:
+def failed_row(case: Case, error: str) -> EvaluationResult:
     """Return the row of a call that failed for good: class first, then the text."""
     record = case.record
     return EvaluationResult(
@@ -41,7 +40,7 @@ def failed_row(case: Case, error: BackendError) -> EvaluationResult:
         metadata=_metadata(case),
         record_id=record.record_id,
         cluster_id=record.cluster_id,
-        error=f"{error.failure_class}: {error}",
+        error=error,
     )
 
 

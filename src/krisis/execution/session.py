@@ -15,6 +15,7 @@ from krisis.execution.callers import caller_for
 from krisis.execution.engine import Engine
 from krisis.execution.options import Execution
 from krisis.execution.prompts import PromptCheck
+from krisis.execution.review import Review
 from krisis.execution.telemetry import call_figures
 from krisis.metrics.base import EvaluationResult
 
@@ -37,7 +38,7 @@ class Session:
         batches = plan_batches(cases, batch_size)
         prompts = PromptCheck(self._backend, self._suite)
         caller = caller_for(self._backend, max_concurrency=max_concurrency)
-        engine = Engine(caller, prompts, n_workers=max_concurrency)
+        engine = Engine(caller, prompts, Review(self._suite), n_workers=max_concurrency)
         try:
             await engine.run(batches)
         except ExceptionGroup as group:
