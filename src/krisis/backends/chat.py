@@ -7,10 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from krisis.backends import blocking
 from krisis.backends.base import BackendResponse, BaseBackend
-from krisis.data.base import content_hash
+from krisis.backends.prompt import build_prompt
+from krisis.backends.reply import Answer, read_answers
+from krisis.backends.retry import RetryPolicy, call_with_retries
+from krisis.backends.schema import reply_schema
+from krisis.backends.signals import TokenLogprob, token_signals
+from krisis.data.base import BaseDataSuite, PatientRecord, TaskSpecification, content_hash
+from krisis.errors import BackendError, ContentFiltered, InvalidValue
 
 PromptMode = Literal["single", "batch"]
+
+# Finish reasons by which a provider says that it withheld the answer.
+FILTER_REASONS = frozenset(
+    {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +61,6 @@ class ChatRequest:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
-    """One generated token with its log-probability and the likeliest alternatives."""
-
-    token: str
-    logprob: float
-    top: tuple[tuple[str, float], ...] = ()
-
-
 @dataclass(slots=True)
 class ChatReply:
     """What a provider returned for one request, before anything is believed of it."""
@@ -79,16 +82,25 @@ class ChatBackend(BaseBackend):
 
     `build` turns features into a request (it never sees a label), `complete` is the provider's one
     method and makes exactly one call, `read` turns the reply into checked responses. Cache, limits,
-    retries and journal belong to the engine.
+    retries and journal belong to the engine; a call of `evaluate` on its own retries as well.
     """
 
     provider: str = ""
     model: str = ""
+    base_url: str = ""
     max_retries: int = 5
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0
+    specification: TaskSpecification | None = None
 
-    @abstractmethod
+    def prepare(self, suite: BaseDataSuite) -> None:
+        """Take the question from the suite."""
+        self.specification = suite.task_specification()
+
+    def parameters(self, n_records: int) -> dict[str, Any]:
+        """Return the options of a call about so many cases, under the provider's names."""
+        return {}
+
     def build(
         self,
         cases: Sequence[Mapping[str, Any]],
@@ -102,11 +114,148 @@ class ChatBackend(BaseBackend):
         ``context`` is patient text that the cases share; it is shown once, and redacted in the
         template like every feature value.
         """
+        specification = self._asked()
+        batch = mode == "batch"
+        prompt = build_prompt(specification, cases, batch=batch, context=context)
+        return ChatRequest(
+            provider=self.provider,
+            model=self.model,
+            system=prompt.system,
+            user=prompt.user,
+            schema=reply_schema(specification, len(cases) if batch else None),
+            parameters=self.parameters(len(cases)),
+            mode=mode,
+            template=prompt.template,
+            n_records=len(cases),
+            base_url=self.base_url,
+            sample_index=sample_index,
+        )
 
     @abstractmethod
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one provider call; raise a `BackendError` when it gives no reply."""
 
-    @abstractmethod
     def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
         """Return one response per case, in the order of the request; else `MalformedReply`."""
+        try:
+            _refuse_filtered(reply)
+            answers = read_answers(
+                reply.text,
+                self._asked(),
+                n_records=request.n_records if request.mode == "batch" else None,
+                finish_reason=reply.finish_reason,
+            )
+        except BackendError as error:  # the tokens were paid for all the same
+            error.input_tokens = reply.input_tokens or 0
+            error.output_tokens = reply.output_tokens or 0
+            raise
+        return _responses(request, reply, answers)
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        """Judge one record in a call of its own, with retries."""
+        return self._ask([record], "single")[0]
+
+    def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+        """Judge records in one call, with retries; a malformed reply is the caller's to halve."""
+        return self._ask(records, "batch") if records else []
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model and the options that can change its answers."""
+        return {
+            "backend": self.name,
+            "provider": self.provider,
+            "model": self.model,
+            "base_url": self.base_url,
+            "parameters": self.parameters(1),
+        }
+
+    async def aclose(self) -> None:
+        """Release the connections of the running event loop."""
+
+    def close(self) -> None:
+        """Release the connections that `evaluate` opened."""
+        blocking.run(self.aclose())
+
+    def _asked(self) -> TaskSpecification:
+        if self.specification is None:
+            raise InvalidValue(
+                f"the backend {self.name!r} was asked before it knew the question; "
+                "call prepare(suite) first"
+            )
+        return self.specification
+
+    def _ask(self, records: Sequence[PatientRecord], mode: PromptMode) -> list[BackendResponse]:
+        contexts = {getattr(record, "context", "") for record in records}
+        if len(contexts) > 1:
+            raise InvalidValue(
+                f"one call can show one context, not {len(contexts)}; batch the records by context"
+            )
+        features = [record.features for record in records]
+        request = self.build(features, mode=mode, context=contexts.pop())
+        reply = blocking.run(
+            call_with_retries(lambda: self.complete(request), RetryPolicy.of(self))
+        )
+        return self.read(request, reply)
+
+
+def _refuse_filtered(reply: ChatReply) -> None:
+    if reply.finish_reason.lower() in FILTER_REASONS:
+        raise ContentFiltered(
+            f"the provider withheld the answer (finish reason {reply.finish_reason!r}); "
+            "see its content policy or ask another model"
+        )
+
+
+def _responses(
+    request: ChatRequest, reply: ChatReply, answers: Sequence[Answer]
+) -> list[BackendResponse]:
+    n = len(answers)
+    shares = zip(
+        _shared_out(reply.input_tokens, n),
+        _shared_out(reply.output_tokens, n),
+        _shared_out(reply.cached_tokens, n),
+        _shared_out(reply.reasoning_tokens, n),
+        strict=True,
+    )
+    return [
+        _response(request, reply, answer, share)
+        for answer, share in zip(answers, shares, strict=True)
+    ]
+
+
+def _response(
+    request: ChatRequest, reply: ChatReply, answer: Answer, share: tuple[int | None, ...]
+) -> BackendResponse:
+    n_in, n_out, n_cached, n_reasoning = share
+    usage = {"cached_tokens": n_cached, "reasoning_tokens": n_reasoning}
+    return BackendResponse(
+        prediction=answer.prediction,
+        abstained=answer.abstained,
+        confidence=answer.confidence,
+        raw_response=answer.text,
+        prompt=request.template,
+        prompt_mode=request.mode,
+        input_tokens=n_in,
+        output_tokens=n_out,
+        total_tokens=None if n_in is None or n_out is None else n_in + n_out,
+        signals={
+            **answer.signals,
+            **token_signals(reply.text, reply.logprobs, answer.prediction_span),
+            **{name: count for name, count in usage.items() if count is not None},
+        },
+        latency_seconds=reply.latency_seconds,
+        finish_reason=reply.finish_reason,
+        model=reply.model or request.model,
+    )
+
+
+def _shared_out(total: int | None, n_rows: int) -> list[int | None]:
+    """Share a count over the rows of a call so that the parts add up to it.
+
+    >>> _shared_out(10, 3)
+    [4, 3, 3]
+    """
+    if total is None:
+        return [None] * n_rows
+    part, rest = divmod(total, n_rows)
+    return [part + (row < rest) for row in range(n_rows)]

@@ -137,11 +137,24 @@ class FeatureDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyField:
+    """One more thing that a task asks for with each answer, such as quotes of evidence.
+
+    ``type`` is a type that pydantic understands (``list[str]``, ``Annotated[int, Field(ge=1,
+    le=5)]``): the JSON schema and the strict check both come from it.
+    """
+
+    type: Any
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpecification:
     """All that a backend needs to ask a task: the question, the answers and the words.
 
     ``answers`` maps every allowed answer to its meaning, in order of severity where there is one
     (``ordinal``). ``aliases`` maps other spellings, in lower case, to an allowed answer.
+    ``reply_fields`` are asked for with every answer and land in the signals once checked.
     """
 
     name: str
@@ -151,6 +164,7 @@ class TaskSpecification:
     abstain_when: str
     aliases: Mapping[str, Label] = field(default_factory=dict)
     ordinal: bool = False
+    reply_fields: Mapping[str, ReplyField] = field(default_factory=dict)
 
 
 class BaseDataSuite(ABC):

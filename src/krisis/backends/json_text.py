@@ -1,0 +1,141 @@
+"""JSON as models write it: strict reading, and the repair of fences, prose and commas only."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+_TOKEN = re.compile(
+    r"""(?P<string>"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")"""
+    r"|(?P<scalar>-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)(?![\w.])"
+    r"|(?P<mark>[{}\[\]:,])"
+    r"|(?P<space>[ \t\r\n]+)"
+)
+_OPENS, _CLOSES = frozenset("{["), frozenset("}]")
+
+
+class NotStrictJson(ValueError):
+    """A text is not JSON, or is JSON that says two things or a number that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One piece of JSON with its place in the text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def loads_strict(text: str) -> Any:
+    """Read JSON; refuse repeated keys, infinite numbers, half characters and endless nesting."""
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_without_repeats,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+        if "\\u" in text:  # half of a surrogate pair could never be written to a file
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise NotStrictJson(str(error)) from None
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise NotStrictJson(f"the key {repeated[:40]!r} stands twice in one object")
+    return members
+
+
+def _no_constant(name: str) -> Any:
+    raise NotStrictJson(f"{name} is not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise NotStrictJson(f"{digits[:20]} is too large for a number")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """An object found in a text: its tokens, and what they say or why they say nothing."""
+
+    tokens: tuple[Token, ...]
+    value: dict[str, Any] | None
+    problem: str = ""
+
+    def mentions(self, key: str) -> bool:
+        """Say whether a key, or a text spelled like it, stands in the object."""
+        return any(token.text == f'"{key}"' for token in self.tokens)
+
+
+def objects_in(text: str) -> tuple[list[JsonObject], bool]:
+    """Return the outermost objects in a text, and whether the last one breaks off.
+
+    Commas that are missing or left over are set right. Nothing else is: the tokens of the result
+    are the tokens of the text.
+    """
+    found: list[JsonObject] = []
+    position = text.find("{")
+    while position >= 0:
+        tokens, complete = _one_object(text, position)
+        if complete:
+            found.append(_read(tokens))
+        elif _reaches_end(text, tokens):
+            return found, True
+        position = text.find("{", tokens[-1].end)
+    return found, False
+
+
+def _read(tokens: Sequence[Token]) -> JsonObject:
+    try:
+        return JsonObject(tuple(tokens), loads_strict(_with_commas(tokens)))
+    except NotStrictJson as error:
+        return JsonObject(tuple(tokens), None, str(error))
+
+
+def _one_object(text: str, start: int) -> tuple[list[Token], bool]:
+    tokens: list[Token] = []
+    depth = 0
+    for token in _tokens(text, start):
+        tokens.append(token)
+        depth += (token.text in _OPENS) - (token.text in _CLOSES)
+        if depth == 0:
+            return tokens, True
+    return tokens, False
+
+
+def _tokens(text: str, start: int) -> Iterator[Token]:
+    position = start
+    while match := _TOKEN.match(text, position):
+        position = match.end()
+        if match.lastgroup != "space":
+            yield Token(match.group(), match.start(), match.end())
+
+
+def _reaches_end(text: str, tokens: Sequence[Token]) -> bool:
+    """Say whether the text stops while it is still JSON, if need be inside its last token."""
+    rest = text[tokens[-1].end :].strip()
+    return not rest or (rest[0] in '"-0123456789tfn' and "\n" not in rest and "}" not in rest)
+
+
+def _with_commas(tokens: Sequence[Token]) -> str:
+    texts = [token.text for token in tokens if token.text != ","]
+    pieces = texts[:1]
+    for before, after in pairwise(texts):
+        ends_value = before not in _OPENS and before != ":"
+        starts_value = after not in _CLOSES and after != ":"
+        pieces.append(f",{after}" if ends_value and starts_value else after)
+    return "".join(pieces)

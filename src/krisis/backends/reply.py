@@ -1,0 +1,248 @@
+"""Read what a model wrote: strictly, so that nothing is taken for an answer that is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from krisis.backends.json_text import JsonObject, Token, objects_in
+from krisis.backends.schema import case_name
+from krisis.data.base import Label, TaskSpecification
+from krisis.errors import MalformedReply, TruncatedReply
+
+MAX_REPLY_CHARACTERS = 1_000_000
+CUT_REASONS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+REFUSAL_REASON = "refusal"
+
+_PROBABILITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)")
+_REFUSAL = re.compile(
+    r"\bi(?: am|'m)? (?:cannot|can not|can't|won't|will not|must decline to|have to decline to"
+    r"|(?:unable|not able|not allowed|not comfortable|not qualified|not in a position|refuse) to) "
+    r"(?:\w+ly )?(?:answer|assess|assist|assign|classify|complete|comply|determine|diagnose|do"
+    r"|engage|estimate|evaluate|fulfil|give|help|judge|make|offer|predict|process|provide"
+    r"|recommend|respond|say|score|stage)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One checked answer with its place in the text of the reply."""
+
+    prediction: Label | None
+    abstained: bool
+    confidence: float | None
+    text: str
+    signals: dict[str, Any] = field(default_factory=dict)
+    prediction_span: tuple[int, int] | None = None
+
+
+def read_answers(
+    text: str,
+    specification: TaskSpecification,
+    *,
+    n_records: int | None = None,
+    finish_reason: str = "",
+) -> list[Answer]:
+    """Return the answer of a single reply, or those of a batch in the order of its cases.
+
+    Raises `MalformedReply`, or `TruncatedReply` when the token cap cut the text.
+    """
+    if len(text) > MAX_REPLY_CHARACTERS:
+        raise MalformedReply(
+            f"the reply has {len(text):,} characters, more than the {MAX_REPLY_CHARACTERS:,} "
+            "that are read; ask for fewer cases in one call"
+        )
+    found = _answer_object(text, "abstained" if n_records is None else "results", finish_reason)
+    if found is None:
+        return [_refusal(text, finish_reason, n_records)]
+    assert found.value is not None
+    if n_records is None:
+        return [_answer(found.value, found.tokens, specification, text)]
+    return _batch(found, text, specification, n_records)
+
+
+def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
+    cut = finish_reason.lower() in CUT_REASONS
+    objects, breaks_off = objects_in(_without_thoughts(text))
+    answers = [found for found in objects if found.mentions(key)]
+    # An answer that is complete was not cut, even when the cap ended the text after it.
+    if breaks_off or (cut and not answers):
+        raise TruncatedReply(
+            f"the reply breaks off after {len(text)} characters (finish reason "
+            f"{finish_reason or 'not given'!r}); raise the token cap or ask for fewer cases "
+            "in one call"
+        )
+    for found in answers:
+        if found.value is None:
+            raise MalformedReply(f"the reply is not the JSON asked for: {found.problem[:200]}")
+    if len({repr(found.value) for found in answers}) > 1:
+        raise MalformedReply(f"the reply holds {len(answers)} different answers to one question")
+    return answers[0] if answers else None
+
+
+def _without_thoughts(text: str) -> str:
+    """Blank what a reasoning model thought aloud, keeping every other character in its place."""
+    end = text.rfind("</think>")
+    return text if end < 0 else " " * (end + len("</think>")) + text[end + len("</think>") :]
+
+
+def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
+    said = _without_thoughts(text).strip()
+    reason = finish_reason or "not given"
+    if not said and finish_reason != REFUSAL_REASON:
+        raise MalformedReply(f"the reply is empty (finish reason {reason!r}); raise the token cap")
+    refused = finish_reason == REFUSAL_REASON or _REFUSAL.search(said.replace("’", "'"))
+    if refused and n_records is None:
+        return Answer(None, True, None, text, {"refusal": True})
+    kind = "refuses the whole batch in prose" if refused else "holds no JSON object of the answer"
+    raise MalformedReply(f"the reply {kind} (finish reason {reason!r}): {_shown(said)}")
+
+
+def _batch(
+    found: JsonObject, text: str, specification: TaskSpecification, n_records: int
+) -> list[Answer]:
+    assert found.value is not None
+    rows = found.value.get("results")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise MalformedReply('the reply has no list of objects under "results"')
+    expected = [case_name(position) for position in range(n_records)]
+    given = [row.get("id") for row in rows]
+    if any(not isinstance(name, str) for name in given):
+        raise MalformedReply("a result in the reply has no id")
+    if sorted(given) != sorted(expected):
+        raise MalformedReply(_id_problem(given, expected))
+    pieces = _row_tokens(found.tokens)
+    answers = {
+        row["id"]: _answer(row, piece, specification, text[piece[0].start : piece[-1].end])
+        for row, piece in zip(rows, pieces, strict=True)
+    }
+    return [answers[name] for name in expected]
+
+
+def _id_problem(given: list[str], expected: list[str]) -> str:
+    unknown = sorted(set(given) - set(expected))
+    missing = [name for name in expected if name not in given]
+    repeated = sorted({name for name in given if given.count(name) > 1})
+    told = {"missing": missing, "unknown": unknown, "repeated": repeated}
+    problems = [f"{kind} {_shown(', '.join(names))}" for kind, names in told.items() if names]
+    return f"the reply has {len(given)} results for {len(expected)} cases: {'; '.join(problems)}"
+
+
+def _row_tokens(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
+    """Cut the tokens of a batch into those of its results: the objects at depth two of the list."""
+    pieces: list[tuple[Token, ...]] = []
+    depth = start = 0
+    inside = False
+    for index, token in enumerate(tokens):
+        if token.text in "{[":
+            depth += 1
+            if depth == 3 and token.text == "{" and inside:
+                start = index
+        elif token.text in "}]":
+            if depth == 3 and token.text == "}" and inside:
+                pieces.append(tokens[start : index + 1])
+            depth -= 1
+        elif depth == 1 and token.text != ",":
+            inside = inside if token.text == ":" else token.text == '"results"'
+    return pieces
+
+
+def _answer(
+    row: Mapping[str, Any],
+    tokens: tuple[Token, ...],
+    specification: TaskSpecification,
+    text: str,
+) -> Answer:
+    abstained = _abstained(_member(row, "abstained"))
+    prediction = _prediction(row.get("prediction"), specification)
+    if not abstained:
+        _member(row, "prediction")
+        _member(row, "confidence")
+        if prediction is None:
+            raise MalformedReply("the reply neither answers nor abstains: prediction is null")
+    return Answer(
+        prediction,
+        abstained,
+        _confidence(row.get("confidence")),
+        text,
+        {name: _extra(row, name, specification) for name in specification.reply_fields},
+        _value_span(tokens, '"prediction"'),
+    )
+
+
+def _member(row: Mapping[str, Any], key: str) -> Any:
+    if key not in row:
+        raise MalformedReply(f"an answer in the reply has no {key!r}")
+    return row[key]
+
+
+def _abstained(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word in ("true", "false"):
+        return word == "true"
+    raise MalformedReply(f"abstained must be true or false, not {_shown(value)}")
+
+
+def _prediction(value: object, specification: TaskSpecification) -> Label | None:
+    if value is None:
+        return None
+    spelling = " ".join(value.split()).lower() if isinstance(value, str) else None
+    for answer in specification.answers:
+        same_text = spelling is not None and spelling == str(answer).lower()
+        same_number = (
+            not isinstance(value, bool) and not isinstance(answer, str) and value == answer
+        )
+        if same_text or same_number:
+            return answer
+    if spelling is not None and spelling in specification.aliases:
+        return specification.aliases[spelling]
+    allowed = ", ".join(str(answer) for answer in specification.answers)
+    raise MalformedReply(f"prediction {_shown(value)} is none of the allowed answers: {allowed}")
+
+
+def _confidence(value: object) -> float | None:
+    if value is None:
+        return None
+    number: float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value) if abs(value) <= 1 else None
+    elif isinstance(value, str) and (match := _PROBABILITY.fullmatch(value.strip())):
+        number = float(match[1]) / (100 if match[2] else 1)
+    if number is None or not 0 <= number <= 1:
+        raise MalformedReply(
+            f"confidence must lie between 0 and 1, or be a percentage with its sign, "
+            f"not {_shown(value)}"
+        )
+    return number
+
+
+def _extra(row: Mapping[str, Any], name: str, specification: TaskSpecification) -> Any:
+    value = _member(row, name)
+    try:
+        return TypeAdapter(specification.reply_fields[name].type).validate_python(
+            value, strict=True
+        )
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise MalformedReply(f"{name} {_shown(value)} was refused: {reason}") from None
+
+
+def _value_span(tokens: tuple[Token, ...], key: str) -> tuple[int, int] | None:
+    depth = 0
+    for token, after in zip(tokens, tokens[2:], strict=False):
+        depth += (token.text in "{[") - (token.text in "}]")
+        if depth == 1 and token.text == key:
+            return after.start, after.end
+    return None
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return repr(text if len(text) <= 80 else text[:79] + "…")

@@ -1,0 +1,78 @@
+"""The JSON schema of the reply that a task asks for, in the subset that every provider accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from krisis.data.base import Label, TaskSpecification
+
+
+def case_name(position: int) -> str:
+    """Return the name that a case bears in a batched prompt and in its reply."""
+    return f"case_{position}"
+
+
+def reply_schema(specification: TaskSpecification, n_records: int | None = None) -> dict[str, Any]:
+    """Return the schema of one answer, or of a batch when the number of cases is given."""
+    if n_records is None:
+        return _object(_answer_properties(specification))
+    names = [case_name(position) for position in range(n_records)]
+    identity = {"id": {"type": "string", "enum": names}}
+    case = _object({**identity, **_answer_properties(specification)})
+    return _object({"results": {"type": "array", "items": case}})
+
+
+def _answer_properties(specification: TaskSpecification) -> dict[str, Any]:
+    # A model writes from left to right: the grounds come before the answer, and the confidence
+    # after the answer that it is about.
+    grounds = {
+        name: {**TypeAdapter(field.type).json_schema(), "description": field.description}
+        for name, field in specification.reply_fields.items()
+    }
+    return {
+        **grounds,
+        "abstained": {"type": "boolean"},
+        "prediction": _or_null(_one_of(list(specification.answers))),
+        "confidence": _or_null({"type": "number"}),
+    }
+
+
+def _one_of(answers: list[Label]) -> dict[str, Any]:
+    kinds = {type(answer) for answer in answers}
+    if kinds == {int}:
+        return {"type": "integer", "enum": answers}
+    return {"type": "string", "enum": [str(answer) for answer in answers]}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def tightened(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a batch or single schema for an engine that enforces it token by token.
+
+    Such an engine can be held to the exact list of cases, each once and in order, and to
+    confidences in [0, 1] in steps of 0.01, which a small model would otherwise miss.
+    """
+    properties = dict(schema["properties"])
+    if "results" not in properties:
+        steps = [round(step / 100, 2) for step in range(101)]
+        return {**schema, "properties": {**properties, "confidence": _or_null({"enum": steps})}}
+    case = tightened(properties["results"]["items"])
+    names = case["properties"]["id"]["enum"]
+    cases = [
+        {**case, "properties": {**case["properties"], "id": {"const": name}}} for name in names
+    ]
+    return _object({"results": {"type": "array", "prefixItems": cases, "items": False}})
