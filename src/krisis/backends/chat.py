@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -94,8 +95,9 @@ class ChatBackend(BaseBackend):
     specification: TaskSpecification | None = None
 
     def prepare(self, suite: BaseDataSuite) -> None:
-        """Take the question from the suite."""
-        self.specification = suite.task_specification()
+        """Take the question from the suite; without one, `build` will say that it is missing."""
+        with suppress(InvalidValue):
+            self.specification = suite.task_specification()
 
     def parameters(self, n_records: int) -> dict[str, Any]:
         """Return the options of a call about so many cases, under the provider's names."""
@@ -179,8 +181,8 @@ class ChatBackend(BaseBackend):
     def _asked(self) -> TaskSpecification:
         if self.specification is None:
             raise InvalidValue(
-                f"the backend {self.name!r} was asked before it knew the question; "
-                "call prepare(suite) first"
+                f"the backend {self.name!r} was asked before it knew the question; call "
+                "prepare(suite) first, with a suite that implements task_specification()"
             )
         return self.specification
 
