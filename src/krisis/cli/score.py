@@ -15,7 +15,9 @@ from krisis.results.report import format_metrics_json_report, format_report
 from krisis.results.result import BenchmarkResult
 from krisis.results.strict_json import write_text
 
-app = typer.Typer(help="Recompute the metrics of a saved result, without any model.")
+app = typer.Typer(
+    add_completion=False, help="Recompute the metrics of a saved result, without any model."
+)
 
 
 @app.command(
