@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from krisis.errors import InvalidValue
 from krisis.metrics.columns import Columns
+from krisis.statistics.intervals import Interval
 
 Outcome = Literal["answered", "abstained", "failed"]
 Direction = Literal["higher", "lower", "neither"]
@@ -73,17 +74,6 @@ def _as_float(value: object) -> float:
     if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str):
         raise InvalidValue(f"confidence must be a number between 0 and 1, not {value!r}")
     return float(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A confidence interval and how it was obtained; ``reason`` says why it is undefined."""
-
-    low: float
-    high: float
-    level: float = 0.95
-    method: str = ""
-    reason: str = ""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,269 @@
+"""Risk–coverage figures of many bootstrap resamples at once, from one sort of the items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from krisis.metrics.risk_coverage import check_coverage
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# Added to the counts before anything is accepted, so that 0 / 0 becomes 0 and the first real
+# count wipes it out by rounding.
+_NOTHING = 1e-300
+_PLATEAUS_PER_BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveItems:
+    """The predicted items with the cluster of each, and how many items every cluster has."""
+
+    losses: FloatArray
+    confidence: FloatArray
+    clusters: IntArray
+    items_per_cluster: FloatArray
+
+
+def risk_key(coverage: float) -> str:
+    """Return the name of the figure that holds the risk at a coverage."""
+    return f"risk_at_{coverage:.2f}"
+
+
+@dataclass(eq=False)
+class CurveStatistic:
+    """A bootstrap statistic: every figure of a risk–coverage curve, for each column of counts.
+
+    ``coverages`` asks for the risk at these coverages, ``area_coverage`` for areas cut there,
+    ``optimal`` for the areas of the best ranking and the excess over them.
+    """
+
+    items: CurveItems
+    coverages: Sequence[float] = ()
+    area_coverage: float | None = None
+    optimal: bool = False
+    _plateaus: _PlateauRows = field(init=False)
+    _levels: _LossLevels | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        for coverage in self.coverages:
+            check_coverage(coverage)
+        if self.area_coverage is not None:
+            check_coverage(self.area_coverage)
+        self._plateaus = _PlateauRows(self.items)
+        self._levels = _LossLevels(self.items) if self.optimal else None
+
+    def __call__(self, counts: FloatArray) -> dict[str, FloatArray]:
+        """Return one value per column for every figure; NaN where nothing was predicted."""
+        n_items = self.items.items_per_cluster @ counts
+        sweep = _Sweep(n_items, self.coverages, self.area_coverage)
+        for accepted, half_lost in self._plateaus.rows(counts):
+            sweep.accept(accepted, half_lost)
+        figures = sweep.figures()
+        if self._levels is not None:
+            figures |= self._levels.areas(counts, n_items)
+            for name in ("aurc", "augrc"):
+                figures[f"e{name}"] = figures[name] - figures[f"{name}_optimal"]
+        return figures
+
+
+class _PlateauRows:
+    """Yields, plateau by plateau in falling confidence, the items and half of their loss."""
+
+    def __init__(self, items: CurveItems) -> None:
+        order = np.argsort(items.confidence, kind="stable")[::-1]
+        confidence = items.confidence[order]
+        self.clusters, self.half_losses = items.clusters[order], items.losses[order] / 2
+        starts = np.concatenate([[True], confidence[1:] != confidence[:-1]])[: order.size]
+        self.plateau = np.cumsum(starts) - 1
+        self.n_plateaus = int(np.count_nonzero(starts))
+        self.n_clusters = items.items_per_cluster.size
+
+    def rows(self, counts: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        if self.n_plateaus == self.plateau.size:
+            return self._single_items(counts)
+        return self._grouped_items(counts)
+
+    def _single_items(self, counts: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        half_lost = np.empty(counts.shape[1])
+        for cluster, half in zip(self.clusters.tolist(), self.half_losses.tolist(), strict=True):
+            accepted = counts[cluster]
+            np.multiply(accepted, half, out=half_lost)
+            yield accepted, half_lost
+
+    def _grouped_items(self, counts: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        shape = (self.n_plateaus, self.n_clusters)
+        place = (self.plateau, self.clusters)
+        number = sparse.csr_array((np.ones(self.plateau.size), place), shape=shape)
+        half = sparse.csr_array((self.half_losses, place), shape=shape)
+        dense = number.nnz > 0.1 * self.n_plateaus * self.n_clusters
+        for start in range(0, self.n_plateaus, _PLATEAUS_PER_BLOCK):
+            rows = slice(start, start + _PLATEAUS_PER_BLOCK)
+            parts = number[rows], half[rows]
+            accepted, half_lost = ((part.toarray() if dense else part) @ counts for part in parts)
+            yield from zip(accepted, half_lost, strict=True)
+
+
+class _Sweep:
+    """Lowers the threshold plateau by plateau and sums up the areas of all resamples."""
+
+    def __init__(
+        self, n_items: FloatArray, coverages: Sequence[float], area_coverage: float | None
+    ) -> None:
+        self.n_items = n_items
+        width = n_items.size
+        self.accepted = np.full(width, _NOTHING)
+        self.lost, self.risk = np.zeros(width), np.zeros(width)
+        # In items (and twice the area for AURC): divided once, at the end.
+        self.aurc, self.augrc = np.zeros(width), np.zeros(width)
+        self.next_risk, self.scratch = np.empty(width), np.empty(width)
+        self.started = False
+        self.targets = [_RiskTarget(coverage, n_items) for coverage in coverages]
+        self.cut = None if area_coverage is None else _AreaCut(area_coverage, n_items)
+
+    def accept(self, accepted: FloatArray, half_lost: FloatArray) -> None:
+        """Accept one plateau: its items and half of their loss, in every resample.
+
+        Half the loss, because the trapezoids of the generalized risk meet the curve halfway.
+        """
+        if not self.started:
+            self._begin(accepted, half_lost)
+        self.accepted += accepted
+        self.lost += half_lost
+        np.multiply(self.lost, accepted, out=self.scratch)
+        self.lost += half_lost
+        np.divide(self.lost, self.accepted, out=self.next_risk)
+        if self.cut is not None:
+            self.cut.add(self, accepted, half_lost)
+        self.augrc += self.scratch
+        self.risk += self.next_risk
+        self.risk *= accepted
+        self.aurc += self.risk
+        self.risk, self.next_risk = self.next_risk, self.risk
+        if self.targets:
+            self._settle_targets()
+
+    def _begin(self, accepted: FloatArray, half_lost: FloatArray) -> None:
+        """Give the first plateau of a resample its own risk on its left: the curve starts flat."""
+        first = (self.accepted < 0.5) & (accepted > 0)
+        np.divide(2 * half_lost, accepted, out=self.risk, where=first)
+        self.started = not bool(((self.accepted < 0.5) & ~first).any())
+
+    def _settle_targets(self) -> None:
+        most, least = float(self.accepted.max()), float(self.accepted.min())
+        for target in self.targets:
+            if target.lowest <= most and not target.settled:
+                target.note(self.accepted, self.risk, least)
+
+    def figures(self) -> dict[str, FloatArray]:
+        n_accepted = np.where(self.accepted < 0.5, np.nan, self.accepted)
+        cmax = np.where(self.accepted < 0.5, 0.0, self.accepted) / self.n_items
+        known = n_accepted / n_accepted
+        figures = {
+            "cmax": cmax,
+            "aurc": self.aurc / (2 * self.n_items) * known,
+            "augrc": self.augrc / self.n_items**2 * known,
+        }
+        figures["aurc_normalized"] = figures["aurc"] * self.n_items / n_accepted
+        figures["augrc_normalized"] = figures["augrc"] * (self.n_items / n_accepted) ** 2
+        figures |= {risk_key(target.coverage): target.risk for target in self.targets}
+        if self.cut is not None:
+            figures["aurc_at_c"] = self.cut.aurc / (2 * self.n_items) * known
+            figures["augrc_at_c"] = self.cut.augrc / self.n_items**2 * known
+        return figures
+
+
+class _RiskTarget:
+    """The selective risk at the first plateau of each resample that reaches a coverage."""
+
+    def __init__(self, coverage: float, n_items: FloatArray) -> None:
+        self.coverage = coverage
+        needed = np.ceil(coverage * n_items)
+        # The comparison that counts is accepted / items ≥ coverage, as floating point sees it.
+        needed = np.where((needed - 1) / n_items >= coverage, needed - 1, needed)
+        self.needed = np.where(needed / n_items < coverage, needed + 1, needed)
+        self.lowest, self.highest = float(self.needed.min()), float(self.needed.max())
+        self.open = np.ones(n_items.size, dtype=np.bool_)
+        self.risk = np.full(n_items.size, np.nan)
+        self.settled = False
+
+    def note(self, accepted: FloatArray, risk: FloatArray, least: float) -> None:
+        reached = accepted >= self.needed
+        reached &= self.open
+        np.copyto(self.risk, risk, where=reached)
+        self.open ^= reached
+        self.settled = least >= self.highest
+
+
+class _AreaCut:
+    """The areas up to a coverage; the plateau that crosses it is cut by linear interpolation."""
+
+    def __init__(self, coverage: float, n_items: FloatArray) -> None:
+        self.limit = coverage * n_items
+        self.lowest, self.highest = float(self.limit.min()), float(self.limit.max())
+        self.aurc, self.augrc = np.zeros(n_items.size), np.zeros(n_items.size)
+        self.crossing = self.settled = False
+
+    def add(self, sweep: _Sweep, accepted: FloatArray, half_lost: FloatArray) -> None:
+        """Add the part of the sweep's newest plateau that lies below the limit."""
+        if self.settled:
+            return
+        if not self.crossing and float(sweep.accepted.max()) <= self.lowest:
+            return
+        before = sweep.accepted - accepted
+        if not self.crossing:
+            np.copyto(self.aurc, sweep.aurc)
+            np.copyto(self.augrc, sweep.augrc)
+            self.crossing = True
+        width = np.minimum(np.maximum(self.limit - before, 0.0), accepted)
+        share = np.divide(width, accepted, out=np.zeros_like(width), where=accepted > 0)
+        start = sweep.lost - 2 * half_lost
+        self.aurc += width * (2 * sweep.risk + (sweep.next_risk - sweep.risk) * share)
+        self.augrc += width * (start + half_lost * share)
+        self.settled = float(before.min()) >= self.highest
+
+
+class _LossLevels:
+    """Areas of the optimal ranking: inside one loss level they are sums of 1/k."""
+
+    def __init__(self, items: CurveItems) -> None:
+        self.values, level = np.unique(items.losses, return_inverse=True)
+        shape = (self.values.size, items.items_per_cluster.size)
+        place = (level, items.clusters)
+        self.numbers = sparse.csr_array((np.ones(level.size), place), shape=shape)
+        self.most = items.items_per_cluster.max(initial=0.0)
+
+    def areas(self, counts: FloatArray, n_items: FloatArray) -> dict[str, FloatArray]:
+        """Return the optimal areas of every resample."""
+        harmonic = self._harmonic(counts)
+        width = counts.shape[1]
+        accepted, lost = np.zeros(width), np.zeros(width)
+        first = np.full(width, np.nan)
+        risks, losses = np.zeros(width), np.zeros(width)
+        for value, number in zip(self.values.tolist(), self._numbers(counts), strict=True):
+            done = accepted + number
+            # The k-th item of a level leaves the mean risk value + (lost − value·accepted) / k.
+            gap = harmonic[done.astype(np.int64)] - harmonic[accepted.astype(np.int64)]
+            risks += value * number + (lost - value * accepted) * gap
+            losses += number * (lost + value * (number + 1) / 2)
+            np.copyto(first, value, where=np.isnan(first) & (number > 0))
+            accepted, lost = done, lost + value * number
+        with np.errstate(invalid="ignore"):
+            final = lost / accepted
+        return {
+            "aurc_optimal": (risks + (first - final) / 2) / n_items,
+            "augrc_optimal": (losses - lost / 2 + 0.0 * first) / n_items**2,
+        }
+
+    def _numbers(self, counts: FloatArray) -> Iterator[FloatArray]:
+        for start in range(0, self.values.size, _PLATEAUS_PER_BLOCK):
+            yield from self.numbers[start : start + _PLATEAUS_PER_BLOCK] @ counts
+
+    def _harmonic(self, counts: FloatArray) -> FloatArray:
+        most = int(self.most * counts.sum(axis=0).max(initial=0.0))
+        return np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, most + 1))])

@@ -1,0 +1,258 @@
+"""Confidence intervals: for shares of rows, and from the replicates of a bootstrap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from krisis.errors import InvalidValue, UnknownName
+
+FloatArray = NDArray[np.float64]
+
+ReplicateMethod = Literal["percentile", "expanded_percentile", "basic", "bca", "jackknife_t"]
+REPLICATE_METHODS: tuple[ReplicateMethod, ...] = (
+    "percentile",
+    "expanded_percentile",
+    "basic",
+    "bca",
+    "jackknife_t",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval and how it was obtained; ``reason`` says why it is undefined."""
+
+    low: float
+    high: float
+    level: float = 0.95
+    method: str = ""
+    reason: str = ""
+
+    @classmethod
+    def undefined(cls, reason: str, *, level: float = 0.95, method: str = "") -> Interval:
+        """Return an interval without ends, with its reason."""
+        return cls(math.nan, math.nan, level, method, reason)
+
+    @property
+    def defined(self) -> bool:
+        """Tell whether the interval has ends."""
+        return not (math.isnan(self.low) or math.isnan(self.high))
+
+    def clipped(self, low: float, high: float) -> Interval:
+        """Return the part of the interval that the figure can reach at all."""
+        if not self.defined:
+            return self
+        return replace(self, low=min(max(self.low, low), high), high=min(max(self.high, low), high))
+
+
+def check_level(level: float) -> float:
+    """Return a confidence level that lies strictly between 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise InvalidValue(f"the confidence level must lie between 0 and 1, not {level!r}")
+    return level
+
+
+def wilson(successes: float, total: float, *, level: float = 0.95) -> Interval:
+    """Return the score interval of a share; unlike the bootstrap it keeps its width at 0 and 1.
+
+    Reference: Wilson, Probable inference, the law of succession, and statistical inference,
+    JASA 22 (1927) 209–212.
+
+    >>> interval = wilson(8, 10)
+    >>> round(interval.low, 4), round(interval.high, 4)
+    (0.4902, 0.9433)
+    """
+    _check_share(successes, total)
+    if total == 0:
+        return Interval.undefined("no_rows", level=level, method="wilson")
+    return _wilson(successes / total, total, _normal_quantile(level), (level, "wilson"))
+
+
+def _wilson(share: float, total: float, z: float, label: tuple[float, str]) -> Interval:
+    z2 = z * z
+    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = z / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total))
+    # Exact ends: rounding must not leave 1e-17 where no error was seen.
+    low = 0.0 if share <= 0 else max(0.0, centre - half)
+    high = 1.0 if share >= 1 else min(1.0, centre + half)
+    return Interval(low, high, *label)
+
+
+def clopper_pearson(successes: int, total: int, *, level: float = 0.95) -> Interval:
+    """Return the exact interval of a share: never below its level, at the price of width.
+
+    Reference: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the
+    case of the binomial, Biometrika 26 (1934) 404–413.
+
+    >>> interval = clopper_pearson(0, 10)
+    >>> interval.low, round(interval.high, 4)
+    (0.0, 0.3085)
+    """
+    _check_share(successes, total)
+    if total == 0:
+        return Interval.undefined("no_rows", level=level, method="clopper_pearson")
+    tail = (1 - check_level(level)) / 2
+    failures = total - successes
+    low = special.betaincinv(successes, failures + 1, tail) if successes else 0.0
+    high = special.betaincinv(successes + 1, failures, 1 - tail) if failures else 1.0
+    return Interval(float(low), float(high), level, "clopper_pearson")
+
+
+def _check_share(successes: float, total: float) -> None:
+    if not 0 <= successes <= total:
+        raise InvalidValue(f"successes must lie between 0 and the total {total}, not {successes!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteredShare:
+    """A share of rows with what its interval needs when rows of one patient resemble each other.
+
+    ``influence`` is, per cluster, how far that cluster moves the share away from its value (the
+    linearised residual); ``n_effective`` is the binomial sample size if rows were independent,
+    ``n_effective_clusters`` the same if every cluster said only one thing.
+    """
+
+    share: float
+    influence: FloatArray
+    n_effective: float
+    n_effective_clusters: float
+
+    @classmethod
+    def of(cls, hits: FloatArray, totals: FloatArray) -> ClusteredShare:
+        """Build from the hits and the rows of every cluster; clusters without rows are ignored."""
+        kept = totals > 0
+        n_rows = float(totals.sum())
+        if n_rows == 0:
+            return cls(math.nan, np.empty(0), 0.0, 0.0)
+        share = float(hits.sum() / n_rows)
+        influence: FloatArray = (hits[kept] - share * totals[kept]) / n_rows
+        return cls(share, influence, n_rows, float(np.count_nonzero(kept)))
+
+    def interval(self, *, level: float = 0.95) -> Interval:
+        """Return Wilson's interval on the sample size that the clusters are really worth.
+
+        With one row per cluster this is Wilson's interval itself. Otherwise the variance between
+        clusters gives the effective sample size (never more than the rows), Student's quantile
+        replaces the normal one, and where no cluster deviates at all each counts once.
+
+        Reference: Korn and Graubard, Confidence intervals for proportions with small expected
+        number of positive counts estimated from survey data, Survey Methodology 24 (1998) 193–201.
+        """
+        check_level(level)
+        if math.isnan(self.share) or self.n_effective == 0:
+            return Interval.undefined("no_rows", level=level, method="wilson")
+        z = _normal_quantile(level)
+        if self.n_effective == self.n_effective_clusters:
+            return _wilson(self.share, self.n_effective, z, (level, "wilson"))
+        n_clusters = self.influence.size
+        if n_clusters < 2:
+            return Interval.undefined(
+                "needs_at_least_two_clusters", level=level, method="cluster_wilson"
+            )
+        t = float(special.stdtrit(n_clusters - 1, 0.5 + level / 2))
+        variance = float(np.square(self.influence).sum()) * n_clusters / (n_clusters - 1)
+        n_effective = self.n_effective_clusters
+        if variance > 0:
+            n_effective = min(self.n_effective, self.share * (1 - self.share) / variance)
+        return _wilson(self.share, n_effective * (z / t) ** 2, z, (level, "cluster_wilson"))
+
+
+@dataclass(frozen=True, slots=True)
+class Replicates:
+    """The bootstrap values of one figure, with what the better intervals need besides them."""
+
+    estimate: float
+    values: FloatArray
+    n_clusters: int
+    jackknife: FloatArray | None = None
+
+    def interval(self, method: ReplicateMethod, *, level: float = 0.95) -> Interval:
+        """Return the interval by a method; undefined replicates are left out.
+
+        References: Efron and Tibshirani, An Introduction to the Bootstrap (1993), for percentile,
+        basic, BCa and the jackknife; Hesterberg, What teachers should know about the bootstrap,
+        The American Statistician 69 (2015) 371–386, for the expanded percentile.
+        """
+        if method not in REPLICATE_METHODS:
+            raise UnknownName.among("interval method", method, REPLICATE_METHODS)
+        tail = (1 - check_level(level)) / 2
+        reason = self._obstacle(method)
+        if reason:
+            return Interval.undefined(reason, level=level, method=method)
+        if method == "jackknife_t":
+            low, high = self._jackknife_t(tail)
+        elif method == "basic":
+            upper, lower = self._quantiles(1 - tail, tail)
+            low, high = 2 * self.estimate - upper, 2 * self.estimate - lower
+        elif method == "bca":
+            low, high = self._quantiles(*self._bca_levels(tail))
+        else:
+            wide = self._expanded(tail) if method == "expanded_percentile" else tail
+            low, high = self._quantiles(wide, 1 - wide)
+        return Interval(low, high, level, method)
+
+    def _obstacle(self, method: ReplicateMethod) -> str:
+        if math.isnan(self.estimate):
+            return "the_figure_is_undefined"
+        if self.n_clusters < 2:
+            return "needs_at_least_two_clusters"
+        if method in ("jackknife_t", "bca") and self._valid_jackknife().size < 2:
+            return "fewer_than_two_jackknife_values"
+        return "" if method == "jackknife_t" else self._obstacle_in_resamples(method)
+
+    def _obstacle_in_resamples(self, method: ReplicateMethod) -> str:
+        valid = self._valid()
+        if valid.size < 2:
+            return "fewer_than_two_valid_resamples"
+        if valid.min() == valid.max():
+            return "every_resample_gives_the_same_value"
+        if method == "bca" and np.count_nonzero(valid < self.estimate) in (0, valid.size):
+            return "the_estimate_lies_outside_its_resamples"
+        return ""
+
+    def _valid(self) -> FloatArray:
+        valid: FloatArray = self.values[~np.isnan(self.values)]
+        return valid
+
+    def _valid_jackknife(self) -> FloatArray:
+        if self.jackknife is None:
+            return np.empty(0)
+        valid: FloatArray = self.jackknife[~np.isnan(self.jackknife)]
+        return valid
+
+    def _quantiles(self, *levels: float) -> tuple[float, float]:
+        low, high = np.quantile(self._valid(), levels)
+        return float(low), float(high)
+
+    def _expanded(self, tail: float) -> float:
+        n = self.n_clusters
+        return float(special.ndtr(math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, tail)))
+
+    def _jackknife_t(self, tail: float) -> tuple[float, float]:
+        left_out = self._valid_jackknife()
+        n = left_out.size
+        spread = math.sqrt((n - 1) / n * float(np.square(left_out - left_out.mean()).sum()))
+        half = float(special.stdtrit(n - 1, 1 - tail)) * spread
+        return self.estimate - half, self.estimate + half
+
+    def _bca_levels(self, tail: float) -> tuple[float, float]:
+        valid, left_out = self._valid(), self._valid_jackknife()
+        bias = float(special.ndtri(np.count_nonzero(valid < self.estimate) / valid.size))
+        pull = left_out.mean() - left_out
+        scale = float(np.square(pull).sum()) ** 1.5
+        acceleration = float((pull**3).sum()) / (6 * scale) if scale else 0.0
+        levels = []
+        for z in (float(special.ndtri(tail)), float(special.ndtri(1 - tail))):
+            shifted = bias + z
+            levels.append(float(special.ndtr(bias + shifted / (1 - acceleration * shifted))))
+        return levels[0], levels[1]
+
+
+def _normal_quantile(level: float) -> float:
+    return float(special.ndtri(0.5 + check_level(level) / 2))
