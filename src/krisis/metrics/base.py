@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from krisis.errors import InvalidValue
 from krisis.metrics.columns import Columns
-from krisis.statistics.intervals import Interval as Interval
+from krisis.statistics.intervals import Interval
 
 Outcome = Literal["answered", "abstained", "failed"]
 Direction = Literal["higher", "lower", "neither"]

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from krisis.metrics.base import Interval, MetricScore
+from krisis.metrics.base import MetricScore
 from krisis.results.result import BenchmarkResult
+from krisis.statistics.intervals import Interval
 
 _EXECUTION = (
     ("batch size", "batch_size"),
