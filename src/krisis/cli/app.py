@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
     "show": ("krisis.cli.show", "Print the report of a saved result."),
+    "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
 }
 
 

@@ -1,1 +1,1 @@
-"""Charts and the HTML report."""
+"""Charts and the self-contained HTML report, drawn from saved results without a network."""

@@ -1,0 +1,39 @@
+"""`krisis report`: write one run as a self-contained HTML page, and its charts as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from krisis.reporting.report import build_report, report_html, save_figures
+from krisis.results.result import BenchmarkResult
+from krisis.results.strict_json import write_text
+
+app = typer.Typer(help="Write a run as one self-contained HTML page.")
+
+
+@app.command(
+    epilog="Examples:  krisis report runs/RUN -o report.html  |  krisis report result.json "
+    "--figures figures --baseline runs/GUIDELINE",
+)
+def report(
+    run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
+    output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
+    figures: Path | None = typer.Option(
+        None, "--figures", help="Also write every chart as SVG, PNG and CSV into this folder."
+    ),
+    baseline: list[Path] = typer.Option(
+        [], "--baseline", help="Another run to show beside it in the metric table; repeatable."
+    ),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
+) -> None:
+    """Write a run as one self-contained HTML page that needs no network."""
+    result = BenchmarkResult.load(run)
+    others = {path.stem: BenchmarkResult.load(path) for path in baseline}
+    page = build_report(result, baselines=others)
+    write_text(output, report_html(page), overwrite=overwrite)
+    typer.echo(f"wrote {output}")
+    if figures is not None:
+        n_files = len(save_figures(page, figures))
+        typer.echo(f"wrote {n_files} files into {figures}")

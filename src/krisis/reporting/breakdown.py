@@ -1,0 +1,157 @@
+"""Groups of patients side by side: shares with intervals, and no figure for a handful of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import BoolArray, Columns
+from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
+from krisis.reporting.proportions import wilson
+
+SMALLEST_GROUP = 10
+LARGEST_NUMBER_OF_GROUPS = 24
+_AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))
+_AXES = ("stage", "sex", "age band")
+
+
+def group_columns(rows: Sequence[EvaluationResult]) -> dict[str, list[str]]:
+    """Return the group of every scored row under each heading that the metadata support."""
+    scored = [row for row in rows if row.error is None]
+    labels = {
+        "stage": [_stage(row) for row in scored],
+        "sex": [_text(row.metadata.get("sex")) for row in scored],
+        "age band": [_age_band(row) for row in scored],
+    }
+    known = {heading: [label or "not stated" for label in labels[heading]] for heading in _AXES}
+    return {heading: groups for heading, groups in known.items() if len(set(groups)) > 1}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _stage(row: EvaluationResult) -> str:
+    value = row.metadata.get("ckd_stage", row.metadata.get("stage"))
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return _text(value)
+
+
+def _age_band(row: EvaluationResult) -> str:
+    band = _text(row.metadata.get("age_band"))
+    age = row.metadata.get("age")
+    if band or isinstance(age, bool) or not isinstance(age, int | float) or not 0 <= age < 200:
+        return band
+    low, high = next(pair for pair in _AGE_BANDS if pair[0] <= age < pair[1])
+    return f"{low}+" if high == 200 else f"{low}–{high - 1}"
+
+
+def breakdown_table(rows: Rows) -> list[dict[str, Any]]:
+    """Return accuracy, abstention and alignment of every group that is large enough to show."""
+    columns = rows.columns
+    table: list[dict[str, Any]] = []
+    for heading, labels in group_columns(rows).items():
+        names, codes = np.unique(np.array(labels), return_inverse=True)
+        for code, name in enumerate(names[:LARGEST_NUMBER_OF_GROUPS]):
+            table += _group_rows(columns, codes == code, heading, str(name))
+    return table
+
+
+def _group_rows(
+    columns: Columns, inside: BoolArray, heading: str, name: str
+) -> list[dict[str, Any]]:
+    labelled = columns.should_abstain >= 0
+    aligned = labelled & ((columns.should_abstain == 1) == columns.abstained)
+    shares = {
+        "accuracy": (columns.correct, inside),
+        "selective accuracy": (columns.correct, inside & columns.answered),
+        "abstention rate": (columns.abstained, inside),
+        "deferral alignment": (aligned, inside & labelled),
+    }
+    return [
+        {"by": heading, "group": name, "metric": metric, **_share(hits & kept, kept)}
+        for metric, (hits, kept) in shares.items()
+    ]
+
+
+def _share(hits: BoolArray, kept: BoolArray) -> dict[str, Any]:
+    n_rows, n_hits = int(np.count_nonzero(kept)), int(np.count_nonzero(hits))
+    if n_rows < SMALLEST_GROUP:
+        hidden = {"n": None if n_rows else 0, "value": None, "low": None, "high": None}
+        return {**hidden, "note": f"n < {SMALLEST_GROUP}"}
+    low, high = wilson(n_hits, n_rows)
+    return {"n": n_rows, "value": n_hits / n_rows, "low": low, "high": high, "note": ""}
+
+
+def breakdown_figures(rows: Rows) -> list[Figure]:
+    """Draw one figure per heading: a row for each group, a panel for each share."""
+    table = breakdown_table(rows)
+    headings = list(dict.fromkeys(row["by"] for row in table))
+    return [_figure(heading, [r for r in table if r["by"] == heading]) for heading in headings]
+
+
+def _figure(heading: str, table: list[dict[str, Any]]) -> Figure:
+    alt = altair()
+    tones = {
+        "accuracy": CORRECT,
+        "selective accuracy": CORRECT,
+        "abstention rate": ABSTAINED,
+        "deferral alignment": REFERENCE,
+    }
+    panels = [
+        _panel([row for row in table if row["metric"] == metric], str(tone), first=i == 0)
+        for i, (metric, tone) in enumerate(tones.items())
+    ]
+    return Figure(
+        f"breakdown_{heading.replace(' ', '_')}",
+        f"By {heading}",
+        (
+            "Points are shares, bars 95 % Wilson intervals; beside each name stand its rows. A "
+            f"group with fewer than {SMALLEST_GROUP} rows is named but not shown. Overlapping bars "
+            "do not prove that groups are alike."
+        ),
+        alt.hconcat(*panels, spacing=14),
+        table,
+    )
+
+
+def _panel(rows: list[dict[str, Any]], tone: str, *, first: bool) -> Any:
+    alt = altair()
+    y = alt.Y(
+        "label:N",
+        sort=None,
+        axis=alt.Axis(
+            title=None,
+            labels=first,
+            ticks=False,
+            domain=False,
+            labelLimit=150,
+            minExtent=110 if first else 0,
+        ),
+    )
+    axis = alt.Axis(title=None, format=".0%", values=[0, 0.5, 1])
+    shown = [
+        {**row, "label": f"{row['group']}  ·  {row['n']:,}" if row["n"] else row["group"]}
+        for row in rows
+    ]
+    base = alt.Chart(data(shown), width=190, height=max(2, len(rows)) * 24, title=rows[0]["metric"])
+    bars = base.mark_rule(color=tone, strokeWidth=2).encode(
+        x=alt.X("low:Q", scale=alt.Scale(domain=[0, 1]), axis=axis), x2="high:Q", y=y
+    )
+    points = base.mark_circle(color=tone, size=64, opacity=1).encode(
+        x=alt.X("value:Q", axis=axis), y=y
+    )
+    notes = (
+        base.transform_filter("datum.value === null")
+        .mark_text(align="left", dx=3, fontSize=11, color=str(MUTED))
+        .encode(x=alt.datum(0), y=y, text="note:N")
+    )
+    return bars + points + notes

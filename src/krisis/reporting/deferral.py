@@ -1,0 +1,154 @@
+"""The deferral confusion: what the case asked for against what the model did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from krisis.metrics.abstention import DeferralAlignment
+from krisis.metrics.base import EvaluationResult, MetricScore
+from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.palette import CORRECT, INK, MUTED, WRONG
+from krisis.reporting.wording import number, percent
+
+# Cell → (what the case asked for, what the model did, whether that is aligned, in plain words).
+CELLS = {
+    "defer_when_needed": ("deferral was due", "abstained", True, "deferred when needed"),
+    "answer_when_should_defer": (
+        "deferral was due",
+        "answered",
+        False,
+        "answered all the same",
+    ),
+    "abstain_when_should_answer": (
+        "an answer was safe",
+        "abstained",
+        False,
+        "abstained needlessly",
+    ),
+    "answer_when_safe": ("an answer was safe", "answered", True, "answered when safe"),
+}
+
+
+def deferral_cell(row: EvaluationResult) -> str:
+    """Name the cell of a row; empty where it failed or nobody said what was due.
+
+    >>> deferral_cell(EvaluationResult(1, 1, metadata={"should_abstain": True}))
+    'answer_when_should_defer'
+    """
+    due = row.metadata.get("should_abstain")
+    if due is None or row.error is not None:
+        return ""
+    if due:
+        return "defer_when_needed" if row.abstained else "answer_when_should_defer"
+    return "abstain_when_should_answer" if row.abstained else "answer_when_safe"
+
+
+def confusion_table(score: MetricScore) -> list[dict[str, Any]]:
+    """Return the four cells with their share of what the case asked for."""
+    confusion = score.details.get("confusion", {})
+    asked_totals: dict[str, int] = {}
+    for cell, n_rows in confusion.items():
+        asked_totals[CELLS[cell][0]] = asked_totals.get(CELLS[cell][0], 0) + n_rows
+    table = []
+    for cell, (asked, did, aligned, words) in CELLS.items():
+        if cell not in confusion:
+            continue
+        n_rows, total = int(confusion[cell]), asked_totals[asked]
+        table.append(
+            {
+                "case": asked,
+                "model": did,
+                "meaning": words,
+                "n": n_rows,
+                "share_of_case": n_rows / total if total else None,
+                "aligned": aligned,
+            }
+        )
+    return table
+
+
+def confusion_figure(score: MetricScore | None) -> Figure | None:
+    """Draw the two-by-two table, or return None where no row says what was due."""
+    table = confusion_table(score) if score is not None else []
+    if not table or score is None:
+        return None
+    details = score.details
+    return Figure(
+        "deferral_confusion",
+        "Did it defer when it should have?",
+        (
+            f"Of {score.n_evaluated:,} rows that say what was due, {score.value:.1%} are aligned. "
+            f"Always answering would score {details['always_answer']:.1%} and always deferring "
+            f"{details['always_defer']:.1%} on the same rows, so read both rows of the table: "
+            "the share in each cell is of its own row. Framed cells are the misses."
+        ),
+        _grid(table),
+        table,
+    )
+
+
+def _grid(table: list[dict[str, Any]]) -> Any:
+    alt = altair()
+    shown = [
+        {
+            **row,
+            "count": f"{row['n']:,}",
+            "share": "no such case"
+            if row["share_of_case"] is None
+            else f"{row['share_of_case']:.1%} of row",
+            "strength": row["share_of_case"] or 0.0,
+        }
+        for row in table
+    ]
+    order = {"case": ["deferral was due", "an answer was safe"], "model": ["abstained", "answered"]}
+    base = alt.Chart(data(shown), width=420, height=190).encode(
+        x=alt.X(
+            "model:N",
+            sort=order["model"],
+            axis=alt.Axis(
+                title="the model …", orient="top", labelAngle=0, ticks=False, domain=False
+            ),
+            scale=alt.Scale(paddingInner=0.03),
+        ),
+        y=alt.Y(
+            "case:N",
+            sort=order["case"],
+            axis=alt.Axis(title=None, ticks=False, domain=False),
+            scale=alt.Scale(paddingInner=0.06),
+        ),
+    )
+    tone = alt.condition("datum.aligned", alt.value(str(CORRECT)), alt.value(str(WRONG)))
+    tiles = base.mark_rect(cornerRadius=3, fillOpacity=0.06).encode(
+        fill=tone,
+        stroke=tone,
+        strokeWidth=alt.condition("datum.aligned", alt.value(0.5), alt.value(1.6)),
+        fillOpacity=alt.FillOpacity(
+            "strength:Q", scale=alt.Scale(domain=[0, 1], range=[0.05, 0.4]), legend=None
+        ),
+    )
+    counts = base.mark_text(dy=-14, fontSize=22, fontWeight=600, color=str(INK)).encode(
+        text="count:N"
+    )
+    words = base.mark_text(dy=10, fontSize=12, color=str(INK)).encode(text="meaning:N")
+    shares = base.mark_text(dy=27, fontSize=11, color=str(MUTED)).encode(text="share:N")
+    return tiles + counts + words + shares
+
+
+def two_sided_facts(score: MetricScore) -> list[tuple[str, str]]:
+    """Return what the plain share hides, in words."""
+    if "sensitivity" not in score.details:
+        return []
+    details = score.details
+    return [
+        ("deferred when needed (sensitivity)", percent(details["sensitivity"])),
+        ("answered when safe (specificity)", percent(details["specificity"])),
+        ("mean of the two", percent(details["balanced_alignment"])),
+        ("Matthews correlation", number(details["mcc"])),
+        ("always answering would score", percent(details["always_answer"])),
+        ("always deferring would score", percent(details["always_defer"])),
+    ]
+
+
+def alignment_of(rows: list[EvaluationResult]) -> MetricScore:
+    """Score the deferral alignment of rows."""
+    return DeferralAlignment().compute(rows)

@@ -1,0 +1,144 @@
+"""A chart with its words and its numbers, drawn to SVG or PNG without a browser or a network."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from krisis.errors import InvalidFile, MissingExtra
+from krisis.reporting import palette
+from krisis.reporting.palette import GRID, INK, MUTED, SURFACE
+from krisis.reporting.visible_text import spelled_out
+
+# Metric-compatible with what every system has, so that measured labels fit where they are shown.
+FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+
+_BACKGROUND = re.compile(r'<rect width="[\d.]+" height="[\d.]+" fill="[^"]+"/>')
+_MARK_WORDS = re.compile(r' (?:role="graphics-[a-z]+"|aria-(?:roledescription|label)="[^"<>]*")')
+_OPENING = re.compile(r'<svg xmlns="[^"]+" xmlns:xlink="[^"]+" version="1.1" class="marks"')
+
+Table = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A Vega-Lite chart, a sentence on how to read it, and the table that it was drawn from."""
+
+    name: str
+    title: str
+    reading: str
+    chart: Any
+    table: Table = field(default_factory=list)
+
+    @cached_property
+    def svg(self) -> str:
+        """Return the drawing on a light background, for papers and slides."""
+        drawn: str = _converter().vegalite_to_svg(self._specification())
+        return drawn
+
+    @property
+    def inline_svg(self) -> str:
+        """Return the drawing for a page: transparent, and in the page's own colours."""
+        body = _BACKGROUND.sub("", self.svg, count=1)
+        # Assistive technology reads the table beside the chart rather than mark after mark.
+        body = _MARK_WORDS.sub("", body)
+        opening = f'<svg role="img" aria-label="{_attribute(self.title)}" class="chart"'
+        return palette.with_variables(_OPENING.sub(lambda _: opening, body, count=1))
+
+    def png(self, *, scale: float = 2.0) -> bytes:
+        """Return the drawing as pixels."""
+        pixels: bytes = _converter().vegalite_to_png(self._specification(), scale=scale)
+        return pixels
+
+    def csv(self) -> str:
+        """Return the numbers of the chart as comma-separated values."""
+        if not self.table:
+            return ""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(self.table[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.table)
+        return text.getvalue()
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the drawing as SVG and PNG and its numbers as CSV."""
+        contents: dict[str, bytes] = {
+            "svg": self.svg.encode(),
+            "png": self.png(),
+            "csv": self.csv().encode(),
+        }
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            paths = []
+            for suffix, content in contents.items():
+                path = folder / f"{self.name}.{suffix}"
+                path.write_bytes(content)
+                paths.append(path)
+        except OSError as error:
+            raise InvalidFile(f"{folder} cannot be written: {error.strerror}") from None
+        return paths
+
+    def _specification(self) -> dict[str, Any]:
+        specification: dict[str, Any] = themed(self.chart).to_dict()
+        return specification
+
+
+def _attribute(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+
+
+def _converter() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise MissingExtra.named("charts", "drawing charts") from None
+    return vl_convert
+
+
+def altair() -> Any:
+    """Return the charting library, or say how to install it."""
+    try:
+        import altair as library
+    except ImportError:
+        raise MissingExtra.named("charts", "drawing charts") from None
+    return library
+
+
+def data(rows: Table) -> Any:
+    """Return rows as inline chart data; no hidden character reaches the renderer."""
+    return altair().Data(
+        values=[
+            {name: spelled_out(v) if isinstance(v, str) else v for name, v in row.items()}
+            for row in rows
+        ]
+    )
+
+
+def themed(chart: Any) -> Any:
+    """Give a chart the look of all krisis charts."""
+    axis = {
+        "labelColor": str(MUTED),
+        "titleColor": str(INK),
+        "tickColor": str(GRID),
+        "domainColor": str(GRID),
+        "gridColor": str(GRID),
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+    }
+    return (
+        chart.configure(font=FONT, background=str(SURFACE), padding=6)
+        .configure_axis(**axis)
+        .configure_view(stroke=None)
+        .configure_text(color=str(INK), fontSize=12)
+        .configure_legend(labelColor=str(INK), titleColor=str(INK), labelFontSize=12)
+        .configure_header(labelColor=str(INK), titleColor=str(INK), labelFontSize=12)
+        .configure_title(color=str(INK), fontSize=13, anchor="start", fontWeight=600)
+    )

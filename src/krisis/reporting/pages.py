@@ -1,0 +1,58 @@
+"""The HTML templates and the style sheet that the report and the viewer share."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from krisis.errors import MissingExtra
+from krisis.reporting import palette, wording
+from krisis.reporting.visible_text import spelled_out, visible
+
+
+@cache
+def style_sheet() -> str:
+    """Return the whole style sheet: the colours, then the rules."""
+    rules = (files("krisis.reporting") / "static" / "report.css").read_text(encoding="utf-8")
+    return palette.css_variables() + rules
+
+
+def style_hash() -> str:
+    """Return the hash by which a content security policy admits the style sheet and no other."""
+    digest = hashlib.sha256(style_sheet().encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def environment(*packages: str) -> Any:
+    """Return the template environment over the given packages; everything is escaped."""
+    try:
+        import jinja2
+    except ImportError:
+        raise MissingExtra.named("report", "writing HTML") from None
+
+    loaders = [jinja2.PackageLoader(name) for name in (*packages, "krisis.reporting")]
+    built = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_nothing_hidden,
+    )
+    built.filters.update(visible=visible, number=wording.number, percent=wording.percent)
+    return built
+
+
+def _nothing_hidden(value: Any) -> Any:
+    plain_text = isinstance(value, str) and not hasattr(value, "__html__")
+    return spelled_out(value) if plain_text else value
+
+
+def render(template: str, **context: Any) -> str:
+    """Fill a template of the report with its context."""
+    text: str = environment().get_template(template).render(**context)
+    return text

@@ -1,0 +1,143 @@
+"""The reliability diagram: stated confidence against observed accuracy, with counts and chance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from krisis.metrics.calibration import confidence_bin
+from krisis.metrics.columns import Columns, FloatArray
+from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
+from krisis.reporting.proportions import wilson
+
+N_DRAWS = 2000
+# Beyond this many distinct confidences in a bin, a sum of independent draws is normal to the eye.
+_MANY_LEVELS = 400
+
+
+def reliability_table(
+    columns: Columns, *, n_bins: int = 10, seed: int = 42
+) -> list[dict[str, Any]]:
+    """Return the filled bins with accuracy, its interval and the band of a calibrated model.
+
+    The consistency band is where the accuracy of the bin would fall in 95 % of repetitions if
+    every stated confidence were the true probability of being right (Bröcker and Smith,
+    Increasing the reliability of reliability diagrams, Weather and Forecasting 22, 2007).
+    """
+    confidence = columns.confidence[columns.usable]
+    correct = columns.correct[columns.usable]
+    index = confidence_bin(confidence, n_bins)
+    generator = np.random.default_rng(seed)
+    table = []
+    for b in np.unique(index):
+        inside = confidence[index == b]
+        n_correct = int(np.count_nonzero(correct[index == b]))
+        low, high = wilson(n_correct, inside.size)
+        band_low, band_high = np.quantile(_calibrated_accuracy(inside, generator), [0.025, 0.975])
+        table.append(
+            {
+                "low": float(b / n_bins),
+                "high": float((b + 1) / n_bins),
+                "n": int(inside.size),
+                "n_correct": n_correct,
+                "mean_confidence": float(inside.mean()),
+                "accuracy": n_correct / inside.size,
+                "accuracy_low": low,
+                "accuracy_high": high,
+                "band_low": float(band_low),
+                "band_high": float(band_high),
+            }
+        )
+    return table
+
+
+def _calibrated_accuracy(confidence: FloatArray, generator: np.random.Generator) -> FloatArray:
+    """Draw the accuracy of rows whose confidences are exactly right, many times."""
+    levels, counts = np.unique(confidence, return_counts=True)
+    if levels.size > _MANY_LEVELS:
+        spread = float(np.sqrt((confidence * (1 - confidence)).sum()))
+        hits = generator.normal(confidence.sum(), spread, N_DRAWS)
+    else:
+        hits = generator.binomial(counts, levels, size=(N_DRAWS, levels.size)).sum(axis=1)
+    accuracy: FloatArray = np.clip(hits / confidence.size, 0.0, 1.0)
+    return accuracy
+
+
+def reliability_figure(columns: Columns, *, n_bins: int = 10) -> Figure | None:
+    """Draw the diagram, or return None where no answered row states a confidence."""
+    table = reliability_table(columns, n_bins=n_bins)
+    if not table:
+        return None
+    alt = altair()
+    chart = alt.vconcat(_diagram(table), _counts(table), spacing=8).resolve_scale(x="shared")
+    n_outside = sum(not row["band_low"] <= row["accuracy"] <= row["band_high"] for row in table)
+    return Figure(
+        "reliability",
+        "Reliability: does confidence mean what it says?",
+        (
+            "Points on the diagonal are confidences that can be believed; below it the model is "
+            "overconfident, above it too modest. The shaded boxes hold 95 % of the accuracies "
+            "that chance alone would give a perfectly calibrated model with these counts: "
+            f"{n_outside} of {len(table)} bins lie outside. Bars are 95 % Wilson intervals; "
+            "small counts prove little."
+        ),
+        chart,
+        table,
+    )
+
+
+def _scale() -> Any:
+    return altair().Scale(domain=[0, 1], nice=False)
+
+
+def _diagram(table: list[dict[str, Any]]) -> Any:
+    alt = altair()
+    base = alt.Chart(data(table), width=420, height=300)
+    x_axis = alt.Axis(title=None, labels=False, ticks=False, format=".0%", tickCount=5)
+    y_axis = alt.Axis(title="accuracy of the answers", format=".0%", tickCount=5)
+    y = alt.Y("accuracy:Q", scale=_scale(), axis=y_axis)
+    x = alt.X("mean_confidence:Q", scale=_scale(), axis=x_axis)
+    band = base.mark_rect(color=str(REFERENCE), opacity=0.2).encode(
+        x=alt.X("low:Q", scale=_scale(), axis=x_axis), x2="high:Q", y="band_low:Q", y2="band_high:Q"
+    )
+    diagonal = (
+        alt.Chart(data([{"c": 0, "a": 0}, {"c": 1, "a": 1}]))
+        .mark_line(color=str(MUTED), strokeDash=[4, 4], strokeWidth=1)
+        .encode(x=alt.X("c:Q", axis=x_axis), y=alt.Y("a:Q", axis=y_axis))
+    )
+    bars = base.mark_rule(color=str(CORRECT), strokeWidth=1.5).encode(
+        x=x, y=alt.Y("accuracy_low:Q", axis=y_axis), y2="accuracy_high:Q"
+    )
+    points = base.mark_circle(color=str(CORRECT), opacity=1, stroke=str(SURFACE)).encode(
+        x=x,
+        y=y,
+        size=alt.Size("n:Q", scale=alt.Scale(type="sqrt", range=[40, 260]), legend=None),
+    )
+    return band + diagonal + bars + points
+
+
+def _counts(table: list[dict[str, Any]]) -> Any:
+    alt = altair()
+    base = alt.Chart(data(table), width=420, height=64)
+    x = alt.X(
+        "low:Q",
+        scale=_scale(),
+        axis=alt.Axis(title="stated confidence", format=".0%", tickCount=5, grid=False),
+    )
+    top = max(row["n"] for row in table) * 1.35
+    y = alt.Y(
+        "n:Q",
+        scale=alt.Scale(domain=[0, top]),
+        axis=alt.Axis(title="rows", labels=False, grid=False),
+    )
+    bars = base.mark_rect(color=str(CORRECT), opacity=0.55, stroke=str(SURFACE)).encode(
+        x=x, x2="high:Q", y=y, y2=alt.datum(0)
+    )
+    numbers = (
+        base.transform_calculate(middle="(datum.low + datum.high) / 2")
+        .mark_text(dy=-7, fontSize=11, color=str(INK))
+        .encode(x=alt.X("middle:Q", scale=_scale()), y="n:Q", text=alt.Text("n:Q", format=","))
+    )
+    return bars + numbers

@@ -1,0 +1,177 @@
+"""The report of one run: everything that its page shows, and the page as one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from krisis import __version__
+from krisis.metrics import default_benchmark_metrics
+from krisis.metrics.base import Rows
+from krisis.reporting import pages, provenance, wording
+from krisis.reporting.costliest import CostlyRows, costliest_rows, is_correct, shortened
+from krisis.reporting.figure import Figure
+from krisis.reporting.metric_lines import MetricLine, metric_lines
+from krisis.reporting.reference_policies import ReferenceScores, reference_policies
+from krisis.reporting.sections import Section, chart_sections
+from krisis.results.report import attrition_line
+from krisis.results.result import BenchmarkResult
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What the page of a run shows, ready for the template."""
+
+    heading: str
+    eyebrow: str
+    attrition_line: str
+    headline: str
+    n_failed: int
+    n_rows: int
+    n_rows_stored: int
+    segments: list[dict[str, Any]]
+    metric_lines: list[MetricLine]
+    yardsticks: Sequence[ReferenceScores]
+    sections: list[Section]
+    costliest: list[dict[str, Any]]
+    execution: list[tuple[str, Any]]
+    data: list[tuple[str, Any]]
+    prompts: list[tuple[str, str]]
+    n_prompts_left_out: int
+    configuration: str
+    reproduce: str
+    contents: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Return every chart of the page in order."""
+        return [figure for section in self.sections for figure in section.figures]
+
+
+def build_report(
+    result: BenchmarkResult,
+    *,
+    baselines: Mapping[str, BenchmarkResult] | None = None,
+    reproduce: str = "",
+) -> RunReport:
+    """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
+    rows = Rows(result.evaluation_results)
+    yardsticks = [
+        *(reference_policies(rows, default_benchmark_metrics()) if rows else []),
+        *_runs_as_yardsticks(baselines or {}),
+    ]
+    attrition = result.attrition()
+    sections = chart_sections(rows, result.metric_scores)
+    prompts = provenance.prompt_templates(result)
+    return RunReport(
+        heading=result.backend_name or "unnamed model",
+        eyebrow=_suite_words(result.suite_description),
+        attrition_line=attrition_line({**_NO_ROWS, **attrition}),
+        headline=wording.headline(result.metric_scores, attrition),
+        n_failed=attrition.get("n_failed", 0),
+        n_rows=attrition.get("n_sent", 0),
+        n_rows_stored=len(rows),
+        segments=_segments(rows),
+        metric_lines=metric_lines(result.metric_scores, yardsticks),
+        yardsticks=yardsticks,
+        sections=sections,
+        costliest=[_shown(kind) for kind in costliest_rows(rows)],
+        execution=provenance.execution_facts({"krisis_version": __version__, **result.extras}),
+        data=provenance.data_facts(result.suite_description),
+        prompts=prompts[: provenance.N_PROMPTS_SHOWN],
+        n_prompts_left_out=max(0, len(prompts) - provenance.N_PROMPTS_SHOWN),
+        configuration=provenance.configuration_text(result.extras),
+        reproduce=reproduce
+        or "krisis score RESULT.json   # the metrics again, from the stored rows",
+        contents=_contents(sections, has_rows=bool(rows)),
+    )
+
+
+_NO_ROWS = {"n_loaded": 0, "n_sent": 0, "n_answered": 0, "n_abstained": 0, "n_failed": 0}
+
+
+def _suite_words(description: Mapping[str, Any]) -> str:
+    parts = [str(description[key]) for key in ("suite", "task", "features") if description.get(key)]
+    return " · ".join(parts) or "unnamed suite"
+
+
+def _runs_as_yardsticks(baselines: Mapping[str, BenchmarkResult]) -> list[ReferenceScores]:
+    return [
+        ReferenceScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
+        for name, run in baselines.items()
+    ]
+
+
+def _segments(rows: Rows) -> list[dict[str, Any]]:
+    counts = {"correct": 0, "wrong": 0, "abstained": 0, "failed": 0}
+    for row in rows:
+        outcome = row.outcome
+        counts[
+            outcome if outcome != "answered" else ("correct" if is_correct(row) else "wrong")
+        ] += 1
+    total, start, segments = max(1, len(rows)), 0.0, []
+    for tone, n_rows in counts.items():
+        name = f"answered, {tone}" if tone in ("correct", "wrong") else tone
+        share = n_rows / total
+        segments.append({"name": name, "tone": tone, "n": n_rows, "share": share, "start": start})
+        start += share
+    return segments if rows else []
+
+
+def _shown(kind: CostlyRows) -> dict[str, Any]:
+    lines = [
+        {
+            "index": index,
+            "record_id": row.record_id or f"row {index}",
+            "answer": "abstained"
+            if row.abstained
+            else ("none" if row.prediction is None else row.prediction),
+            "truth": row.ground_truth,
+            "confidence": row.confidence,
+            "reasons": reasons_of(row.metadata),
+            "reply": shortened(row.raw_response),
+        }
+        for index, row in kind.rows
+    ]
+    return {
+        "key": kind.key,
+        "title": kind.title,
+        "meaning": kind.meaning,
+        "n_rows": kind.n_rows,
+        "rows": lines,
+    }
+
+
+def reasons_of(metadata: Mapping[str, Any]) -> str:
+    """Return why a case asked for deferral, as its metadata say."""
+    reasons = metadata.get("abstain_reasons") or metadata.get("abstain_reason") or ""
+    if isinstance(reasons, list | tuple):
+        reasons = ", ".join(map(str, reasons))
+    return str(reasons).replace("_", " ")
+
+
+def _contents(sections: Sequence[Section], *, has_rows: bool) -> list[tuple[str, str]]:
+    middle = [(section.anchor, section.title) for section in sections]
+    rows = [("costliest", "Costliest rows")] if has_rows else []
+    return [("metrics", "Metrics"), *middle, *rows, ("provenance", "How it was made")]
+
+
+def report_html(report: RunReport) -> str:
+    """Return the page as one self-contained file that runs no script and fetches nothing."""
+    return pages.render(
+        "report.html",
+        report=report,
+        title=f"{report.heading} on {report.eyebrow}",
+        heading=report.heading,
+        eyebrow=report.eyebrow,
+        style=pages.style_sheet(),
+        style_hash=pages.style_hash(),
+        version=__version__,
+    )
+
+
+def save_figures(report: RunReport, folder: Path) -> list[Path]:
+    """Write every chart as SVG, PNG and CSV."""
+    return [path for figure in report.figures for path in figure.save(folder)]

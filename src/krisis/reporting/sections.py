@@ -1,0 +1,60 @@
+"""The chart sections of a report, and what a reader is told where one cannot be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from krisis.metrics.base import MetricScore, Rows
+from krisis.reporting.breakdown import breakdown_figures
+from krisis.reporting.confidence_histogram import histogram_figure
+from krisis.reporting.deferral import alignment_of, confusion_figure, two_sided_facts
+from krisis.reporting.figure import Figure
+from krisis.reporting.reliability import reliability_figure
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Charts under one heading; ``absent`` is said in place of charts that have no data."""
+
+    anchor: str
+    title: str
+    figures: Sequence[Figure]
+    absent: str
+    words: str = ""
+    wide: bool = False
+    facts: Sequence[tuple[str, Any]] = field(default_factory=tuple)
+
+
+def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Section]:
+    """Draw every chart that the rows allow; of a metrics-only file, none."""
+    if not rows:
+        return []
+    columns, alignment = rows.columns, alignment_of(rows)
+    return [
+        Section(
+            "confidence",
+            "Confidence",
+            _drawn(reliability_figure(columns), histogram_figure(columns)),
+            "No answered row states a confidence, so there is nothing to calibrate.",
+        ),
+        Section(
+            "deferral",
+            "Deferral",
+            _drawn(confusion_figure(alignment)),
+            "No row says whether deferral was due.",
+            facts=two_sided_facts(alignment),
+        ),
+        Section(
+            "groups",
+            "Groups",
+            breakdown_figures(rows),
+            "The metadata name no stage, sex or age that would divide the rows.",
+            wide=True,
+        ),
+    ]
+
+
+def _drawn(*figures: Figure | None) -> list[Figure]:
+    return [figure for figure in figures if figure is not None]

@@ -1,0 +1,63 @@
+"""Runs of invented patients with everything in them that a report must show."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from krisis.metrics import default_benchmark_metrics, score_all
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.results.result import BenchmarkResult
+
+
+def invented_rows(n_rows: int = 160, *, seed: int = 0, skill: float = 1.0) -> Rows:
+    """Return rows of a model that is right more often the surer it is."""
+    generator = np.random.default_rng(seed)
+    return Rows(_invented_row(i, generator, skill) for i in range(n_rows))
+
+
+def _invented_row(i: int, generator: np.random.Generator, skill: float) -> EvaluationResult:
+    due, truth = bool(generator.random() < 0.25), int(generator.random() < 0.6)
+    stated = round(float(np.clip(generator.beta(5, 2), 0.02, 0.99)), 2)
+    abstained = bool(generator.random() < (0.45 if due else 0.08))
+    right = generator.random() < (0.35 + 0.55 * stated) * skill
+    failed = bool(generator.random() < 0.02)
+    metadata = {
+        "ckd_stage": int(generator.integers(1, 6)),
+        "sex": ("female", "male")[int(generator.integers(2))],
+        "age": int(generator.integers(19, 90)),
+        "should_abstain": due,
+        "abstain_reasons": ["egfr_near_threshold"] if due else [],
+    }
+    return EvaluationResult(
+        None if abstained or failed else (truth if right else 1 - truth),
+        truth,
+        abstained and not failed,
+        None if failed else stated,
+        "" if failed else f'{{"prediction": {truth}, "confidence": {stated}}}',
+        prompt="A patient is described by {features}. Does the patient have the disease?",
+        prompt_mode="batch",
+        metadata=metadata,
+        record_id=f"case-{i:06d}",
+        cluster_id=f"patient-{i // 2:06d}",
+        input_tokens=220,
+        output_tokens=31,
+        total_tokens=251,
+        error="timeout: no answer in 60 s" if failed else None,
+    )
+
+
+def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
+    """Score rows and wrap them as a saved run would be."""
+    return BenchmarkResult(
+        rows,
+        score_all(default_benchmark_metrics(), rows),
+        {
+            "suite": "ckd",
+            "task": "detection",
+            "features": "reduced",
+            "content_hash": "ab" * 32,
+            "provenance": {"licence": "CC0"},
+        },
+        name,
+        {"batch_size": 8, "elapsed_seconds": 12.5, "token_total": 40160, "seed": 42},
+    )

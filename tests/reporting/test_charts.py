@@ -1,0 +1,137 @@
+"""Every chart shows the numbers that it says it shows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from tests.invented_runs import invented_rows
+
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
+from krisis.reporting.confidence_histogram import histogram_figure, histogram_table
+from krisis.reporting.deferral import alignment_of, confusion_figure, confusion_table, deferral_cell
+from krisis.reporting.palette import TONES
+from krisis.reporting.reliability import reliability_figure, reliability_table
+
+
+def test_reliability_bins_hold_hand_counted_rows() -> None:
+    rows = Rows(
+        [EvaluationResult(1, 1, confidence=0.95)] * 3
+        + [EvaluationResult(0, 1, confidence=0.95)]
+        + [EvaluationResult(1, 1, confidence=0.55), EvaluationResult(None, 1, True, 0.55)]
+    )
+    low, high = reliability_table(rows.columns)
+    assert (low["low"], low["n"], low["accuracy"]) == (0.5, 1, 1.0)
+    assert (high["n"], high["n_correct"], high["accuracy"]) == (4, 3, 0.75)
+    assert high["mean_confidence"] == pytest.approx(0.95)
+
+
+def test_the_consistency_band_is_the_binomial_range_of_a_calibrated_model() -> None:
+    rows = Rows([EvaluationResult(1, 1, confidence=0.75)] * 200)
+    (only,) = reliability_table(rows.columns)
+    expected = binom.ppf([0.025, 0.975], 200, 0.75) / 200
+    assert [only["band_low"], only["band_high"]] == pytest.approx(expected, abs=0.011)
+
+
+def test_many_distinct_confidences_give_the_same_band_as_few() -> None:
+    generator = np.random.default_rng(1)
+    stated = generator.uniform(0.700001, 0.799999, 4000)
+    many = Rows([EvaluationResult(1, 1, confidence=float(c)) for c in stated])
+    few = Rows([EvaluationResult(1, 1, confidence=float(round(c, 3))) for c in stated])
+    (wide,), (narrow, *_) = reliability_table(many.columns), reliability_table(few.columns)
+    assert wide["band_low"] == pytest.approx(narrow["band_low"], abs=0.004)
+    assert wide["band_high"] == pytest.approx(narrow["band_high"], abs=0.004)
+
+
+def test_the_histogram_counts_every_row_that_states_a_confidence_once() -> None:
+    rows = invented_rows()
+    table = histogram_table(rows.columns)
+    assert sum(row["n"] for row in table) == sum(r.confidence is not None for r in rows)
+    wrong = [
+        row for row in rows if row.outcome == "answered" and row.prediction != row.ground_truth
+    ]
+    assert sum(row["n"] for row in table if row["outcome"] == "wrong") == len(wrong)
+
+
+def test_the_confusion_has_the_cells_of_the_metric() -> None:
+    rows = invented_rows()
+    table = {row["meaning"]: row["n"] for row in confusion_table(alignment_of(rows))}
+    cells = [deferral_cell(row) for row in rows]
+    assert table == {
+        "deferred when needed": cells.count("defer_when_needed"),
+        "answered all the same": cells.count("answer_when_should_defer"),
+        "abstained needlessly": cells.count("abstain_when_should_answer"),
+        "answered when safe": cells.count("answer_when_safe"),
+    }
+
+
+def test_small_groups_are_named_but_neither_counted_nor_scored() -> None:
+    rows = Rows(
+        [EvaluationResult(1, 1, metadata={"sex": "female"})] * 30
+        + [EvaluationResult(0, 1, metadata={"sex": "male"})] * (SMALLEST_GROUP - 1)
+    )
+    table = [row for row in breakdown_table(rows) if row["metric"] == "accuracy"]
+    shown = {row["group"]: (row["n"], row["value"]) for row in table}
+    assert shown == {"female": (30, 1.0), "male": (None, None)}
+
+
+def test_ages_fall_into_bands_and_missing_ones_are_said_to_be_missing() -> None:
+    ages: list[object] = [18, 39, 40, 74, 75, None, "old"]
+    rows = Rows([EvaluationResult(1, 1, metadata={"age": age}) for age in ages for _ in range(20)])
+    groups = {
+        row["group"]: row["n"] for row in breakdown_table(rows) if row["metric"] == "accuracy"
+    }
+    assert groups == {"18–39": 40, "40–59": 20, "60–74": 20, "75+": 20, "not stated": 40}
+
+
+def test_charts_without_data_are_not_drawn() -> None:
+    silent = Rows([EvaluationResult(None, 1, True)] * 3)
+    assert reliability_figure(silent.columns) is None
+    assert histogram_figure(silent.columns) is None
+    assert confusion_figure(alignment_of(silent)) is None
+    assert breakdown_figures(silent) == []
+
+
+def test_a_figure_is_saved_as_picture_pixels_and_numbers(tmp_path: Path) -> None:
+    figure = reliability_figure(invented_rows().columns)
+    assert figure is not None
+    paths = figure.save(tmp_path / "figures")
+    assert [path.suffix for path in paths] == [".svg", ".png", ".csv"]
+    ElementTree.fromstring(paths[0].read_text(encoding="utf-8"))
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    lines = list(csv.DictReader(io.StringIO(paths[2].read_text(encoding="utf-8"))))
+    assert [int(line["n"]) for line in lines] == [row["n"] for row in figure.table]
+
+
+def test_an_inline_drawing_takes_every_colour_from_the_page() -> None:
+    figure = histogram_figure(invented_rows().columns)
+    assert figure is not None
+    drawing = figure.inline_svg
+    ElementTree.fromstring(drawing)
+    assert not any(f'"{tone.light}"' in drawing for tone in TONES)
+    assert "var(--wrong" in drawing
+    assert "style=" not in drawing
+    assert drawing.count("aria-label=") == 1
+
+
+def test_group_names_cannot_break_out_of_a_drawing() -> None:
+    names = [
+        "<script>alert(1)</script>",
+        ' aria-label="',
+        '"><img src=x onerror=alert(1)>',
+        "&lt;b>",
+    ]
+    rows = Rows(
+        [EvaluationResult(1, 1, metadata={"sex": name}) for name in names for _ in range(12)]
+    )
+    (figure,) = breakdown_figures(rows)
+    tags = {
+        element.tag.split("}")[-1] for element in ElementTree.fromstring(figure.inline_svg).iter()
+    }
+    assert tags <= {"svg", "g", "path", "line", "text", "rect", "circle"}
