@@ -10,7 +10,7 @@ from krisis.reporting.report import build_report, report_html, save_figures
 from krisis.results.result import BenchmarkResult
 from krisis.results.strict_json import write_text
 
-app = typer.Typer(help="Write a run as one self-contained HTML page.")
+app = typer.Typer(help="Write a run as one self-contained HTML page.", add_completion=False)
 
 
 @app.command(

@@ -12,7 +12,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import BoolArray, Columns
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
-from krisis.reporting.proportions import wilson
+from krisis.statistics.intervals import wilson
 
 SMALLEST_GROUP = 10
 LARGEST_NUMBER_OF_GROUPS = 24
@@ -87,8 +87,9 @@ def _share(hits: BoolArray, kept: BoolArray) -> dict[str, Any]:
     if n_rows < SMALLEST_GROUP:
         hidden = {"n": None if n_rows else 0, "value": None, "low": None, "high": None}
         return {**hidden, "note": f"n < {SMALLEST_GROUP}"}
-    low, high = wilson(n_hits, n_rows)
-    return {"n": n_rows, "value": n_hits / n_rows, "low": low, "high": high, "note": ""}
+    interval = wilson(n_hits, n_rows)
+    bounds = {"low": interval.low, "high": interval.high}
+    return {"n": n_rows, "value": n_hits / n_rows, **bounds, "note": ""}
 
 
 def breakdown_figures(rows: Rows) -> list[Figure]:

@@ -10,7 +10,7 @@ from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.columns import Columns, FloatArray
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
-from krisis.reporting.proportions import wilson
+from krisis.statistics.intervals import wilson
 
 N_DRAWS = 2000
 # Beyond this many distinct confidences in a bin, a sum of independent draws is normal to the eye.
@@ -34,7 +34,7 @@ def reliability_table(
     for b in np.unique(index):
         inside = confidence[index == b]
         n_correct = int(np.count_nonzero(correct[index == b]))
-        low, high = wilson(n_correct, inside.size)
+        interval = wilson(n_correct, inside.size)
         band_low, band_high = np.quantile(_calibrated_accuracy(inside, generator), [0.025, 0.975])
         table.append(
             {
@@ -44,8 +44,8 @@ def reliability_table(
                 "n_correct": n_correct,
                 "mean_confidence": float(inside.mean()),
                 "accuracy": n_correct / inside.size,
-                "accuracy_low": low,
-                "accuracy_high": high,
+                "accuracy_low": interval.low,
+                "accuracy_high": interval.high,
                 "band_low": float(band_low),
                 "band_high": float(band_high),
             }
