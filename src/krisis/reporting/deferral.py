@@ -89,49 +89,44 @@ def confusion_figure(score: MetricScore | None) -> Figure | None:
 
 def _grid(table: list[dict[str, Any]]) -> Any:
     alt = altair()
-    shown = [
-        {
-            **row,
-            "count": f"{row['n']:,}",
-            "share": "no such case"
-            if row["share_of_case"] is None
-            else f"{row['share_of_case']:.1%} of row",
-            "strength": row["share_of_case"] or 0.0,
-        }
-        for row in table
-    ]
-    order = {"case": ["deferral was due", "an answer was safe"], "model": ["abstained", "answered"]}
-    base = alt.Chart(data(shown), width=420, height=190).encode(
+    base = _tiles_base([_tile(row) for row in table])
+    tone = alt.condition("datum.aligned", alt.value(str(CORRECT)), alt.value(str(WRONG)))
+    strength = alt.Scale(domain=[0, 1], range=[0.05, 0.4])
+    tiles = base.mark_rect(cornerRadius=3).encode(
+        fill=tone,
+        stroke=tone,
+        strokeWidth=alt.condition("datum.aligned", alt.value(0.5), alt.value(1.6)),
+        fillOpacity=alt.FillOpacity("strength:Q", scale=strength, legend=None),
+    )
+    large = base.mark_text(dy=-14, fontSize=22, fontWeight=600, color=str(INK))
+    words = base.mark_text(dy=10, fontSize=12, color=str(INK)).encode(text="meaning:N")
+    shares = base.mark_text(dy=27, fontSize=11, color=str(MUTED)).encode(text="share:N")
+    return tiles + large.encode(text="count:N") + words + shares
+
+
+def _tile(row: dict[str, Any]) -> dict[str, Any]:
+    share = row["share_of_case"]
+    words = "no such case" if share is None else f"{share:.1%} of row"
+    return {**row, "count": f"{row['n']:,}", "share": words, "strength": share or 0.0}
+
+
+def _tiles_base(tiles: list[dict[str, Any]]) -> Any:
+    alt = altair()
+    bare = {"ticks": False, "domain": False}
+    return alt.Chart(data(tiles), width=420, height=190).encode(
         x=alt.X(
             "model:N",
-            sort=order["model"],
-            axis=alt.Axis(
-                title="the model …", orient="top", labelAngle=0, ticks=False, domain=False
-            ),
+            sort=["abstained", "answered"],
+            axis=alt.Axis(title="the model …", orient="top", labelAngle=0, **bare),
             scale=alt.Scale(paddingInner=0.03),
         ),
         y=alt.Y(
             "case:N",
-            sort=order["case"],
-            axis=alt.Axis(title=None, ticks=False, domain=False),
+            sort=["deferral was due", "an answer was safe"],
+            axis=alt.Axis(title=None, **bare),
             scale=alt.Scale(paddingInner=0.06),
         ),
     )
-    tone = alt.condition("datum.aligned", alt.value(str(CORRECT)), alt.value(str(WRONG)))
-    tiles = base.mark_rect(cornerRadius=3, fillOpacity=0.06).encode(
-        fill=tone,
-        stroke=tone,
-        strokeWidth=alt.condition("datum.aligned", alt.value(0.5), alt.value(1.6)),
-        fillOpacity=alt.FillOpacity(
-            "strength:Q", scale=alt.Scale(domain=[0, 1], range=[0.05, 0.4]), legend=None
-        ),
-    )
-    counts = base.mark_text(dy=-14, fontSize=22, fontWeight=600, color=str(INK)).encode(
-        text="count:N"
-    )
-    words = base.mark_text(dy=10, fontSize=12, color=str(INK)).encode(text="meaning:N")
-    shares = base.mark_text(dy=27, fontSize=11, color=str(MUTED)).encode(text="share:N")
-    return tiles + counts + words + shares
 
 
 def two_sided_facts(score: MetricScore) -> list[tuple[str, str]]:
