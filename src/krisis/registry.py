@@ -24,6 +24,9 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "selective_accuracy": "krisis.metrics.abstention:SelectiveAccuracy",
         "abstention_rate": "krisis.metrics.abstention:AbstentionRate",
         "deferral_alignment": "krisis.metrics.abstention:DeferralAlignment",
+        "aurc": "krisis.metrics.selective_prediction:AURC",
+        "augrc": "krisis.metrics.selective_prediction:AUGRC",
+        "risk_at_80_coverage": "krisis.metrics.selective_prediction:RiskAtCoverage",
     },
 }
 

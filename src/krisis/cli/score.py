@@ -9,7 +9,7 @@ import typer
 
 from krisis import registry
 from krisis.errors import InvalidFile
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, score_all
 from krisis.results.report import format_metrics_json_report, format_report
 from krisis.results.result import BenchmarkResult
@@ -37,7 +37,11 @@ def score(
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
     chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in metric]
-    scores = score_all(chosen or default_benchmark_metrics(), result.evaluation_results)
+    scores = score_all(
+        chosen or default_benchmark_metrics(),
+        result.evaluation_results,
+        intervals=BootstrapOptions(),
+    )
     rescored = replace(result, metric_scores=scores)
     if output is not None:
         write_text(output, rescored.to_json() + "\n")

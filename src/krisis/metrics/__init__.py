@@ -14,25 +14,37 @@ from krisis.metrics.calibration import (
     ExpectedCalibrationError,
     default_calibration_metrics,
 )
+from krisis.metrics.selective_prediction import (
+    AUGRC,
+    AURC,
+    RiskAtCoverage,
+    default_selective_metrics,
+)
+from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
 __all__ = [
+    "AUGRC",
+    "AURC",
     "AbstentionRate",
     "Accuracy",
     "AnswerRate",
     "BalancedAccuracy",
     "BaseMetric",
+    "BootstrapOptions",
     "BrierScore",
     "DeferralAlignment",
     "EvaluationResult",
     "ExpectedCalibrationError",
     "Interval",
     "MetricScore",
+    "RiskAtCoverage",
     "SelectiveAccuracy",
     "default_abstention_metrics",
     "default_accuracy_metrics",
     "default_benchmark_metrics",
     "default_calibration_metrics",
+    "default_selective_metrics",
     "score_all",
 ]
 
@@ -43,4 +55,5 @@ def default_benchmark_metrics() -> list[BaseMetric]:
         *default_accuracy_metrics(),
         *default_calibration_metrics(),
         *default_abstention_metrics(),
+        *default_selective_metrics(),
     ]

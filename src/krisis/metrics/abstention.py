@@ -9,6 +9,7 @@ import numpy as np
 
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
 from krisis.metrics.columns import BoolArray
+from krisis.metrics.intervals import Uncertainty, share_of
 
 NO_ROWS = "no_scored_rows"
 
@@ -18,6 +19,11 @@ class _ShareOfRows(BaseMetric):
 
     def __init__(self, *, group_by: str = "stage") -> None:
         self.group_by = group_by
+
+    def _share_of(self, results: Sequence[EvaluationResult], counted: str) -> Uncertainty:
+        columns = columns_of(results)
+        everyone = np.ones(columns.n_scored, dtype=np.bool_)
+        return share_of(columns, getattr(columns, counted), everyone)
 
     def _share(self, results: Sequence[EvaluationResult], counted: str) -> MetricScore:
         columns = columns_of(results)
@@ -56,6 +62,10 @@ class AnswerRate(_ShareOfRows):
         """Return answered / all."""
         return self._share(results, "answered")
 
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the share with its patients."""
+        return self._share_of(results, "answered")
+
 
 class AbstentionRate(_ShareOfRows):
     """Share of rows on which the model declined to answer.
@@ -76,6 +86,10 @@ class AbstentionRate(_ShareOfRows):
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return abstained / all."""
         return self._share(results, "abstained")
+
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the share with its patients."""
+        return self._share_of(results, "abstained")
 
 
 class SelectiveAccuracy(BaseMetric):
@@ -120,6 +134,11 @@ class SelectiveAccuracy(BaseMetric):
             columns.n_abstained,
             details,
         )
+
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the share with its patients."""
+        columns = columns_of(results)
+        return share_of(columns, columns.correct, columns.answered)
 
 
 class DeferralAlignment(BaseMetric):
@@ -179,6 +198,12 @@ class DeferralAlignment(BaseMetric):
             columns.n_abstained,
             {"n_labeled": n_labelled, "confusion": confusion, **two_sided(confusion)},
         )
+
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the share with its patients."""
+        columns = columns_of(results)
+        labelled = columns.should_abstain >= 0
+        return share_of(columns, (columns.should_abstain == 1) == columns.abstained, labelled)
 
 
 def two_sided(confusion: dict[str, int]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
+from krisis.metrics.intervals import Uncertainty, mean_recall, share_of
 
 
 class Accuracy(BaseMetric):
@@ -61,6 +62,13 @@ class Accuracy(BaseMetric):
             details,
         )
 
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the share with its patients."""
+        columns = columns_of(results)
+        everyone = np.ones(columns.n_scored, dtype=np.bool_)
+        kept = columns.answered if self.treat_abstention_as_neutral else everyone
+        return share_of(columns, columns.correct, kept)
+
 
 class BalancedAccuracy(BaseMetric):
     """Mean, over the classes present in the truth, of the share of each class answered correctly.
@@ -105,6 +113,10 @@ class BalancedAccuracy(BaseMetric):
             columns.n_abstained,
             {"per_class_recall": recall},
         )
+
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the mean of the class shares with its patients."""
+        return mean_recall(columns_of(results))
 
 
 def default_accuracy_metrics() -> list[BaseMetric]:

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from krisis.errors import InvalidValue
 from krisis.metrics.columns import Columns
+from krisis.metrics.intervals import Uncertainty, add_intervals
+from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
 Outcome = Literal["answered", "abstained", "failed"]
@@ -177,6 +179,10 @@ class BaseMetric(ABC):
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score; of an empty list, NaN with a reason."""
 
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Return what an interval is made from; None where the metric has no interval."""
+        return None
+
     def __call__(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score of at least one row."""
         if len(results) == 0:
@@ -186,7 +192,19 @@ class BaseMetric(ABC):
         return self.compute(results)
 
 
-def score_all(metrics: Iterable[BaseMetric], results: Sequence[EvaluationResult]) -> MetricScores:
-    """Compute every metric on rows that are converted to columns once."""
+def score_all(
+    metrics: Iterable[BaseMetric],
+    results: Sequence[EvaluationResult],
+    *,
+    intervals: BootstrapOptions | None = None,
+) -> MetricScores:
+    """Compute every metric on rows that are converted to columns once.
+
+    With ``intervals`` every metric that declares its uncertainty gets an interval as well.
+    """
     rows = results if isinstance(results, Rows) else Rows(results)
-    return MetricScores((metric.name, metric.compute(rows)) for metric in metrics)
+    chosen = list(metrics)
+    scores = MetricScores((metric.name, metric.compute(rows)) for metric in chosen)
+    if intervals is not None:
+        add_intervals(scores, chosen, results=rows, columns=rows.columns, options=intervals)
+    return scores

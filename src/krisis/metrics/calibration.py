@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from krisis.errors import InvalidValue
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
 from krisis.metrics.columns import BoolArray, Columns, FloatArray, IntArray
+from krisis.metrics.intervals import Resampled, Uncertainty, mean_of_rows, units_of
 
 NO_CONFIDENCE = "no_rows_with_confidence"
 
@@ -19,7 +22,8 @@ class ExpectedCalibrationError(BaseMetric):
 
     Formula: Σ over bins b of (n_b / n) · |accuracy_b − mean confidence_b|, with the bin of a
     confidence c being min(⌊c · n_bins⌋, n_bins − 1). Direction: lower. Scored are the answered
-    rows that carry a prediction and a confidence; abstained rows are left out.
+    rows that carry a prediction and a confidence; abstained rows are left out. The error is biased
+    upwards: ``details["null_value"]`` is what a perfectly calibrated model would show.
 
     Reference: Naeini, Cooper and Hauskrecht, Obtaining well calibrated probabilities using
     Bayesian binning, AAAI 2015.
@@ -55,8 +59,27 @@ class ExpectedCalibrationError(BaseMetric):
             {f"bin_{b['bin']}_gap": b["gap"] for b in filled},
             int(confidence.size),
             columns.n_abstained,
-            {"n_bins": self.n_bins, "bins": bins},
+            {"n_bins": self.n_bins, "null_value": null_error(bins), "bins": bins},
         )
+
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the resampled gap by the basic method: percentiles would inherit its bias twice."""
+        columns = columns_of(results)
+        usable = columns.usable
+        if not usable.any():
+            return None
+        unit, n_units = units_of(columns)
+        cell = confidence_bin(columns.confidence[usable], self.n_bins) * n_units + unit[usable]
+        excess = columns.correct[usable] - columns.confidence[usable]
+        gaps = np.bincount(cell, excess, minlength=self.n_bins * n_units)
+        gaps = gaps.reshape(self.n_bins, n_units)
+        rows = np.bincount(unit[usable], minlength=n_units).astype(np.float64)
+
+        def error(counts: FloatArray) -> dict[str, FloatArray]:
+            with np.errstate(invalid="ignore"):
+                return {"error": np.abs(gaps @ counts).sum(axis=0) / (rows @ counts)}
+
+        return Resampled(error, "error", "basic")
 
     def _bins(self, confidence: FloatArray, correct: BoolArray) -> list[dict[str, Any]]:
         index = confidence_bin(confidence, self.n_bins)
@@ -77,6 +100,24 @@ class ExpectedCalibrationError(BaseMetric):
             }
             for b in range(self.n_bins)
         ]
+
+
+def null_error(bins: Sequence[Mapping[str, Any]]) -> float:
+    """Return the mean error that a perfectly calibrated model would show with these bins.
+
+    In bin b the number of right answers is then binomial, and E|hits − n_b p| has De Moivre's
+    closed form. Rows count as independent, so patients with many alike rows exceed it.
+
+    Reference: Diaconis and Zabell, Closed form summation for classical distributions, Statistical
+    Science 6 (1991) 284–302.
+    """
+    filled = [b for b in bins if b["count"]]
+    n = np.array([b["count"] for b in filled], dtype=np.float64)
+    p = np.clip([b["mean_confidence"] for b in filled], 0.0, 1.0)
+    middle = np.minimum(np.floor(n * p) + 1, n)
+    chosen = special.gammaln(n + 1) - special.gammaln(middle + 1) - special.gammaln(n - middle + 1)
+    log_share = chosen + special.xlogy(middle, p) + special.xlog1py(n - middle + 1, -p)
+    return float((2 * middle * np.exp(log_share)).sum() / n.sum())
 
 
 def confidence_bin(confidence: FloatArray, n_bins: int) -> IntArray:
@@ -115,6 +156,14 @@ class BrierScore(BaseMetric):
                 self.name, "non_binary_labels_or_predictions", n_abstained=columns.n_abstained
             )
         return MetricScore(self.name, float(loss.mean()), {}, n_usable, columns.n_abstained)
+
+    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
+        """Offer the resampled mean."""
+        columns = columns_of(results)
+        loss = squared_errors(columns) if columns.usable.any() else None
+        if loss is None:
+            return None
+        return replace(mean_of_rows(columns, loss, columns.usable), low=0.0, high=1.0)
 
 
 def squared_errors(columns: Columns) -> FloatArray | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
+
+T = TypeVar("T")
 
 NO_LABEL = -1
 # The grouping that reports use by default reads the metadata key of the seeds.
@@ -85,6 +87,7 @@ class Columns:
         )
         self.confidence = self._checked_confidence()
         self._groups: dict[str, tuple[list[str], IntArray]] = {}
+        self._shared: dict[object, Any] = {}
 
     @classmethod
     def from_rows(cls, rows: Sequence[EvaluationResult]) -> Columns:
@@ -174,6 +177,13 @@ class Columns:
         names: dict[object, int] = {}
         keys = (row.cluster_id or index for index, row in enumerate(self._rows))
         return np.fromiter((names.setdefault(key, len(names)) for key in keys), np.int64)
+
+    def shared(self, key: object, build: Callable[[], T]) -> T:
+        """Return what several metrics need of these columns, built by the first that asks."""
+        if key not in self._shared:
+            self._shared[key] = build()
+        built: T = self._shared[key]
+        return built
 
     def grouped(self, column: str) -> tuple[list[str], IntArray]:
         """Return the names of the groups of a metadata column and the group of every row."""
