@@ -12,7 +12,7 @@ from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.errors import InvalidValue
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Session
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Rows, score_all
 from krisis.results.result import BenchmarkResult
 
@@ -68,9 +68,8 @@ class Benchmark:
                 records, batch_size=self.batch_size, max_concurrency=self.max_concurrency
             )
         )
-        return BenchmarkResult(
-            rows, score_all(self.metrics, rows), description, self.backend.name, session.extras()
-        )
+        scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
+        return BenchmarkResult(rows, scores, description, self.backend.name, session.extras())
 
 
 def _run_to_end(work: Coroutine[Any, Any, BenchmarkResult]) -> BenchmarkResult:

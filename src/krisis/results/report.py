@@ -53,6 +53,7 @@ def format_report(result: BenchmarkResult) -> str:
         _heading(result),
         _metric_table(result),
         _undefined(result),
+        _calibration(result),
         _deferral(result),
         _execution(result.extras),
     ]
@@ -111,11 +112,24 @@ def _metric_row(score: MetricScore) -> tuple[str, str, str, str, str]:
     return score.name, format_value(score.value), interval, method, str(score.n_evaluated)
 
 
+def _calibration(result: BenchmarkResult) -> list[str]:
+    score = result.metric_scores.get("expected_calibration_error")
+    if score is None or math.isnan(score.value) or "null_value" not in score.details:
+        return []
+    null_value = format_value(score.details["null_value"])
+    expected = f"a perfectly calibrated model would show an error of {null_value}"
+    return [f"Calibration: {expected} on {score.n_evaluated} rows"]
+
+
 def _undefined(result: BenchmarkResult) -> list[str]:
     return [
         f"{score.name} is undefined: {score.details.get('reason', 'no reason was given')}"
         for score in result.metric_scores.values()
         if math.isnan(score.value)
+    ] + [
+        f"{score.name} has no interval: {score.interval.reason}"
+        for score in result.metric_scores.values()
+        if score.interval and score.interval.reason and not math.isnan(score.value)
     ]
 
 
