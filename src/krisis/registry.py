@@ -13,8 +13,12 @@ Kind = Literal["suites", "backends", "metrics"]
 
 # "module:attribute" strings, so that listing names imports nothing.
 BUILT_IN: dict[Kind, dict[str, str]] = {
-    "suites": {},
-    "backends": {},
+    "suites": {
+        "phq8": "krisis.data.phq8.suite:PHQ8Suite",
+    },
+    "backends": {
+        "lexicon": "krisis.backends.lexicon:LexiconBackend",
+    },
     "metrics": {
         "accuracy": "krisis.metrics.accuracy:Accuracy",
         "balanced_accuracy": "krisis.metrics.accuracy:BalancedAccuracy",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import NormalDist
 from types import MappingProxyType
 
 N_SCORES = 4
-SCORE_MEANINGS = MappingProxyType(
+SCORE_MEANINGS: Mapping[int | str, str] = MappingProxyType(
     {
         0: "not at all, or on one day at most",
         1: "on several days (about 2 to 6 of 14)",

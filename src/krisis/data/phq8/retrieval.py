@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from krisis.data.phq8.embedding import Embedder, Matrix
 from krisis.data.phq8.items import ITEMS
 from krisis.data.phq8.transcripts import Transcript
+from krisis.errors import InvalidValue
+
+# A question about the topic shares one word in ten or so with the item's description.
+_TOPIC_SIMILARITY = 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,19 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalOptions:
-    """How many references to show for an item, and how similar they must be."""
+    """Who compares passages, how many references to show and how similar they must be."""
 
+    embedder: str = "tfidf"
     n_references: int = 2
     min_similarity: float = 0.1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n_references, bool) or self.n_references < 1:
+            raise InvalidValue(f"n_references must be 1 or more, not {self.n_references!r}")
+        if not 0 <= self.min_similarity <= 1:
+            raise InvalidValue(
+                f"min_similarity must lie between 0 and 1, not {self.min_similarity!r}"
+            )
 
 
 def passages(transcript: Transcript) -> list[str]:
@@ -106,7 +119,7 @@ class ReferenceLibrary:
         best = similarity.argmax(axis=1)
         return [
             (texts[index], vectors[index])
-            if similarity[row, index] >= self.options.min_similarity
+            if similarity[row, index] >= _TOPIC_SIMILARITY
             else ("", None)
             for row, index in enumerate(best)
         ]
@@ -117,13 +130,18 @@ class ReferenceLibrary:
         if vector is None or not self._references[column]:
             return Retrieved()
         similarity: Matrix = self._vectors[column] @ vector
-        order = np.argsort(-similarity, kind="stable")
-        kept = [
-            index
-            for index in order[: self.options.n_references + 1]
-            if self._references[column][index].participant_id != participant_id
-            and similarity[index] >= self.options.min_similarity
-        ][: self.options.n_references]
+        kept: list[int] = []
+        seen: set[str] = set()
+        for index in np.argsort(-similarity, kind="stable"):
+            reference = self._references[column][index]
+            if similarity[index] < self.options.min_similarity:
+                break
+            # The same words a second time would only spend the model's attention.
+            if reference.participant_id != participant_id and reference.passage not in seen:
+                seen.add(reference.passage)
+                kept.append(int(index))
+            if len(kept) == self.options.n_references:
+                break
         return Retrieved(
             tuple(self._references[column][index] for index in kept),
             tuple(round(min(1.0, float(similarity[index])), 6) for index in kept),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 Speaker = Literal["interviewer", "participant"]
@@ -33,6 +34,16 @@ class Transcript:
         """Return the transcript as a model reads it, one turn per line."""
         return "\n".join(f"{turn.speaker.capitalize()}: {turn.text}" for turn in self.turns)
 
+    @classmethod
+    @lru_cache(maxsize=256)
+    def parse(cls, text: str) -> Transcript:
+        """Return the transcript that `text` wrote; a line without a speaker is the participant's.
+
+        >>> Transcript.parse("Interviewer: Well?\\nParticipant: Yes.").turns[1].text
+        'Yes.'
+        """
+        return cls("", tuple(_parsed_turn(line) for line in text.splitlines() if line.strip()))
+
     def contains(self, quote: str) -> bool:
         """Say whether the participant said this, ignoring case, spacing and kind of quote mark.
 
@@ -61,6 +72,13 @@ class Transcript:
                 said = (turn.text for turn in self.turns if turn.speaker in speakers)
                 self._spoken[name] = normalized(" ".join(said))
         return self._spoken
+
+
+def _parsed_turn(line: str) -> Turn:
+    speaker, colon, said = line.partition(": ")
+    if colon and speaker == "Interviewer":
+        return Turn("interviewer", said)
+    return Turn("participant", said if colon and speaker == "Participant" else line)
 
 
 def normalized(text: str) -> str:

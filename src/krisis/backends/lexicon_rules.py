@@ -1,0 +1,183 @@
+"""Keyword and frequency rules that read PHQ-8 items off an interview: a floor for real models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from krisis.data.phq8.items import ITEMS
+from krisis.data.phq8.transcripts import Transcript
+
+Kind = Literal["count", "phrase", "denial", "bare"]
+KeepsSentence = Callable[[int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence about the symptom; ``score`` is None where it does not say how often."""
+
+    score: int | None
+    quote: str
+    kind: Kind
+    hedged: bool = False
+    takes_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the rules make of one item; ``score`` is None when they abstain."""
+
+    score: int | None
+    quotes: tuple[str, ...]
+    verbalized_confidence: int
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(rf"\b(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
+_TOPICS = {
+    "interest": _any("interest", "enjoy", "fun\\b", "hobb", "pleasure", "joy\\b",
+                     "looking forward"),
+    "mood": _any("mood", "depress", "hopeless", "sad", "(?:feel\\w*|felt).* (?:down|low)",
+                 "spirits", "miserabl", "cry", "cheerful", "unhapp"),
+    "sleep": _any("sleep", "slept", "asleep", "awake", "insomnia", "wak(?:e|ing) up", "nights"),
+    "fatigue": _any("tired", "energy", "exhaust", "drained", "worn out", "fatigue"),
+    "appetite": _any("appetite", "eat(?:ing)?\\b", "overeat", "food", "meals?", "dinner", "hungry"),
+    "failure": _any("failure", "worthless", "asham", "blame", "let .+ down", "guilt", "proud",
+                    "feel about yourself"),
+    "concentration": _any("concentrat", "focus", "mind wander", "same page", "distract"),
+    "psychomotor": _any("restless", "sit still", "slow", "fidget", "pac(?:ed|ing)"),
+}  # fmt: skip
+_SOMEONE_ELSE = re.compile(
+    r"^(?:he|she|they|everyone|nobody slept)\b|\bmy (?!wife says|husband says)(?:best )?"
+    r"(?:mother|father|brother|sister|wife|husband|son|daughter|friend|flatmate|neighbour|dog|"
+    r"colleague|boss|nephew|niece|grandson|grandmother|aunt|uncle|partner)\b|\bthe baby\b",
+    re.IGNORECASE,
+)
+_ANOTHER_TIME = _any("ago\\b", "years back", "when i (?:was|worked)", "as a (?:student|teenager)",
+                     "last (?:year|winter|summer)", "back (?:at|in|then)", "used to",
+                     "in my (?:first|last|old)")  # fmt: skip
+_CANNOT_SAY = _any("couldn't tell", "can't (?:really )?say", "haven't kept track", "no idea how")
+_HEDGE = _any("i guess", "hard to say", "maybe", "i don't know", "i'd say", "if i think about it",
+              "i'm no doctor", "perhaps", "probably")  # fmt: skip
+_TAKES_BACK = _any("take (?:something|that) back", "wasn't straight", "isn't right", "to be honest"
+                   " now", "what i said (?:before|earlier)")  # fmt: skip
+_COMPLAINT = _any("couldn't", "can't (?:sit|focus|concentrate|sleep|enjoy)", "trouble sleeping",
+                  "no (?:energy|appetite|interest|joy)", "nothing felt", "don't feel like",
+                  "not (?:been )?(?:the same|what it was|the best)", "hardly", "i do (?:get|blame)",
+                  "felt? (?:sad|down|worthless|hopeless|drained|like a)")  # fmt: skip
+_DENIAL = _any("no (?:trouble|problem|change|bad|sadness|reason)", "at all\\b", "never", "not once",
+               "haven't", "don't feel like a", "not really", "all fine", "nothing to report",
+               "as (?:much as )?ever", "same as", "as i always", "fine\\b", "good\\b", "eat well",
+               "normal", "cheerful", "plenty", "still (?:enjoy|like)", "happy with", "proud",
+               "can (?:sit|concentrate)", "like a log", "no, nobody")  # fmt: skip
+_NUMBERS = {"couple": 2, "once": 1, "twice": 2, "one": 1, "two": 2, "three": 3, "four": 4,
+            "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
+            "twelve": 12, "thirteen": 13, "fourteen": 14}  # fmt: skip
+_NUMBER = "(" + "|".join([*_NUMBERS, r"\d{1,2}"]) + ")"
+_OF_FOURTEEN = re.compile(
+    rf"\b{_NUMBER}(?: or \w+)?(?: days| nights)?(?: out)? of the (?:last|past) (?:fourteen|14)",
+    re.IGNORECASE,
+)
+_A_WEEK = re.compile(
+    rf"\b{_NUMBER}(?: or \w+)?(?: of)?(?: days| nights| times)? (?:a|per) week", re.IGNORECASE
+)
+_PHRASES = (
+    (2, _any("most (?:days|nights|of the time)", "more than half",
+             "more (?:days|nights) than not")),
+    (1, _any("a few (?:days|times|nights)", "several (?:days|times|nights)", "sometimes",
+             "now and then", "on and off", "once in a while", "occasionally", "once or twice")),
+    (3, re.compile(r"(?<!not )\b(?:every (?:single )?(?:day|night|morning)|(?:almost )?daily"
+                   r"|all the time|day in,? day out|constantly)\b", re.IGNORECASE)),
+)  # fmt: skip
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
+_VERBALIZED = {"count": 5, "phrase": 4, "denial": 4, "bare": 2}
+
+
+def findings(item_words: str, transcript: Transcript, keeps: KeepsSentence) -> Iterator[Finding]:
+    """Yield what the participant says about an item, sentence by sentence.
+
+    ``keeps`` decides by its number whether a sentence is read at all.
+    """
+    topic = _TOPICS[item_words]
+    asked = False
+    number = 0
+    for turn in transcript.turns:
+        if turn.speaker == "interviewer":
+            asked = bool(topic.search(turn.text))
+            continue
+        takes_back = bool(_TAKES_BACK.search(turn.text))
+        for sentence in _SENTENCE_END.split(turn.text):
+            number += 1
+            finding = _finding(sentence, topic, asked) if keeps(number) else None
+            if finding is not None:
+                kind, score = finding
+                hedged = bool(_HEDGE.search(sentence))
+                yield Finding(score, sentence, kind, hedged, takes_back)
+
+
+def _finding(sentence: str, topic: re.Pattern[str], asked: bool) -> tuple[Kind, int | None] | None:
+    is_about_it = bool(topic.search(sentence))
+    passed_over = (_SOMEONE_ELSE, _ANOTHER_TIME, _CANNOT_SAY)
+    if not (is_about_it or asked) or any(cue.search(sentence) for cue in passed_over):
+        return None
+    frequency = _frequency(sentence)
+    if frequency is not None:
+        return frequency
+    if _DENIAL.search(sentence) and not _COMPLAINT.search(sentence):
+        return "denial", 0
+    return ("bare", None) if is_about_it or _COMPLAINT.search(sentence) else None
+
+
+def _frequency(sentence: str) -> tuple[Kind, int] | None:
+    counted = _counted_days(sentence)
+    if counted is not None:
+        return "count", score_of_days(counted)
+    for score, phrase in _PHRASES:
+        if phrase.search(sentence):
+            return "phrase", score
+    return None
+
+
+def _counted_days(sentence: str) -> int | None:
+    for pattern, weight in ((_OF_FOURTEEN, 1), (_A_WEEK, 2)):
+        match = pattern.search(sentence)
+        if match:
+            word = match.group(1).lower()
+            return weight * (_NUMBERS[word] if word in _NUMBERS else int(word))
+    return None
+
+
+def score_of_days(n_days: int) -> int:
+    """Return the score of a number of days out of fourteen.
+
+    >>> [score_of_days(n) for n in (0, 1, 2, 6, 7, 11, 12, 14)]
+    [0, 0, 1, 1, 2, 2, 3, 3]
+    """
+    return sum(n_days >= first for first in (2, 7, 12))
+
+
+def judge(found: list[Finding], references: list[int]) -> Judgement:
+    """Decide on a score: the last statement holds, and without any the rules abstain.
+
+    A symptom named without a frequency gets the score of the references, where several agree.
+    """
+    scored = [finding for finding in found if finding.score is not None]
+    bare = tuple(finding.quote for finding in found if finding.score is None)
+    if not scored:
+        if bare and len(references) > 1 and len(set(references)) == 1:
+            return Judgement(references[0], bare, 3)
+        return Judgement(None, (), 2 if bare else 4)
+    last = scored[-1]
+    quotes = tuple(finding.quote for finding in scored)
+    sure = _VERBALIZED[last.kind] - last.hedged
+    disagree = len({finding.score for finding in scored}) > 1
+    if disagree and not last.takes_back:
+        sure = 2
+    return Judgement(last.score, quotes, max(1, sure))
+
+
+WORDS_OF_ITEMS = tuple(item.words for item in ITEMS)

@@ -1,0 +1,290 @@
+"""`PHQ8Suite`: one record per PHQ-8 item of a participant, scored from the interview."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from krisis.data.base import (
+    BaseDataSuite,
+    PatientRecord,
+    SuiteConfig,
+    Task,
+    TaskSpecification,
+    content_hash,
+)
+from krisis.data.phq8.cohort import SPLIT, draw_cohort
+from krisis.data.phq8.embedding import make_embedder
+from krisis.data.phq8.interviews import write_interview
+from krisis.data.phq8.items import ITEM_KEYS, ITEMS
+from krisis.data.phq8.readers import LabelledInterview, read_interviews
+from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, Retrieved
+from krisis.data.phq8.task import SPECIFICATION, item_words, references_in_words
+from krisis.data.phq8.transcripts import Transcript, check_quotes
+from krisis.errors import InvalidValue, UnknownName
+
+NOTICE = (
+    "The interviews in {path} are your own copy and may be under a licence (DAIC-WOZ is: its "
+    "terms forbid passing transcripts on, and a hosted model is a third party). krisis keeps "
+    "participant ids, scores and figures in a run, and no text of the interviews or of replies."
+)
+
+
+class Mode(StrEnum):
+    """Whether a model sees scored passages of other people."""
+
+    ZERO_SHOT = "zero_shot"
+    FEW_SHOT = "few_shot"
+
+
+class Split(StrEnum):
+    """Which participants are put to the model."""
+
+    TRAIN = "train"
+    TEST = "test"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A participant as the suite holds them; ``withheld`` is None where nobody knows."""
+
+    transcript: Transcript
+    scores: Mapping[str, int]
+    split: Split
+    withheld: Mapping[str, str] | None
+
+
+class PHQ8Suite(BaseDataSuite):
+    """PHQ-8 item scoring from interviews.
+
+    Without ``data`` it is a seeded cohort of ``n_synthetic`` participants whose interviews leave
+    the evidence for some items out: these should be deferred. With ``data``, a DAIC-WOZ-style
+    directory (and its ``labels`` file) or JSON lines, it is the user's interviews.
+    """
+
+    name = "phq8"
+
+    def __init__(
+        self,
+        config: SuiteConfig | None = None,
+        *,
+        data: str | Path | None = None,
+        labels: str | Path | None = None,
+        mode: str = Mode.ZERO_SHOT,
+        split: str = Split.TEST,
+        retrieval: RetrievalOptions | None = None,
+        withheld_rate: float = 0.3,
+    ) -> None:
+        config = config or SuiteConfig(task=Task.PHQ8)
+        if config.task not in (Task.PHQ8, Task.DETECTION):
+            raise InvalidValue(f"the phq8 suite has the task phq8 only, not {config.task.value!r}")
+        # `detection` is what a configuration says when nobody chose a task.
+        super().__init__(replace(config, task=Task.PHQ8))
+        if not 0 <= withheld_rate <= 1:
+            raise InvalidValue(f"withheld_rate must lie between 0 and 1, not {withheld_rate!r}")
+        if labels is not None and data is None:
+            raise InvalidValue("labels were given without data; name the interviews with data=")
+        self.data = None if data is None else Path(data)
+        self.labels = None if labels is None else Path(labels)
+        self.mode: Mode = _choice(Mode, mode, "mode")
+        self.split: Split = _choice(Split, split, "split")
+        self.retrieval = retrieval or RetrievalOptions()
+        self.withheld_rate = withheld_rate
+        self.stores_text = self.data is None
+
+    @property
+    def notice(self) -> str:
+        """Return what must be said before a user's interviews are put to a model."""
+        return "" if self.data is None else NOTICE.format(path=self.data)
+
+    def task_specification(self) -> TaskSpecification:
+        """Return the question, the scores and the quotes and confidence asked for."""
+        return SPECIFICATION
+
+    def load(self) -> list[PatientRecord]:
+        """Return eight records for each participant of the split, sorted by participant."""
+        return list(self._records)
+
+    def training_records(self) -> list[PatientRecord]:
+        """Return the items of the train split, unless they are what is evaluated."""
+        if self.split is not Split.TEST:
+            return []
+        return self._records_of([case for case in self._cases if case.split is Split.TRAIN])
+
+    def review(self, record: PatientRecord, signals: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check the quotes against the transcript and add the retrieval figures.
+
+        Only a quote that the participant said counts as evidence. Quotes themselves are kept for
+        synthetic interviews alone.
+        """
+        reviewed = {name: value for name, value in signals.items() if name != "evidence_quotes"}
+        quotes = signals.get("evidence_quotes")
+        if isinstance(quotes, list | tuple):
+            checked = check_quotes(Transcript.parse(record.context), [str(q) for q in quotes])
+            reviewed["llm_evidence_count"] = len(checked.found)
+            reviewed["n_quotes_not_found"] = len(checked.not_found)
+            if self.stores_text:
+                reviewed["evidence_quotes"] = list(checked.found)
+                reviewed["quotes_not_found"] = list(checked.not_found)
+        return {**reviewed, **record.metadata.get("retrieval", {})}
+
+    def describe(self) -> dict[str, Any]:
+        """Say what is scored, by whom it was said and what was produced."""
+        cases = self._cases
+        return {
+            **super().describe(),
+            "mode": self.mode.value,
+            "split": self.split.value,
+            "n_participants": len(self._evaluated),
+            "n_training_participants": sum(case.split is Split.TRAIN for case in cases),
+            "synthetic": self.data is None,
+            "provenance": _provenance(self.data, self.withheld_rate),
+            "licence": self.notice or "Apache-2.0, as krisis itself",
+            "data_sha256": content_hash(
+                [[case.transcript.text(), dict(case.scores)] for case in cases]
+            ),
+            **self._describe_retrieval(),
+        }
+
+    def _describe_retrieval(self) -> dict[str, Any]:
+        if self.mode is Mode.ZERO_SHOT:
+            return {}
+        return {
+            "embedder": self.retrieval.embedder,
+            "n_references": self.retrieval.n_references,
+            "min_similarity": self.retrieval.min_similarity,
+        }
+
+    @cached_property
+    def _cases(self) -> list[_Case]:
+        return self._synthetic() if self.data is None else self._given(self.data)
+
+    def _synthetic(self) -> list[_Case]:
+        config = self.config
+        cohort = draw_cohort(config.n_synthetic, seed=config.seed)
+        splits = _draw_splits(len(cohort), seed=config.seed, test_size=config.test_size)
+        cases = []
+        for person, split in zip(cohort, splits, strict=True):
+            interview = write_interview(person, seed=config.seed, withheld_rate=self.withheld_rate)
+            scores = dict(zip(ITEM_KEYS, person.scores, strict=True))
+            cases.append(_Case(interview.transcript, scores, split, interview.withheld))
+        return cases
+
+    def _given(self, data: Path) -> list[_Case]:
+        interviews = read_interviews(data, self.labels)
+        splits = _given_splits(interviews) or _draw_splits(
+            len(interviews), seed=self.config.seed, test_size=self.config.test_size
+        )
+        return [
+            _Case(one.transcript, dict(zip(ITEM_KEYS, one.scores, strict=True)), split, None)
+            for one, split in zip(interviews, splits, strict=True)
+        ]
+
+    @property
+    def _evaluated(self) -> list[_Case]:
+        return [case for case in self._cases if self.split in (Split.ALL, case.split)]
+
+    @cached_property
+    def _records(self) -> list[PatientRecord]:
+        return self._records_of(self._evaluated)
+
+    @cached_property
+    def _library(self) -> ReferenceLibrary:
+        """Hold train participants only; an item without evidence teaches nothing and stays out."""
+        scored = [
+            (
+                case.transcript,
+                {k: v for k, v in case.scores.items() if k not in (case.withheld or {})},
+            )
+            for case in self._cases
+            if case.split is Split.TRAIN
+        ]
+        return ReferenceLibrary(scored, make_embedder(self.retrieval.embedder), self.retrieval)
+
+    def _records_of(self, cases: Sequence[_Case]) -> list[PatientRecord]:
+        return [record for case in cases for record in self._items_of(case)]
+
+    def _items_of(self, case: _Case) -> list[PatientRecord]:
+        few_shot = self.mode is Mode.FEW_SHOT
+        retrieved = self._library.retrieve(case.transcript) if few_shot else {}
+        participant_id, context = case.transcript.participant_id, case.transcript.text()
+        records = []
+        for item in ITEMS:
+            found = retrieved.get(item.key, Retrieved())
+            features = {"item": item_words(item)}
+            if few_shot:
+                features["references"] = references_in_words(found)
+            records.append(
+                PatientRecord(
+                    features=features,
+                    label=case.scores[item.key],
+                    metadata=self._metadata(case, item.key, found),
+                    record_id=f"{participant_id}-{item.key}",
+                    cluster_id=participant_id,
+                    group=participant_id,
+                    context=context,
+                )
+            )
+        return records
+
+    def _metadata(self, case: _Case, key: str, found: Retrieved) -> dict[str, Any]:
+        metadata: dict[str, Any] = {
+            "item": key,
+            "mode": self.mode.value,
+            "split": case.split.value,
+            "synthetic": self.data is None,
+            "retrieval": found.signals(),
+            "reference_participants": [one.participant_id for one in found.references],
+        }
+        if case.withheld is not None:
+            reason = case.withheld.get(key)
+            metadata["should_abstain"] = reason is not None
+            metadata["abstain_reasons"] = [reason] if reason else []
+        return metadata
+
+
+def _choice(kind: type[Any], value: object, what: str) -> Any:
+    try:
+        return kind(str(value).strip().lower().replace("-", "_"))
+    except ValueError:
+        raise UnknownName.among(what, str(value), [member.value for member in kind]) from None
+
+
+def _provenance(data: Path | None, withheld_rate: float) -> str:
+    if data is not None:
+        return f"the user's interviews in {data.name}"
+    return (
+        "synthetic interviews by krisis templates; scores with NHANES 2017-2018 item margins and "
+        f"one latent severity; evidence withheld for a share of {withheld_rate:g} of the items"
+    )
+
+
+def _draw_splits(n_participants: int, *, seed: int, test_size: float) -> list[Split]:
+    """Draw the held-out participants; with two or more, each split has at least one."""
+    n_test = round(n_participants * test_size)
+    if n_participants > 1:
+        n_test = min(max(n_test, 1), n_participants - 1)
+    order = np.random.default_rng([seed, SPLIT]).permutation(n_participants)
+    held_out = set(order[: max(n_test, 1)].tolist())
+    return [Split.TEST if i in held_out else Split.TRAIN for i in range(n_participants)]
+
+
+def _given_splits(interviews: Sequence[LabelledInterview]) -> list[Split]:
+    """Return the splits that the user's file names, or nothing where it names none."""
+    names = {interview.split for interview in interviews}
+    if names == {""}:
+        return []
+    unknown = sorted(names - {"train", "test", "dev"})
+    if unknown:
+        raise InvalidValue(
+            f"the split of a participant is {unknown[0]!r}; write train, dev or test for each "
+            "participant, or leave the column out"
+        )
+    return [Split.TRAIN if one.split == "train" else Split.TEST for one in interviews]

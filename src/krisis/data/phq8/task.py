@@ -1,0 +1,69 @@
+"""What is asked about each item, and the reply that is expected."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from krisis.data.base import FeatureDescription, ReplyField, TaskSpecification
+from krisis.data.phq8.items import SCORE_MEANINGS, Item
+from krisis.data.phq8.retrieval import Retrieved
+
+NO_REFERENCES = "none found"
+
+SPECIFICATION = TaskSpecification(
+    name="phq8",
+    question=(
+        "The context is the transcript of an interview. Each case names one symptom. On how many "
+        "days of the two weeks before the interview was the participant bothered by it? Judge "
+        "from what the participant says about themselves in the transcript, and score each "
+        "symptom on its own."
+    ),
+    answers=SCORE_MEANINGS,
+    features={
+        "item": FeatureDescription("symptom to score"),
+        "references": FeatureDescription(
+            "scored passages of other people",
+            meaning=(
+                "passages from interviews with other people, each with the score that person got "
+                "for this symptom; they show how to score and say nothing about this participant"
+            ),
+        ),
+    },
+    abstain_when=(
+        "Abstain on a symptom when the transcript does not show how often it was there: the topic "
+        "never came up, the participant would not answer, what is said is about another person or "
+        "another time, no frequency can be told, or statements contradict each other without one "
+        "being taken back."
+    ),
+    aliases={
+        "not at all": 0,
+        "several days": 1,
+        "more than half the days": 2,
+        "nearly every day": 3,
+    },
+    ordinal=True,
+    reply_fields={
+        "evidence_quotes": ReplyField(
+            list[str],
+            "the participant's own words that the score rests on, copied exactly from the "
+            "transcript, one quote per passage; an empty list when there are none",
+        ),
+        "verbalized_confidence": ReplyField(
+            Annotated[int, Field(ge=1, le=5)],
+            "how sure you are of this score or of abstaining, from 1 (a guess) to 5 (certain)",
+        ),
+    },
+)
+
+
+def item_words(item: Item) -> str:
+    """Name an item for a model."""
+    return f"{item.words}: {item.question}"
+
+
+def references_in_words(retrieved: Retrieved) -> str:
+    """Write references on one line; the order and the scores are all that a model learns."""
+    shown = [f"(score {one.score}) «{one.passage}»" for one in retrieved.references]
+    return " ".join(shown) or NO_REFERENCES
