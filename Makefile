@@ -28,7 +28,7 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(PIP) -e ".[docs]"
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
