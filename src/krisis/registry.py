@@ -14,6 +14,7 @@ Kind = Literal["suites", "backends", "metrics"]
 # "module:attribute" strings, so that listing names imports nothing.
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "suites": {
+        "ckd": "krisis.data.ckd.suite:CKDSuite",
         "phq8": "krisis.data.phq8.suite:PHQ8Suite",
     },
     "backends": {

@@ -1,0 +1,1 @@
+"""Chronic kidney disease: an embedded cohort, the UCI file, three tasks, deferral labels."""

@@ -1,0 +1,86 @@
+"""Judge a shown case: the probability of every answer, and the reasons to defer it.
+
+Two models answer: the measurement error of one creatinine with no prior (for real patients, and
+what a guideline reader can do), and the exact posterior of the embedded cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from krisis.data.base import Label, Task
+from krisis.data.ckd import progression
+from krisis.data.ckd.deferral import candidates, visible_reasons
+from krisis.data.ckd.egfr import stage_labels
+from krisis.data.ckd.measurement import below_60_probability, category_probabilities
+from krisis.data.ckd.posterior import posterior
+from krisis.data.ckd.schema import usable
+
+CKD_PRESENT, CKD_ABSENT = 0, 1
+# Without a creatinine, the measurement alone says nothing: half and half.
+UNKNOWN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """The probability of each answer given what is shown, and the visible reasons to defer."""
+
+    probabilities: dict[Label, float]
+    visible_reasons: list[str]
+
+    @property
+    def answer(self) -> Label:
+        """Return the most probable answer."""
+        return max(self.probabilities, key=lambda answer: self.probabilities[answer])
+
+    @property
+    def p_misclass(self) -> float:
+        """Return the probability that the most probable answer is wrong."""
+        return round(min(1.0, max(0.0, 1.0 - self.probabilities[self.answer])), 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessor:
+    """Judges shown cases of one task; ``exact`` uses the model of the embedded cohort."""
+
+    task: Task
+    split_stage_3: bool = False
+    exact: bool = False
+
+    def __call__(self, features: Mapping[str, Any]) -> Assessment:
+        """Return the assessment of the features that a model is shown."""
+        if self.task is Task.PROGRESSION:
+            return Assessment(*progression.assess(features, exact=self.exact))
+        reasons = visible_reasons(features, self.task)
+        if self.task is Task.DETECTION:
+            present = posterior(features).ckd if self.exact else _ckd_probability(features)
+            return Assessment({CKD_PRESENT: present, CKD_ABSENT: 1.0 - present}, reasons)
+        return Assessment(self._stages(features), reasons)
+
+    def _stages(self, features: Mapping[str, Any]) -> dict[Label, float]:
+        categories = posterior(features).categories if self.exact else _categories(features)
+        labels = stage_labels(self.split_stage_3)
+        found: dict[Label, float] = dict.fromkeys(reversed(labels), 0.0)
+        for label, probability in zip(labels, categories, strict=True):
+            found[label] += float(probability)
+        return found
+
+
+def _categories(features: Mapping[str, Any]) -> Any:
+    creatinine = usable(features, "sc")
+    if creatinine is None:
+        return np.full(6, 1 / 6)
+    return category_probabilities(creatinine, *candidates(features))
+
+
+def _ckd_probability(features: Mapping[str, Any]) -> float:
+    albumin, creatinine = usable(features, "al"), usable(features, "sc")
+    if albumin is not None and albumin >= 1:
+        return 1.0
+    if creatinine is None:
+        return UNKNOWN
+    return below_60_probability(_categories(features))

@@ -1,0 +1,221 @@
+"""Courses over several visits: how they are drawn, labelled on the latent course, and judged.
+
+Definition: KDIGO 2012 and 2024, 2.1.3. Worsening is a drop in category with a fall of at least
+25 %, or a sustained fall of more than 5 mL/min/1.73 m² per year that also exceeds the expected
+variability of 20 %. Improving mirrors the first. Everything else is stable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from krisis.data.base import Label, Task
+from krisis.data.ckd import latent
+from krisis.data.ckd.cohort import Draws
+from krisis.data.ckd.deferral import CHRONIC_DAYS, visible_reasons
+from krisis.data.ckd.egfr import category_index, ckd_epi_2021, creatinine_for
+from krisis.data.ckd.measurement import LOG_CREATININE_SD
+from krisis.data.ckd.posterior import posterior
+
+Array = npt.NDArray[Any]
+
+MAX_VISITS = 4
+DAYS_PER_YEAR = 365.25
+Visit = tuple[int, float | None, float | None]  # day, creatinine, estimate
+LABELS = ("stable", "worsening", "improving")
+STABLE_CHANGE, VARIABILITY, PROGRESSION_FALL = 0.125, 0.20, 0.25
+RAPID_ML_MIN_PER_YEAR = 5.0
+FIRST_GFR_RANGE = (4.0, 150.0)
+
+# The prior of the log change over the course: (share, mean, standard deviation) of each kind.
+_CHANGE_KINDS = ((0.36, 0.0, 0.05), (0.38, -0.50, 0.22), (0.26, 0.46, 0.20))
+_CHANGE_STEP = -math.log1p(-PROGRESSION_FALL) / 24  # a fall of 25 % is the edge of a cell
+_CHANGES = (np.arange(-120, 110) + 0.5) * _CHANGE_STEP
+_HALF_CELL = _CHANGE_STEP / 2
+_CHANGE_PRIOR = sum(
+    share * (ndtr((_CHANGES + _HALF_CELL - mean) / sd) - ndtr((_CHANGES - _HALF_CELL - mean) / sd))
+    for share, mean, sd in _CHANGE_KINDS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The visits of one patient: days, printed creatinine (``None``: not measured), truth."""
+
+    days: tuple[int, ...]
+    creatinine: tuple[float | None, ...]
+    first_gfr: float
+    last_gfr: float
+
+    @property
+    def label(self) -> str:
+        """Return the answer that the latent course deserves."""
+        return LABELS[int(course_label(self.first_gfr, self.last_gfr, self.days[-1]))]
+
+
+def course_label(first_gfr: Any, last_gfr: Any, n_days: float) -> Array:
+    """Return the position in `LABELS` by the definition, for numbers or arrays."""
+    first, last = np.asarray(first_gfr), np.asarray(last_gfr)
+    ratio = last / first
+    step = np.asarray(category_index(last)) - np.asarray(category_index(first))
+    per_year = (first - last) * DAYS_PER_YEAR / n_days
+    rapid = (per_year > RAPID_ML_MIN_PER_YEAR) & (ratio <= 1 - VARIABILITY)
+    rapid &= n_days >= DAYS_PER_YEAR
+    worse = ((ratio <= 1 - PROGRESSION_FALL) & (step < 0)) | rapid
+    better = (ratio >= 1 + PROGRESSION_FALL) & (step > 0)
+    return np.where(worse, 1, np.where(better, 2, 0))
+
+
+def draw_courses(person: latent.Person, draws: Draws) -> list[Course]:
+    """Draw a course for every person; the last visit has the person's filtration rate."""
+    last = np.log(person.gfr)
+    change = _draw_changes(last, draws)
+    n_visits = 2 + np.searchsorted([0.35, 0.75], draws.uniform("n visits"), side="right")
+    short = draws.uniform("short course") < 0.08
+    length = draws.uniform("course length")
+    n_days = np.where(short, 20 + np.floor(length * 65), 120 + np.floor(length * 1300)).astype(int)
+    courses = []
+    for index in range(draws.n):
+        days = _visit_days(int(n_visits[index]), int(n_days[index]))
+        courses.append(_course(person, index, days, float(change[index]), draws))
+    return courses
+
+
+def _draw_changes(last: Array, draws: Draws) -> Array:
+    weights = _change_prior(last)
+    cumulative = np.cumsum(weights, axis=1)
+    cell = (draws.uniform("change")[:, None] >= cumulative[:, :-1]).sum(axis=1)
+    jitter: Array = (draws.uniform("change place") - 0.5) * _CHANGE_STEP
+    return np.asarray(_CHANGES[cell] + jitter)
+
+
+def _change_prior(last: Array) -> Array:
+    """Return the prior of each change given the last log rate; the first must be possible."""
+    first = last[:, None] - _CHANGES[None, :]
+    low, high = np.log(FIRST_GFR_RANGE)
+    weights = np.where((first >= low) & (first <= high), _CHANGE_PRIOR, 0.0)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _visit_days(n_visits: int, n_days: int) -> tuple[int, ...]:
+    return tuple(round(n_days * visit / (n_visits - 1)) for visit in range(n_visits))
+
+
+def _course(
+    person: latent.Person, index: int, days: tuple[int, ...], change: float, draws: Draws
+) -> Course:
+    generator = np.random.default_rng([draws.seed, draws.stream, 1, index])
+    last = math.log(float(person.gfr[index]))
+    shown: list[float | None] = []
+    for day in days:
+        gfr = math.exp(last - change * (1 - day / days[-1]))
+        age = float(person.age[index]) - (days[-1] - day) / DAYS_PER_YEAR
+        exact = creatinine_for(gfr, age, female=bool(person.female[index]))
+        printed = exact * math.exp(LOG_CREATININE_SD * generator.standard_normal())
+        hidden = generator.random() < 0.04
+        shown.append(None if hidden else max(round(float(printed), 1), 0.1))
+    first = round(math.exp(last - change), 2)
+    return Course(days, tuple(shown), first, float(person.gfr[index]))
+
+
+def course_features(course: Course, *, age: int, female: bool) -> dict[str, Any]:
+    """Return the visits as features: day, creatinine, and the estimate that follows from it."""
+    features: dict[str, Any] = {}
+    for number, (day, value) in enumerate(zip(course.days, course.creatinine, strict=True), 1):
+        features[f"visit_{number}_day"] = day
+        features[f"visit_{number}_sc"] = value
+        features[f"visit_{number}_egfr"] = (
+            None
+            if value is None
+            else shown_egfr(value, age=age, female=female, days_before_last=course.days[-1] - day)
+        )
+    return features
+
+
+def shown_egfr(creatinine: float, *, age: float, female: bool, days_before_last: float) -> float:
+    """Return the estimate at a visit, to one decimal, with the age that the patient had then."""
+    then = age - days_before_last / DAYS_PER_YEAR
+    return round(float(ckd_epi_2021(creatinine, then, female=female)), 1)
+
+
+def assess(features: Mapping[str, Any], *, exact: bool) -> tuple[dict[Label, float], list[str]]:
+    """Return the probability of each answer and the visible reasons to defer."""
+    visits = shown_visits(features)
+    reasons = visible_reasons(features, Task.PROGRESSION)
+    usable = [(day, egfr) for day, _, egfr in visits if egfr is not None]
+    if len(usable) < 2:
+        reasons.append("too_few_visits")
+    else:
+        n_days, ratio = usable[-1][0] - usable[0][0], usable[-1][1] / usable[0][1]
+        if n_days < CHRONIC_DAYS:
+            reasons.append("chronicity_not_shown")
+        if STABLE_CHANGE <= abs(ratio - 1) < VARIABILITY:
+            reasons.append("change_within_variability")
+    found = _exact_probabilities(features, visits) if exact else _reader_probabilities(usable)
+    return dict(zip(LABELS, map(float, found), strict=True)), reasons
+
+
+def shown_visits(features: Mapping[str, Any]) -> list[Visit]:
+    """Return day, creatinine and estimate of each shown visit."""
+    return [
+        (features[f"visit_{k}_day"], features[f"visit_{k}_sc"], features[f"visit_{k}_egfr"])
+        for k in range(1, MAX_VISITS + 1)
+        if f"visit_{k}_day" in features
+    ]
+
+
+def _reader_probabilities(visits: list[tuple[int, float]]) -> Array:
+    """Return what the first and last estimate say, each with the error of one creatinine."""
+    if len(visits) < 2:
+        return np.array([0.5, 0.25, 0.25])
+    quantiles = ndtri((np.arange(60) + 0.5) / 60) * 1.2 * LOG_CREATININE_SD
+    first = visits[0][1] * np.exp(quantiles)[:, None]
+    last = visits[-1][1] * np.exp(quantiles)[None, :]
+    labels = course_label(first, last, visits[-1][0] - visits[0][0])
+    return np.bincount(labels.ravel(), minlength=3) / labels.size
+
+
+def _exact_probabilities(features: Mapping[str, Any], visits: list[Visit]) -> Array:
+    """Sum the model over the last filtration rate and the change, given all that is shown."""
+    grid = latent.gfr_grid()
+    cells = posterior(features, without=frozenset({"sc"})).cells
+    n_days = visits[-1][0]
+    if visits[-1][1] is not None:
+        cells = cells * _visit_likelihood(features, visits[-1], n_days, grid.log_gfr)
+    kept = cells > 1e-12 * cells.max()  # the rest could not be seen in any printed digit
+    log_last = grid.log_gfr[kept, None]
+    weight = cells[kept, None] * _change_table()[kept]
+    for visit in visits[:-1]:
+        if visit[1] is not None:
+            log_gfr = log_last - _CHANGES * (1 - visit[0] / n_days)
+            weight = weight * _visit_likelihood(features, visit, n_days, log_gfr)
+    labels = course_label(np.exp(log_last - _CHANGES), np.exp(log_last), n_days)
+    sums = np.bincount(labels.ravel(), weights=weight.ravel(), minlength=3)
+    return np.asarray(sums / sums.sum())
+
+
+_FINE_LOG_GFR = np.linspace(math.log(2.0), math.log(300.0), 2500)
+
+
+def _visit_likelihood(
+    features: Mapping[str, Any], visit: Visit, n_days: int, log_gfr: Array
+) -> Array:
+    """Return the probability of a printed creatinine, read off a fine table."""
+    age = features["age"] - (n_days - visit[0]) / DAYS_PER_YEAR
+    person = latent.Person(np.exp(_FINE_LOG_GFR), age, features["sex"], 0, 0)
+    assert visit[1] is not None
+    table = latent.MEASUREMENTS["sc"].likelihood(person, visit[1])
+    return np.interp(log_gfr, _FINE_LOG_GFR, table)
+
+
+@cache
+def _change_table() -> Array:
+    return _change_prior(latent.gfr_grid().log_gfr)

@@ -1,0 +1,152 @@
+"""What is asked about a kidney patient, in words: the question, its answers, when to abstain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from krisis.data.base import FeatureDescription, Label, Task, TaskSpecification
+from krisis.data.ckd.progression import MAX_VISITS
+from krisis.data.ckd.schema import CONTEXT, FEATURES
+
+_STAGES: Mapping[Label, str] = {
+    1: "GFR of 90 or more",
+    2: "GFR of 60 to 89",
+    3: "GFR of 30 to 59",
+    4: "GFR of 15 to 29",
+    5: "GFR below 15",
+}
+_SPLIT_STAGES: Mapping[Label, str] = {
+    "G1": "GFR of 90 or more",
+    "G2": "GFR of 60 to 89",
+    "G3a": "GFR of 45 to 59",
+    "G3b": "GFR of 30 to 44",
+    "G4": "GFR of 15 to 29",
+    "G5": "GFR below 15",
+}
+
+
+def specification(task: Task, *, split_stage_3: bool = False) -> TaskSpecification:
+    """Return the specification of one of the three tasks."""
+    if task is Task.DETECTION:
+        return _detection()
+    if task is Task.STAGING:
+        return _staging(split_stage_3)
+    return _progression()
+
+
+def _descriptions() -> dict[str, FeatureDescription]:
+    return {name: f.description() for name, f in (*CONTEXT.items(), *FEATURES.items())}
+
+
+def _detection() -> TaskSpecification:
+    return TaskSpecification(
+        name="detection",
+        question=(
+            "Does this adult have chronic kidney disease? It is present when, for at least three "
+            "months, the glomerular filtration rate (GFR) lies below 60 mL/min/1.73 m² or there "
+            "is a marker of kidney damage such as an albumin-creatinine ratio of 30 mg/g or more. "
+            "Take the findings shown as having been like this for at least three months, unless "
+            "a shorter period is stated."
+        ),
+        answers={0: "chronic kidney disease is present", 1: "chronic kidney disease is absent"},
+        features=_descriptions(),
+        abstain_when=(
+            "Abstain when the findings shown do not settle the question: a value that the answer "
+            "hangs on was not measured or cannot be right, findings contradict each other, the "
+            "patient is under 18, or the GFR lies so close to 60 that another sample could well "
+            "change the answer (a chance of one in five or more)."
+        ),
+        aliases={
+            "ckd": 0,
+            "present": 0,
+            "yes": 0,
+            "ckd present": 0,
+            "notckd": 1,
+            "not ckd": 1,
+            "no ckd": 1,
+            "absent": 1,
+            "no": 1,
+            "ckd absent": 1,
+        },
+    )
+
+
+def _staging(split_stage_3: bool) -> TaskSpecification:
+    answers = _SPLIT_STAGES if split_stage_3 else _STAGES
+    return TaskSpecification(
+        name="staging",
+        question=(
+            "In which stage does this adult's usual glomerular filtration rate (GFR) lie, in "
+            "mL/min/1.73 m², whether or not kidney disease is present? Estimate it from serum "
+            "creatinine, age and sex by the CKD-EPI 2021 equation; the right answer is the stage "
+            "of the patient's own steady level, around which a single creatinine varies by about "
+            "5 %. Take the findings as having been like this for at least three months, unless a "
+            "shorter period is stated."
+        ),
+        answers=answers,
+        features=_descriptions(),
+        abstain_when=(
+            "Abstain when the stage is not settled: creatinine, age, or a sex that decides the "
+            "stage is not shown, a value cannot be right, findings contradict each other, the "
+            "patient is under 18 or was observed for less than 90 days, or the GFR lies so close "
+            "to a limit that another sample could well change the stage (one in five or more)."
+        ),
+        aliases=_stage_aliases(answers),
+        ordinal=True,
+    )
+
+
+def _stage_aliases(answers: Mapping[Label, str]) -> dict[str, Label]:
+    aliases: dict[str, Label] = {}
+    for answer in answers:
+        bare = str(answer).lower().removeprefix("g")
+        for form in (bare, f"g{bare}", f"stage {bare}", f"stage g{bare}", f"ckd stage {bare}"):
+            aliases[form] = answer
+    if 3 in answers:
+        for part in ("3a", "3b"):
+            aliases |= {part: 3, f"g{part}": 3, f"stage {part}": 3, f"stage g{part}": 3}
+    return aliases
+
+
+def _progression() -> TaskSpecification:
+    return TaskSpecification(
+        name="progression",
+        question=(
+            "How has this adult's kidney function developed from the first visit to the last? "
+            "Judge the true course behind the shown estimates of the glomerular filtration rate "
+            "(eGFR, CKD-EPI 2021): a single estimate varies by about 6 % around it."
+        ),
+        answers={
+            "stable": "neither of the other two",
+            "worsening": (
+                "a drop into a lower GFR category (limits 90, 60, 45, 30, 15) with a fall of at "
+                "least 25 %, or over a year or more a fall of more than 5 mL/min/1.73 m² per year "
+                "that amounts to at least 20 %"
+            ),
+            "improving": "a rise into a higher GFR category with a rise of at least 25 %",
+        },
+        features=_descriptions() | _visit_descriptions(),
+        abstain_when=(
+            "Abstain when the course is not settled: fewer than two usable estimates, less than "
+            "90 days between them, a change of 12.5 to 20 % (more than steadiness, less than "
+            "progression), a value that cannot be right, or figures so close to a limit of the "
+            "definition that the answer has a chance of one in five or more of being wrong."
+        ),
+        aliases={
+            "unchanged": "stable",
+            "worse": "worsening",
+            "declining": "worsening",
+            "progressing": "worsening",
+            "better": "improving",
+            "improved": "improving",
+        },
+    )
+
+
+def _visit_descriptions() -> dict[str, FeatureDescription]:
+    words: dict[str, FeatureDescription] = {}
+    for k in range(1, MAX_VISITS + 1):
+        words[f"visit_{k}_day"] = FeatureDescription(f"Visit {k}, day", "days since visit 1")
+        words[f"visit_{k}_sc"] = FeatureDescription(f"Visit {k}, serum creatinine", "mg/dL")
+        words[f"visit_{k}_egfr"] = FeatureDescription(f"Visit {k}, eGFR", "mL/min/1.73 m²")
+    return words

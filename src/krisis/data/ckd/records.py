@@ -1,0 +1,190 @@
+"""Turn patients into records: what is shown, what is true, and whether the case asks to defer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from scipy.special import expit
+
+from krisis.data.base import Label, PatientRecord, SuiteConfig, Task
+from krisis.data.ckd import latent
+from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, Assessment, Assessor
+from krisis.data.ckd.cohort import SyntheticPatient
+from krisis.data.ckd.deferral import DeferralRule, margin_reasons
+from krisis.data.ckd.egfr import CATEGORY_NAMES, category_index, ckd_epi_2021, stage
+from krisis.data.ckd.imputation import Imputer
+from krisis.data.ckd.progression import Course, course_features
+from krisis.data.ckd.schema import Value, feature_names, usable
+from krisis.data.ckd.uci import UciPatient
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMaker:
+    """The choices under which patients become records of one task."""
+
+    config: SuiteConfig
+    rule: DeferralRule
+    split_stage_3: bool = False
+    sex: str = "unknown"
+    display_imputer: Imputer | None = None
+
+    def synthetic(
+        self, patient: SyntheticPatient, *, stream: int, course: Course | None = None
+    ) -> PatientRecord:
+        """Return the record of a patient of the embedded cohort; the truth is the latent state."""
+        shown = self._shown(patient.visible)
+        if course is not None:
+            shown = self._with_visits(shown, patient, course)
+        label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
+        if self.config.task is Task.STAGING:
+            label = stage(patient.gfr, split_stage_3=self.split_stage_3)
+        elif course is not None:
+            label = course.label
+        features, imputed = self._filled(shown)
+        metadata = {
+            "synthetic": True,
+            "source": "embedded",
+            **_stage_fields(patient.gfr),
+            "true_gfr": patient.gfr,
+            "true_acr_mg_g": patient.acr_mg_g,
+            "imputed": imputed,
+            **({} if course is None else {"true_first_gfr": course.first_gfr}),
+        }
+        if stream == 0:
+            estimates = _estimates(patient.visible, _sexes(usable(patient.visible, "sex")))
+            metadata |= self._deferral(shown, label, estimates, exact=True)
+        name = f"embedded-{self.config.seed}-{'train-' * (stream > 0)}{patient.number}"
+        return PatientRecord(features, label, metadata, name)
+
+    def real(self, patient: UciPatient, engineer: Imputer) -> PatientRecord:
+        """Return the record of a patient of the file; ``engineer`` fills what a stage needs."""
+        sex, sex_source = self._sex(patient)
+        values = {**patient.values, "sex": sex}
+        shown = self._shown(values, with_days=False)
+        complete, gaps = engineer.fill(patient.values)
+        estimates = _estimates(complete, _sexes(sex))
+        gfr = self._label_gfr(complete, sex, estimates)
+        label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
+        if self.config.task is Task.STAGING:
+            label = stage(gfr, split_stage_3=self.split_stage_3)
+        features, imputed = self._filled(shown)
+        metadata = {
+            "synthetic": False,
+            "source": "file",
+            **_stage_fields(gfr),
+            "egfr": round(gfr, 2) if len(estimates) == 1 else None,
+            **{f"egfr_if_{name}": round(value, 2) for name, value in estimates.items()},
+            "sex_source": sex_source,
+            "stage_from_imputed": [name for name in ("age", "sc") if name in gaps],
+            "imputed": imputed,
+            **self._deferral(shown, label, estimates, exact=False),
+        }
+        return PatientRecord(features, label, metadata, f"uci-{patient.patient_id}")
+
+    def _shown(self, values: Mapping[str, Value], *, with_days: bool = True) -> dict[str, Any]:
+        names = list(feature_names(self.config.features))
+        if self.config.task is not Task.DETECTION:
+            names = list(dict.fromkeys(["age", "sex", *names]))
+        if self.config.task is Task.STAGING and with_days:
+            names.append("days_observed")
+        return {name: values[name] for name in names}
+
+    def _with_visits(
+        self, shown: dict[str, Any], patient: SyntheticPatient, course: Course
+    ) -> dict[str, Any]:
+        shown.pop("sc")  # the visits show it, with its day
+        age, sex = patient.visible["age"], patient.visible["sex"]
+        if age is None or sex is None:
+            raise AssertionError("a course needs age and sex, which its estimates are made from")
+        return shown | course_features(course, age=int(age), female=bool(sex))
+
+    def _filled(self, shown: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        return (shown, []) if self.display_imputer is None else self.display_imputer.fill(shown)
+
+    def _deferral(
+        self, shown: Mapping[str, Any], label: Label, estimates: Mapping[str, float], *, exact: bool
+    ) -> dict[str, Any]:
+        assessor = Assessor(self.config.task, self.split_stage_3, exact)
+        assessment = assessor(shown)
+        reasons = self.rule.reasons(assessment.visible_reasons, assessment.p_misclass)
+        if self.rule.kind == "margin":
+            reasons = self._margin(assessment, label, estimates)
+        return {
+            "should_abstain": bool(reasons),
+            "abstain_reasons": reasons,
+            "p_misclass": assessment.p_misclass,
+        }
+
+    def _margin(
+        self, assessment: Assessment, label: Label, estimates: Mapping[str, float]
+    ) -> list[str]:
+        if self.config.task is Task.PROGRESSION:
+            kept = ("change_within_variability", "too_few_visits")
+            return [reason for reason in assessment.visible_reasons if reason in kept]
+        detection = self.config.task is Task.DETECTION
+        close = [
+            margin_reasons(value, self.rule.margin_ml_min, detection=detection)
+            for value in estimates.values()
+        ]
+        found = next((reasons for reasons in close if reasons), [])
+        says_ckd = [value < 60.0 for value in estimates.values()]
+        if detection and says_ckd and all(says != (label == CKD_PRESENT) for says in says_ckd):
+            found = [*found, "label_conflicts_with_estimate"]
+        return found
+
+    def _sex(self, patient: UciPatient) -> tuple[int | None, str]:
+        if patient.female is not None:
+            return patient.female, "column"
+        if self.sex == "engineered":
+            return _engineered_sex(patient, self.config.seed), "engineered"
+        return None, "unknown"
+
+    def _label_gfr(
+        self, complete: Mapping[str, Value], sex: int | None, estimates: Mapping[str, float]
+    ) -> float:
+        """Return the estimate whose stage is the label; of two that differ, the more probable."""
+        if len({int(category_index(value)) for value in estimates.values()}) == 1:
+            return next(iter(estimates.values()))
+        shown = {"sc": complete["sc"], "age": complete["age"], "sex": sex}
+        assessment = Assessor(Task.STAGING, split_stage_3=True)(shown)
+        return max(
+            estimates.values(),
+            key=lambda value: assessment.probabilities[stage(value, split_stage_3=True)],
+        )
+
+
+def _sexes(sex: Value) -> tuple[bool, ...]:
+    return (False, True) if sex is None else (bool(sex),)
+
+
+def _estimates(values: Mapping[str, Value], sexes: tuple[bool, ...]) -> dict[str, float]:
+    creatinine, age = values["sc"], values["age"]
+    if creatinine is None or age is None:
+        return {}
+    return {
+        "female" if sex else "male": float(ckd_epi_2021(creatinine, age, female=sex))
+        for sex in sexes
+    }
+
+
+def _stage_fields(gfr: float) -> dict[str, Any]:
+    return {"ckd_stage": stage(gfr), "gfr_category": CATEGORY_NAMES[int(category_index(gfr))]}
+
+
+def _engineered_sex(patient: UciPatient, seed: int) -> int:
+    """Draw a sex given creatinine: women are likelier at low values. An assumption, not a fact."""
+    creatinine = usable(patient.values, "sc")
+    chance = 0.5 if creatinine is None else float(np.clip(expit(4 * (0.95 - creatinine)), 0.2, 0.8))
+    draw = np.random.default_rng([seed, crc32(patient.patient_id.encode())]).random()
+    return int(draw < chance)
+
+
+def adults_with_context(patient: SyntheticPatient, person: latent.Person) -> SyntheticPatient:
+    """Return the patient with age and sex shown, as a course of estimates implies."""
+    number = patient.number
+    known = {"age": int(person.age[number]), "sex": int(person.female[number])}
+    return SyntheticPatient(number, {**patient.visible, **known}, patient.gfr, patient.acr_mg_g)

@@ -1,0 +1,120 @@
+"""The 24 features of the UCI file and their context: words, units, codes, plausible ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from krisis.data.base import FeatureDescription, FeatureSet
+
+Value = int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One column: how it reads in a prompt and which values it may hold.
+
+    ``codes`` maps the words of the file to numbers; without codes the column is a measurement,
+    and a value outside ``low`` to ``high`` is not compatible with a living patient or its unit.
+    """
+
+    words: str
+    unit: str = ""
+    meaning: str = ""
+    codes: Mapping[str, int] = field(default_factory=dict)
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+
+    def description(self) -> FeatureDescription:
+        """Return the words that a prompt may use."""
+        shown = {code: _SHOWN.get(word, word) for word, code in self.codes.items()}
+        return FeatureDescription(self.words, self.unit, self.meaning, shown)
+
+
+_SHOWN = {"notpresent": "not present"}
+_YES_NO = {"no": 0, "yes": 1}
+_NORMAL = {"normal": 0, "abnormal": 1}
+_PRESENT = {"notpresent": 0, "present": 1}
+_DIPSTICK = {str(grade): grade for grade in range(6)}
+
+FEATURES: dict[str, Feature] = {
+    "age": Feature("Age", "years", low=0, high=120, whole=True),
+    "bp": Feature(
+        "Diastolic blood pressure", "mmHg", "usual below 85", low=30, high=250, whole=True
+    ),
+    "sg": Feature(
+        "Urine specific gravity",
+        "",
+        "usual 1.005 to 1.030; fixed near 1.010 when the kidney cannot concentrate urine",
+        low=1.0,
+        high=1.06,
+    ),
+    "al": Feature(
+        "Urine albumin by dipstick", "grade 0 to 5", "0 is none; 1 or more is raised", _DIPSTICK
+    ),
+    "su": Feature("Urine sugar by dipstick", "grade 0 to 5", "0 is none", _DIPSTICK),
+    "rbc": Feature("Red blood cells in urine", codes=_NORMAL),
+    "pc": Feature("Pus cells in urine", codes=_NORMAL),
+    "pcc": Feature("Pus cell clumps in urine", codes=_PRESENT),
+    "ba": Feature("Bacteria in urine", codes=_PRESENT),
+    "bgr": Feature("Random blood glucose", "mg/dL", "usual below 140", low=15, high=1500),
+    "bu": Feature("Blood urea", "mg/dL", "usual 15 to 45", low=1, high=600),
+    "sc": Feature("Serum creatinine", "mg/dL", "usual 0.6 to 1.2", low=0.1, high=40),
+    "sod": Feature("Serum sodium", "mmol/L", "usual 135 to 145", low=90, high=190),
+    "pot": Feature("Serum potassium", "mmol/L", "usual 3.5 to 5.1", low=1.5, high=12),
+    "hemo": Feature(
+        "Haemoglobin", "g/dL", "usual 12 to 15.5 in women, 13.5 to 17.5 in men", low=2, high=25
+    ),
+    "pcv": Feature(
+        "Packed cell volume", "%", "usual 36 to 46 in women, 41 to 53 in men", low=5, high=75
+    ),
+    "wbcc": Feature(
+        "White blood cell count", "cells/µL", "usual 4,000 to 11,000", low=300, high=300_000
+    ),
+    "rbcc": Feature(
+        "Red blood cell count", "million cells/µL", "usual 4.0 to 5.9", low=0.8, high=10
+    ),
+    "htn": Feature("Hypertension known", codes=_YES_NO),
+    "dm": Feature("Diabetes mellitus known", codes=_YES_NO),
+    "cad": Feature("Coronary artery disease known", codes=_YES_NO),
+    "appet": Feature("Appetite", codes={"good": 0, "poor": 1}),
+    "pe": Feature("Swelling of the feet (pedal oedema)", codes=_YES_NO),
+    "ane": Feature("Anaemia known", codes=_YES_NO),
+}
+
+REDUCED = ("htn", "dm", "sg", "hemo", "pcv", "rbcc", "rbc", "pc", "al", "bgr", "sc", "bu")
+
+# What the equation for the filtration rate and the definition of chronic ask for besides.
+CONTEXT: dict[str, Feature] = {
+    "sex": Feature("Sex", codes={"male": 0, "female": 1}),
+    "days_observed": Feature(
+        "Days over which the kidney findings have been observed",
+        "days",
+        "chronic means at least 90",
+        low=0,
+        high=40_000,
+        whole=True,
+    ),
+}
+
+
+def feature_names(feature_set: FeatureSet) -> tuple[str, ...]:
+    """Return the columns of a feature set, in the order of the prompt."""
+    return REDUCED if feature_set is FeatureSet.REDUCED else tuple(FEATURES)
+
+
+def is_implausible(name: str, value: Value) -> bool:
+    """Say whether a measurement cannot be right in its unit."""
+    feature = FEATURES.get(name) or CONTEXT.get(name)
+    if value is None or feature is None or feature.codes:
+        return False
+    return not feature.low <= value <= feature.high
+
+
+def usable(features: Mapping[str, Any], name: str) -> Value:
+    """Return a visible value, or ``None`` where it is hidden, not measured or implausible."""
+    value: Value = features.get(name)
+    return None if is_implausible(name, value) else value

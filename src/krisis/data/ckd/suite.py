@@ -1,0 +1,210 @@
+"""The chronic kidney disease suite: the embedded cohort by default, the UCI file where given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from krisis.data.base import (
+    BaseDataSuite,
+    PatientRecord,
+    SuiteConfig,
+    Task,
+    TaskSpecification,
+)
+from krisis.data.ckd.cohort import Draws, draw_cohort, draw_people
+from krisis.data.ckd.deferral import DeferralKind, DeferralRule
+from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
+from krisis.data.ckd.progression import draw_courses
+from krisis.data.ckd.questions import specification
+from krisis.data.ckd.records import RecordMaker, adults_with_context
+from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci
+from krisis.errors import InvalidValue, UnknownName
+
+TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)
+SEX_CHOICES = ("unknown", "engineered")
+_HELD_OUT, _TRAINING = 0, 1
+
+
+class CKDSuite(BaseDataSuite):
+    """Detection, staging and progression of chronic kidney disease.
+
+    Without ``data_path``, ``config.n_synthetic`` patients of the embedded cohort are evaluated.
+    With it, the held-out share of the file comes first and the synthetic patients follow, flagged
+    ``synthetic``. ``deferral`` is the name of a rule or a `DeferralRule`.
+
+    >>> suite = CKDSuite(SuiteConfig(n_synthetic=5))
+    >>> [record.label for record in suite.load()]
+    [0, 1, 0, 1, 0]
+    """
+
+    name = "ckd"
+
+    def __init__(
+        self,
+        config: SuiteConfig | None = None,
+        data_path: str | Path | None = None,
+        *,
+        sex: str = "unknown",
+        sex_column: str | None = None,
+        split_stage_3: bool = False,
+        impute: ImputeMethod = "none",
+        deferral: DeferralKind | DeferralRule = "measurement_error",
+    ) -> None:
+        super().__init__(config)
+        if self.config.task not in TASKS:
+            raise UnknownName.among("ckd task", self.config.task.value, [t.value for t in TASKS])
+        if sex not in SEX_CHOICES:
+            raise UnknownName.among("treatment of sex", str(sex), SEX_CHOICES)
+        if impute not in METHODS:
+            raise UnknownName.among("imputation", str(impute), METHODS)
+        self.data_path = None if data_path is None else Path(data_path)
+        if sex_column is not None and self.data_path is None:
+            raise InvalidValue(
+                f"sex_column={sex_column!r} names a column of a file, but no data_path is given"
+            )
+        self.sex, self.sex_column = sex, sex_column
+        self.split_stage_3, self.impute = split_stage_3, impute
+        self.rule = deferral if isinstance(deferral, DeferralRule) else DeferralRule(deferral)
+        self._check_there_are_cases()
+        self._file: UciFile | None = None
+        self._records: list[PatientRecord] | None = None
+
+    def load(self) -> list[PatientRecord]:
+        """Return the held-out patients of the file, then the synthetic ones."""
+        if self._records is None:
+            self._records = [*self._real_records(), *self._synthetic_records(_HELD_OUT)]
+        return list(self._records)
+
+    def training_records(self) -> list[PatientRecord]:
+        """Return patients to fit on: the training share of the file, else more of the cohort."""
+        if not self._uses_file:
+            return self._synthetic_records(_TRAINING)
+        training, _ = self._split()
+        maker, engineer = self._maker(training), _fit(training, "median")
+        return [maker.real(patient, engineer) for patient in training]
+
+    def task_specification(self) -> TaskSpecification:
+        """Return the question of the configured task."""
+        return specification(self.config.task, split_stage_3=self.split_stage_3)
+
+    def describe(self) -> dict[str, Any]:
+        """Say where the cases come from, how they were made and how many ask to be deferred."""
+        records = self.load()
+        reasons = Counter(name for r in records for name in r.metadata["abstain_reasons"])
+        return {
+            **super().describe(),
+            "n_real": sum(not r.metadata["synthetic"] for r in records),
+            "n_synthetic": sum(r.metadata["synthetic"] for r in records),
+            "labels": dict(sorted(Counter(str(r.label) for r in records).items())),
+            "n_should_abstain": sum(r.metadata["should_abstain"] for r in records),
+            "abstain_reasons": dict(sorted(reasons.items())),
+            "deferral": {
+                "rule": self.rule.kind,
+                "risk": self.rule.risk,
+                "margin_ml_min": self.rule.margin_ml_min,
+            },
+            "split_stage_3": self.split_stage_3,
+            "sex": self.sex if self.sex_column is None else f"column {self.sex_column}",
+            "impute": self.impute,
+            "provenance": self._provenance(),
+        }
+
+    @property
+    def _uses_file(self) -> bool:
+        return self.data_path is not None and self.config.task is not Task.PROGRESSION
+
+    def _check_there_are_cases(self) -> None:
+        if self.config.n_synthetic == 0 and not self._uses_file:
+            why = "one visit per patient" if self.data_path else "no data_path"
+            raise InvalidValue(
+                f"n_synthetic is 0 and there is {why}, so there is no case for "
+                f"{self.config.task.value}; set n_synthetic to 1 or more"
+            )
+
+    def _provenance(self) -> list[dict[str, Any]]:
+        sources: list[dict[str, Any]] = []
+        if self._uses_file:
+            file = self._read()
+            sources.append(
+                {
+                    "source": SOURCE,
+                    "licence": LICENCE,
+                    "file": file.path.name,
+                    "sha256": file.sha256,
+                    "n_patients": len(file.patients),
+                    "n_held_out": len(self._split()[1]),
+                    "anomalies_normalised": dict(sorted(file.anomalies.items())),
+                    "n_implausible_values": len(file.implausible),
+                }
+            )
+        if self.config.n_synthetic:
+            sources.append(
+                {
+                    "source": "embedded cohort of krisis, drawn from its seed, fitted to no data",
+                    "licence": "Apache-2.0",
+                    "n_patients": self.config.n_synthetic,
+                }
+            )
+        return sources
+
+    def _read(self) -> UciFile:
+        if self._file is None:
+            assert self.data_path is not None
+            self._file = read_uci(self.data_path, sex_column=self.sex_column)
+        return self._file
+
+    def _split(self) -> tuple[list[UciPatient], list[UciPatient]]:
+        """Split the file by the seed and the number of rows alone: no label is looked at."""
+        patients = self._read().patients
+        n_held_out = min(max(1, round(len(patients) * self.config.test_size)), len(patients) - 1)
+        order = np.random.default_rng(self.config.seed).permutation(len(patients))
+        held_out = set(order[:n_held_out].tolist())
+        training = [p for index, p in enumerate(patients) if index not in held_out]
+        return training, [patients[index] for index in sorted(held_out)]
+
+    def _real_records(self) -> list[PatientRecord]:
+        if not self._uses_file:
+            return []
+        training, held_out = self._split()
+        maker, engineer = self._maker(training), _fit(training, "median")
+        return [maker.real(patient, engineer) for patient in held_out]
+
+    def _synthetic_records(self, stream: int) -> list[PatientRecord]:
+        n_patients = self._n_synthetic(stream)
+        if n_patients == 0:
+            return []
+        seed = self.config.seed
+        patients = draw_cohort(n_patients, seed=seed, stream=stream)
+        maker = self._maker(None)
+        if self.config.task is not Task.PROGRESSION:
+            return [maker.synthetic(patient, stream=stream) for patient in patients]
+        draws = Draws(seed, stream, n_patients)
+        people = draw_people(draws)
+        return [
+            maker.synthetic(adults_with_context(patient, people), stream=stream, course=course)
+            for patient, course in zip(patients, draw_courses(people, draws), strict=True)
+        ]
+
+    def _n_synthetic(self, stream: int) -> int:
+        n, share = self.config.n_synthetic, self.config.test_size
+        return n if stream == _HELD_OUT else max(1, round(n * (1 - share) / share))
+
+    def _maker(self, training: Sequence[UciPatient] | None) -> RecordMaker:
+        """Return the maker of records; what fills gaps is learnt from training patients only."""
+        imputer = None
+        if self.impute != "none" and training is not None:
+            imputer = _fit(training, self.impute)
+        elif self.impute != "none":
+            n_training = self._n_synthetic(_TRAINING)
+            cohort = draw_cohort(n_training, seed=self.config.seed, stream=_TRAINING)
+            imputer = Imputer.fit([patient.visible for patient in cohort], self.impute)
+        return RecordMaker(self.config, self.rule, self.split_stage_3, self.sex, imputer)
+
+
+def _fit(training: Sequence[UciPatient], method: ImputeMethod) -> Imputer:
+    return Imputer.fit([patient.values for patient in training], method)

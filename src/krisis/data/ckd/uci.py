@@ -1,0 +1,256 @@
+"""Read the UCI chronic kidney disease file as it circulates: CSV or ARFF, with all its blemishes.
+
+Source: Rubini, Soundarapandian, Eswaran (2015), UCI Machine Learning Repository 336,
+doi 10.24432/C5G020, CC BY 4.0. Blemishes are normalised and counted, implausible values are kept
+and listed, anything else is refused with its column and row.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from krisis.data.ckd.schema import FEATURES, Value, is_implausible
+from krisis.errors import InvalidFile
+
+MAX_BYTES = 20_000_000
+LICENCE = "CC BY 4.0"
+SOURCE = "UCI Machine Learning Repository 336, doi 10.24432/C5G020"
+COLUMNS = ("id", *FEATURES, "class")
+
+_OTHER_NAMES = {"wc": "wbcc", "rc": "rbcc", "classification": "class"}
+_MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
+_SHIFTED = {"appet": {"yes", "no"}, "pe": {"good", "poor"}}
+_CLASSES = {"ckd": True, "notckd": False, "not ckd": False}
+_FEMALE = {"f": 1, "female": 1, "w": 1, "woman": 1, "m": 0, "male": 0, "man": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class UciPatient:
+    """One row of the file: its name, the 24 values by column, the diagnosis, sex where given."""
+
+    patient_id: str
+    values: dict[str, Value]
+    has_ckd: bool
+    female: int | None = None
+
+
+@dataclass(slots=True)
+class UciFile:
+    """What was read and what had to be put right on the way."""
+
+    path: Path
+    sha256: str
+    n_bytes: int
+    patients: list[UciPatient] = field(default_factory=list)
+    n_missing: Counter[str] = field(default_factory=Counter)
+    anomalies: Counter[str] = field(default_factory=Counter)
+    implausible: list[tuple[str, str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The cells of one line with the line number a person would look for."""
+
+    line: int
+    cells: list[str]
+
+
+def read_uci(path: str | Path, *, sex_column: str | None = None) -> UciFile:
+    """Read and check a file; `InvalidFile` names the column and row of what cannot be read."""
+    place = Path(path)
+    text, found = _read_text(place)
+    header, rows = _arff(place, text) if _is_arff(text) else _csv(place, text, found)
+    columns = _column_positions(place, header, sex_column)
+    for row in rows:
+        found.patients.append(_patient(row, columns, found))
+    _check_patients(found)
+    return found
+
+
+def _read_text(place: Path) -> tuple[str, UciFile]:
+    if place.is_dir():
+        raise InvalidFile(f"{place} is a directory; give the path of the CSV or ARFF file in it")
+    if not place.is_file():
+        raise InvalidFile(f"there is no file {place}; give the path of your copy of the UCI file")
+    n_bytes = place.stat().st_size
+    if n_bytes > MAX_BYTES:
+        raise InvalidFile(
+            f"{place} has {n_bytes:,} bytes, more than the {MAX_BYTES:,} a file of this schema "
+            "may have; give the UCI file or an extract of it"
+        )
+    data = place.read_bytes()
+    if not data.strip():
+        raise InvalidFile(f"{place} is empty; give a file with a header row and patients")
+    found = UciFile(place, hashlib.sha256(data).hexdigest(), n_bytes)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InvalidFile(f"{place} is not a text file; give the UCI file as CSV or ARFF")
+    if "\r" in text:
+        found.anomalies["line ends of Windows"] += 1
+    return text, found
+
+
+def _is_arff(text: str) -> bool:
+    lines = (line.strip().lower() for line in text.splitlines())
+    return any(line.startswith(("@relation", "@data")) for line in lines)
+
+
+def _arff(place: Path, text: str) -> tuple[list[str], Iterator[_Row]]:
+    lines = text.splitlines()
+    starts = [n for n, line in enumerate(lines) if line.strip().lower().startswith("@data")]
+    if not starts:
+        raise InvalidFile(f"{place} has no @data line; give the complete ARFF file")
+    attributes = [line.split(None, 2) for line in lines[: starts[0]]]
+    header = [part[1] for part in attributes if len(part) > 1 and part[0].lower() == "@attribute"]
+    body = [
+        (n, line)
+        for n, line in enumerate(lines[starts[0] + 1 :], starts[0] + 2)
+        if line.strip() and not line.lstrip().startswith("%")
+    ]
+    return header, _rows(place, body, len(header), None)
+
+
+def _csv(place: Path, text: str, found: UciFile) -> tuple[list[str], Iterator[_Row]]:
+    lines = list(enumerate(text.splitlines(), 1))
+    filled = [(n, line) for n, line in lines if line.strip().strip(",")]
+    if len(filled) < len(lines):
+        found.anomalies["blank lines"] += len(lines) - len(filled)
+    if not filled:
+        raise InvalidFile(f"{place} is empty; give a file with a header row and patients")
+    header = next(csv.reader([filled[0][1]]))
+    while header and not header[-1].strip():
+        header.pop()
+    return header, _rows(place, filled[1:], len(header), found)
+
+
+def _rows(
+    place: Path, lines: Sequence[tuple[int, str]], n_columns: int, found: UciFile | None
+) -> Iterator[_Row]:
+    for line, text in lines:
+        cells = next(csv.reader([text], skipinitialspace=True), [])
+        if len(cells) == n_columns + 1 and not cells[-1].strip():
+            cells = cells[:-1]
+            if found is not None:
+                found.anomalies["trailing commas"] += 1
+        if len(cells) != n_columns:
+            raise InvalidFile(
+                f"{place} row {line} has {len(cells)} fields where the header has {n_columns}; "
+                "put the missing or surplus comma right"
+            )
+        yield _Row(line, cells)
+
+
+def _column_positions(place: Path, header: list[str], sex_column: str | None) -> dict[str, int]:
+    names = [_clean(name).lower() for name in header]
+    names = [_OTHER_NAMES.get(name, name) for name in names]
+    twice = sorted(name for name, count in Counter(names).items() if count > 1 and name in COLUMNS)
+    if twice:
+        raise InvalidFile(f"{place} has the column {twice[0]!r} twice; remove one of them")
+    missing = [name for name in COLUMNS if name not in names and name != "id"]
+    if missing:
+        raise InvalidFile(
+            f"{place} row 1 lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
+            f"it must have {', '.join(COLUMNS)}"
+        )
+    positions = {name: names.index(name) for name in COLUMNS if name in names}
+    if sex_column is not None:
+        wanted = sex_column.strip().lower()
+        if wanted not in names:
+            raise InvalidFile(f"{place} has no column {sex_column!r} for sex; it has {names}")
+        positions["sex"] = names.index(wanted)
+    return positions
+
+
+def _clean(cell: str) -> str:
+    return cell.strip().strip("'\"").strip()
+
+
+def _patient(row: _Row, columns: dict[str, int], found: UciFile) -> UciPatient:
+    cells = {name: row.cells[position] for name, position in columns.items()}
+    number = str(len(found.patients))
+    patient_id = _clean(cells.get("id", "")) or number
+    values = {name: _value(name, cells[name], row, found) for name in FEATURES}
+    for name, value in values.items():
+        found.n_missing[name] += value is None
+        if value is not None and is_implausible(name, value):
+            found.implausible.append((patient_id, name, float(value)))
+    diagnosis = _clean(cells["class"]).lower()
+    _count_blemish(cells["class"], "class", found)
+    if diagnosis not in _CLASSES:
+        _refuse(found.path, row, "class", cells["class"], "write ckd or notckd")
+    return UciPatient(patient_id, values, _CLASSES[diagnosis], _sex(cells.get("sex"), row, found))
+
+
+def _value(name: str, cell: str, row: _Row, found: UciFile) -> Value:
+    text = _clean(cell).lower()
+    _count_blemish(cell, name, found)
+    if text in _MISSING:
+        return None
+    feature = FEATURES[name]
+    if text in _SHIFTED.get(name, ()):
+        found.anomalies[f"{name}: words of another column, taken as missing"] += 1
+        return None
+    if not feature.codes:
+        return _number(name, text, row, found)
+    code = feature.codes.get(text.removesuffix(".0"))
+    if code is None:
+        _refuse(found.path, row, name, cell, f"write one of {', '.join(feature.codes)}")
+    return code
+
+
+def _number(name: str, text: str, row: _Row, found: UciFile) -> Value:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        _refuse(found.path, row, name, text, "write a number, or leave the cell empty")
+    return int(number) if number.is_integer() else number
+
+
+def _sex(cell: str | None, row: _Row, found: UciFile) -> int | None:
+    if cell is None or _clean(cell).lower() in _MISSING:
+        return None
+    sex = _FEMALE.get(_clean(cell).lower())
+    if sex is None:
+        _refuse(found.path, row, "sex", cell, "write female or male")
+    return sex
+
+
+def _count_blemish(cell: str, name: str, found: UciFile) -> None:
+    if cell.strip() == "?":
+        found.anomalies["question marks for missing values"] += 1
+    elif cell != cell.strip():
+        found.anomalies[f"{name}: surplus spaces or tabs"] += 1
+
+
+def _refuse(place: Path, row: _Row, column: str, value: str, advice: str) -> NoReturn:
+    raise InvalidFile(f"{place} row {row.line}, column {column}: {value!r} is not valid; {advice}")
+
+
+def _check_patients(found: UciFile) -> None:
+    if not found.patients:
+        raise InvalidFile(f"{found.path} has a header but no patients; give the complete file")
+    ids = Counter(patient.patient_id for patient in found.patients)
+    twice = [name for name, count in ids.items() if count > 1]
+    if twice:
+        first, second = [n for n, p in enumerate(found.patients, 1) if p.patient_id == twice[0]][:2]
+        raise InvalidFile(
+            f"{found.path} column id: {twice[0]!r} names patients {first} and {second}; "
+            "give every patient an id of its own"
+        )
+    if len({patient.has_ckd for patient in found.patients}) == 1:
+        only = "ckd" if found.patients[0].has_ckd else "notckd"
+        raise InvalidFile(
+            f"{found.path} column class: every row is {only!r}; detection needs both classes"
+        )
