@@ -11,7 +11,7 @@ from krisis.backends.base import BaseBackend
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.errors import InvalidValue
 from krisis.execution.options import Execution, checked_at_least_one
-from krisis.execution.session import Session
+from krisis.execution.session import Job, Session
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Rows, score_all
 from krisis.results.result import BenchmarkResult
@@ -62,14 +62,23 @@ class Benchmark:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
         description = self.suite.describe() if suite_description is None else suite_description
         self.backend.prepare(self.suite)
-        session = Session(self.suite, self.backend, self.execution)
-        rows = Rows(
-            await session.run(
-                records, batch_size=self.batch_size, max_concurrency=self.max_concurrency
-            )
+        job = Job(
+            self.suite,
+            self.backend,
+            records,
+            description,
+            batch_size=self.batch_size,
+            max_concurrency=self.max_concurrency,
         )
-        scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
-        return BenchmarkResult(rows, scores, description, self.backend.name, session.extras())
+        session = Session(job, self.execution)
+        try:
+            rows = Rows(await session.run())
+            scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
+            result = BenchmarkResult(rows, scores, description, self.backend.name, session.extras)
+            session.conclude(result)
+        finally:
+            session.close()
+        return result
 
 
 def _run_to_end(work: Coroutine[Any, Any, BenchmarkResult]) -> BenchmarkResult:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
-from krisis.backends.retry import RetryPolicy, call_with_retries
-from krisis.errors import BackendError, MalformedReply, MissingExtra, MissingKey
+from krisis.errors import BackendError, MalformedReply
+from krisis.execution.attempts import Attempts, Usage, error_text
 from krisis.execution.batches import Case
+from krisis.execution.budget import Estimate
+from krisis.execution.cache import ReplyCache
+from krisis.execution.gate import Gate
 from krisis.execution.telemetry import Spent
-
-R = TypeVar("R")
 
 
 class Caller(Protocol):
@@ -35,37 +35,66 @@ class Caller(Protocol):
         """Let go of threads and files."""
 
 
-def caller_for(backend: BaseBackend, *, max_concurrency: int) -> Caller:
-    """Choose the way to call a backend."""
-    if isinstance(backend, ChatBackend):
-        return ChatCaller(backend)
-    return ThreadCaller(backend, n_threads=max_concurrency)
-
-
 class ChatCaller:
     """Stands between the three steps of a chat backend."""
 
     takes_batches = True
 
-    def __init__(self, backend: ChatBackend) -> None:
+    def __init__(
+        self, backend: ChatBackend, attempts: Attempts, gate: Gate, *, cache: ReplyCache | None
+    ) -> None:
         self._backend = backend
-        self._policy = RetryPolicy.of(backend)
+        self._attempts = attempts
+        self._gate = gate
+        self._cache = cache
 
     async def ask(
         self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
     ) -> list[BackendResponse]:
-        """Build the request, have it completed, read the reply."""
+        """Build the request, find or fetch the reply, read it."""
         request = self._backend.build(
             [case.record.features for case in cases],
             mode=mode,
             sample_index=cases[0].sample_index,
             context=cases[0].record.context,
         )
-        reply = await _with_retries(
-            lambda: self._backend.complete(request), self._policy, spent=spent
+        if self._cache is None:
+            return await self._fetch(request, spent)
+        key = request.key()
+        return self._from_cache(self._cache, key, request, spent) or await self._fetch(
+            request, spent, key
+        )
+
+    def _from_cache(
+        self, cache: ReplyCache, key: str, request: ChatRequest, spent: Spent
+    ) -> list[BackendResponse] | None:
+        reply = cache.get(key)
+        if reply is None:
+            return None
+        try:
+            responses = self._read(request, reply)
+        except MalformedReply:  # kept by a version that read replies otherwise: ask again
+            return None
+        spent.n_cache_hits += 1
+        spent.cached_input_tokens += reply.input_tokens or 0
+        spent.cached_output_tokens += reply.output_tokens or 0
+        return responses
+
+    async def _fetch(
+        self, request: ChatRequest, spent: Spent, key: str = ""
+    ) -> list[BackendResponse]:
+        reply = await self._attempts.make(
+            lambda: self._gate.timed(self._backend.complete(request)),
+            _reply_usage,
+            n_characters=len(request.system) + len(request.user),
+            n_records=request.n_records,
+            spent=spent,
         )
         responses = self._read(request, reply)
-        spent.use(responses)
+        spent.input_tokens += reply.input_tokens or 0
+        spent.output_tokens += reply.output_tokens or 0
+        if self._cache is not None:
+            self._cache.put(key, request, reply)
         return responses
 
     def _read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
@@ -74,8 +103,10 @@ class ChatCaller:
             return _checked_count(responses, request.n_records)
         except MalformedReply as error:
             malformed = error
+        except BackendError:  # a refusal to answer, told in the reply
+            raise
         except Exception as error:  # what a model wrote must never end a run
-            malformed = MalformedReply(f"the reply cannot be read: {_text(error)}")
+            malformed = MalformedReply(f"the reply cannot be read: {error_text(error)}")
         # The provider was paid for the reply whether or not the reader knew its price.
         malformed.input_tokens = malformed.input_tokens or reply.input_tokens or 0
         malformed.output_tokens = malformed.output_tokens or reply.output_tokens or 0
@@ -88,9 +119,9 @@ class ChatCaller:
 class ThreadCaller:
     """Calls a plain backend in threads of its own, so that a slow one blocks nobody."""
 
-    def __init__(self, backend: BaseBackend, *, n_threads: int) -> None:
+    def __init__(self, backend: BaseBackend, attempts: Attempts, *, n_threads: int) -> None:
         self._backend = backend
-        self._policy = RetryPolicy.of(backend)
+        self._attempts = attempts
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="krisis-backend")
         self.takes_batches = type(backend).evaluate_batch is not BaseBackend.evaluate_batch
 
@@ -107,11 +138,13 @@ class ThreadCaller:
 
         loop = asyncio.get_running_loop()
         try:
-            responses = await _with_retries(
-                lambda: loop.run_in_executor(self._threads, call), self._policy, spent=spent
+            responses = await self._attempts.make(
+                lambda: loop.run_in_executor(self._threads, call),
+                _responses_usage,
+                n_characters=0,
+                n_records=len(records),
+                spent=spent,
             )
-        except MalformedReply:
-            raise
         except BackendError as error:
             if mode == "single" or type(error) is not BackendError:
                 raise
@@ -131,29 +164,15 @@ def _checked_count(responses: list[BackendResponse], n_records: int) -> list[Bac
     return responses
 
 
-async def _with_retries(
-    call: Callable[[], Awaitable[R]], policy: RetryPolicy, *, spent: Spent
-) -> R:
-    """Call, and call again where that may help, keeping count."""
-
-    async def attempt() -> R:
-        spent.n_calls += 1
-        started = time.perf_counter()
-        try:
-            return await call()
-        except (BackendError, MissingKey, MissingExtra):
-            raise
-        except Exception as error:
-            raise BackendError(_text(error)) from error
-        finally:
-            spent.latencies_seconds.append(time.perf_counter() - started)
-
-    def note(error: BackendError, pause_seconds: float) -> None:
-        spent.n_retries += 1
-        spent.lose(error)
-
-    return await call_with_retries(attempt, policy, on_retry=note)
+def _reply_usage(reply: ChatReply) -> Usage:
+    return Usage(Estimate(reply.input_tokens or 0, reply.output_tokens or 0), reply.headers)
 
 
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _responses_usage(responses: list[BackendResponse]) -> Usage:
+    return Usage(
+        Estimate(
+            sum(response.input_tokens or 0 for response in responses),
+            sum(response.output_tokens or 0 for response in responses),
+        ),
+        {},
+    )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
 from krisis.errors import BackendError, MalformedReply, TruncatedReply
-from krisis.execution.batches import Batch, Case
+from krisis.execution.batches import Batch
 from krisis.execution.callers import Caller
 from krisis.execution.prompts import PromptCheck
 from krisis.execution.review import Review
 from krisis.execution.rows import answered_row, failed_row
+from krisis.execution.stopping import Stop, StopRequested
 from krisis.execution.telemetry import Spent
 from krisis.metrics.base import EvaluationResult
+
+Finished = Callable[[Batch, Sequence[EvaluationResult], Spent], None]
 
 
 class Engine:
@@ -25,14 +28,21 @@ class Engine:
     """
 
     def __init__(
-        self, caller: Caller, prompts: PromptCheck, review: Review, *, n_workers: int
+        self,
+        caller: Caller,
+        prompts: PromptCheck,
+        review: Review,
+        *,
+        stop: Stop,
+        finished: Finished,
+        n_workers: int,
     ) -> None:
         self._caller = caller
         self._prompts = prompts
         self._review = review
+        self._stop = stop
+        self._finished = finished
         self._n_workers = n_workers
-        self.rows: dict[int, EvaluationResult] = {}
-        self.spent = Spent()
 
     async def run(self, batches: Sequence[Batch]) -> None:
         """Settle every batch; the first error that is not a row's own ends the run."""
@@ -42,14 +52,18 @@ class Engine:
                 workers.create_task(self._work(todo))
 
     async def _work(self, todo: Iterator[Batch]) -> None:
-        for batch in todo:
-            if self._caller.takes_batches:
-                await self._settle(batch, Spent())
-            else:
-                for case in batch:
-                    await self._settle([case], Spent())
+        try:
+            for batch in todo:
+                if self._caller.takes_batches:
+                    await self._settle(batch, Spent())
+                else:
+                    for case in batch:
+                        await self._settle([case], Spent())
+        except StopRequested:
+            return  # what is not settled is left for a later session
 
     async def _settle(self, batch: Batch, spent: Spent) -> None:
+        self._stop.check()
         mode: PromptMode = "batch" if len(batch) > 1 else "single"
         try:
             responses = await self._caller.ask(batch, mode=mode, spent=spent)
@@ -92,16 +106,8 @@ class Engine:
                 rows.append(answered_row(case, response, prompt=own))
             else:
                 rows.append(answered_row(case, response, prompt=prompt))
-        self._finish(batch, rows, spent=spent)
+        self._finished(batch, rows, spent)
 
     def _fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
-        self._finish(
-            batch, [failed_row(case, self._review.error(error)) for case in batch], spent=spent
-        )
-
-    def _finish(
-        self, batch: Sequence[Case], rows: Sequence[EvaluationResult], *, spent: Spent
-    ) -> None:
-        for case, row in zip(batch, rows, strict=True):
-            self.rows[case.position] = row
-        self.spent.add(spent)
+        text = self._review.error(error)
+        self._finished(batch, [failed_row(case, text) for case in batch], spent)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from krisis.errors import InvalidValue
+from krisis.execution.cache import ReplyCache
+from krisis.execution.limits import Limits
+from krisis.execution.prices import Price
+from krisis.execution.progress import NoProgress, ProgressDisplay
+from krisis.execution.recorder import Recorder
+from krisis.execution.stopping import Stop
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
     """Everything about a run that is neither its suite, its backend nor its metrics.
 
-    ``repeats`` asks every record that many times.
+    ``repeats`` asks every record that many times. Without a ``recorder`` nothing is written, and
+    without a ``cache`` no reply is reused. ``prices`` maps ``provider/model``, or a pattern of it,
+    to what its tokens cost. ``stop`` lets someone outside end the run.
     """
 
     repeats: int = 1
+    limits: Limits = field(default_factory=Limits)
+    recorder: Recorder | None = None
+    cache: ReplyCache | None = None
+    progress: ProgressDisplay = field(default_factory=NoProgress)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    stop: Stop | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,19 @@ class Spent:
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.latencies_seconds.extend(other.latencies_seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is not zero, for the journal."""
+        figures: dict[str, Any] = {n: value for n in _COUNTS if (value := getattr(self, n))}
+        if self.latencies_seconds:
+            figures["latencies_seconds"] = [round(value, 6) for value in self.latencies_seconds]
+        return figures
+
+    @classmethod
+    def from_dict(cls, figures: Mapping[str, Any]) -> Spent:
+        """Read back what `to_dict` returned; what a later version added is passed over."""
+        known = {name: figures[name] for name in cls.__slots__ if name in figures}
+        return cls(**known)
 
     @property
     def paid_tokens(self) -> tuple[int, int]:

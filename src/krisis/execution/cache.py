@@ -1,0 +1,141 @@
+"""Replies that were paid for once, kept in SQLite under the hash of their request."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from krisis.backends.chat import ChatReply, ChatRequest, TokenLogprob
+from krisis.errors import InvalidFile
+
+FLUSH_SECONDS = 0.5
+FLUSH_ROWS = 64
+_TABLE = """
+CREATE TABLE IF NOT EXISTS replies (
+    key TEXT PRIMARY KEY,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    saved_at REAL NOT NULL,
+    reply TEXT NOT NULL
+) WITHOUT ROWID
+"""
+
+
+def default_cache_path() -> Path:
+    """Return where the replies of this user are kept."""
+    return platformdirs.user_cache_path("krisis") / "replies.sqlite"
+
+
+class ReplyCache:
+    """Looks replies up by request and keeps new ones; several processes may share the file.
+
+    The key covers provider, address, model, messages, schema, parameters and sample index, never
+    credentials. A file that can no longer be written turns the cache off, not the run.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.fault = ""
+        self._fresh: dict[str, tuple[str, str, str, float, str]] = {}
+        self._flushed_at = time.monotonic()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                self.path, timeout=10, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute(_TABLE)
+        except (OSError, sqlite3.Error) as error:
+            raise InvalidFile(
+                f"the reply cache {self.path} cannot be opened ({error}); "
+                "move it away, or run with --no-cache"
+            ) from None
+
+    def get(self, key: str) -> ChatReply | None:
+        """Return the reply to a request that was made before."""
+        if key in self._fresh:
+            return _reply(self._fresh[key][4])
+        try:
+            found = self._connection.execute(
+                "SELECT reply FROM replies WHERE key = ?", (key,)
+            ).fetchone()
+        except sqlite3.Error as error:
+            self.fault = self.fault or str(error)
+            return None
+        return None if found is None else _reply(found[0])
+
+    def put(self, key: str, request: ChatRequest, reply: ChatReply) -> None:
+        """Keep a reply that was read and found good."""
+        if self.fault:
+            return
+        self._fresh[key] = (key, request.provider, request.model, time.time(), _text(reply))
+        late = time.monotonic() - self._flushed_at > FLUSH_SECONDS
+        if late or len(self._fresh) >= FLUSH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is still in memory."""
+        self._flushed_at = time.monotonic()
+        if not self._fresh:
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?)", self._fresh.values()
+            )
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.fault = str(error)
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        self._fresh.clear()
+
+    def info(self) -> dict[str, Any]:
+        """Say where the cache is, how large it is and which models it knows."""
+        rows = self._connection.execute(
+            "SELECT provider || '/' || model, count(*), min(saved_at), max(saved_at) "
+            "FROM replies GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        return {
+            "path": str(self.path),
+            "n_replies": sum(row[1] for row in rows),
+            "size_bytes": self.path.stat().st_size,
+            "models": {row[0]: row[1] for row in rows},
+            "oldest": min((row[2] for row in rows), default=None),
+            "newest": max((row[3] for row in rows), default=None),
+        }
+
+    def clear(self) -> int:
+        """Forget everything and return how many replies that were."""
+        n_deleted = self._connection.execute("DELETE FROM replies").rowcount
+        self._connection.execute("VACUUM")
+        return n_deleted
+
+    def close(self) -> None:
+        """Write what is in memory and let go of the file."""
+        self.flush()
+        self._connection.close()
+
+
+def _text(reply: ChatReply) -> str:
+    content = asdict(reply)
+    del content["headers"]
+    return json.dumps(content)
+
+
+def _reply(text: str) -> ChatReply:
+    content = json.loads(text)
+    content["logprobs"] = tuple(
+        TokenLogprob(
+            item["token"], item["logprob"], tuple((token, value) for token, value in item["top"])
+        )
+        for item in content["logprobs"]
+    )
+    return ChatReply(**content)

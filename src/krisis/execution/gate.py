@@ -1,0 +1,119 @@
+"""The gate that every call passes: budget, rate buckets, pauses and a slot, in that order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from krisis.errors import BackendError, CallTimedOut, ProviderUnavailable, RateLimited
+from krisis.execution.budget import Budget, Estimate
+from krisis.execution.concurrency import AdaptiveConcurrency
+from krisis.execution.limits import Limits
+from krisis.execution.rates import Bucket, Pause, remaining_of
+from krisis.execution.stopping import Stop
+
+R = TypeVar("R")
+
+OVERLOADED = (503, 529)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One attempt on its way through the gate."""
+
+    estimate: Estimate
+    n_records: int
+    era: int = 0
+
+
+class Gate:
+    """Holds attempts back until they may go, and learns from what becomes of them."""
+
+    def __init__(self, limits: Limits, budget: Budget, stop: Stop, *, max_concurrency: int) -> None:
+        self.concurrency = AdaptiveConcurrency(max_concurrency, adaptive=limits.adaptive)
+        self.budget = budget
+        self._limits = limits
+        self._stop = stop
+        self._pause = Pause()
+        self._requests = _bucket(limits.requests_per_minute)
+        self._tokens = _bucket(limits.tokens_per_minute)
+
+    async def enter(self, n_characters: int, n_records: int) -> Ticket:
+        """Wait until the attempt may be made; raise when the run is to end instead."""
+        self._stop.check()
+        ticket = Ticket(self.budget.estimate(n_characters, n_records), n_records)
+        self.budget.reserve(ticket.estimate)
+        try:
+            await self._wait_for_rates(ticket.estimate)
+            ticket.era = await self.concurrency.acquire()
+        except BaseException:
+            self.budget.settle(ticket.estimate, None, n_records)
+            raise
+        return ticket
+
+    async def _wait_for_rates(self, estimate: Estimate) -> None:
+        seconds = self._requests.take(1) if self._requests else 0.0
+        if self._tokens:
+            seconds = max(seconds, self._tokens.take(estimate.total))
+        if seconds > 0:
+            await self._stop.sleep(seconds)
+        while (seconds := self._pause.remaining_seconds()) > 0:
+            await self._stop.sleep(seconds)
+
+    def succeeded(self, ticket: Ticket, used: Estimate, headers: Mapping[str, str]) -> None:
+        """Settle an attempt that brought a reply."""
+        self.concurrency.succeeded()
+        self._leave(ticket, used)
+        if self._tokens:
+            self._tokens.correct(used.total - ticket.estimate.total)
+        if headers:
+            self._heed(headers)
+
+    def failed(self, ticket: Ticket, error: BaseException) -> None:
+        """Settle an attempt that failed, and be humbler where the provider asks for it."""
+        used = None
+        if isinstance(error, BackendError):
+            if error.input_tokens or error.output_tokens:
+                used = Estimate(error.input_tokens, error.output_tokens)
+            if _is_overload(error):
+                self.concurrency.limited(ticket.era)
+                self._pause.extend(error.retry_after_seconds or 0.0)
+        self._leave(ticket, used)
+
+    def _leave(self, ticket: Ticket, used: Estimate | None) -> None:
+        self.budget.settle(ticket.estimate, used, ticket.n_records)
+        self.concurrency.release()
+
+    def _heed(self, headers: Mapping[str, str]) -> None:
+        for what, bucket in (("requests", self._requests), ("tokens", self._tokens)):
+            said = remaining_of(headers, what)
+            if said is None:
+                continue
+            remaining, reset_seconds = said
+            if bucket is not None:
+                bucket.lower_to(remaining)
+            if remaining <= 0:
+                self._pause.extend(reset_seconds)
+
+    async def timed(self, call: Awaitable[R]) -> R:
+        """Await a call for as long as one call may take."""
+        seconds = self._limits.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await call
+        except TimeoutError:
+            raise CallTimedOut(
+                f"no reply within {seconds:g} seconds; raise timeout_seconds if the model is slow"
+            ) from None
+
+
+def _bucket(per_minute: float | None) -> Bucket | None:
+    return None if per_minute is None else Bucket(per_minute)
+
+
+def _is_overload(error: BackendError) -> bool:
+    return isinstance(error, RateLimited) or (
+        isinstance(error, ProviderUnavailable) and error.status in OVERLOADED
+    )

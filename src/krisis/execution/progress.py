@@ -1,0 +1,151 @@
+"""Showing how a run goes: a live line in a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+Display = Literal["auto", "rich", "plain", "none"]
+PLAIN_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """How far a run is."""
+
+    n_cases: int = 0
+    n_answered: int = 0
+    n_abstained: int = 0
+    n_failed: int = 0
+    n_retries: int = 0
+    n_tokens: int = 0
+    cost: float | None = None
+    limit: int = 0
+
+    @property
+    def n_done(self) -> int:
+        """Return how many cases are settled."""
+        return self.n_answered + self.n_abstained + self.n_failed
+
+    def text(self) -> str:
+        """Return everything but the share in one line."""
+        parts = [
+            f"{self.n_answered} answered / {self.n_abstained} abstained / {self.n_failed} failed",
+            f"{self.n_tokens:,} tokens",
+        ]
+        if self.cost is not None:
+            parts.append(f"${self.cost:.2f}")
+        if self.n_retries:
+            parts.append(f"{self.n_retries} retries")
+        parts.append(f"{self.limit} at a time")
+        return " · ".join(parts)
+
+
+class ProgressDisplay(Protocol):
+    """Is told the tally when a run begins, whenever rows are finished, and at the end."""
+
+    def begin(self, tally: Tally) -> None:
+        """Show the start."""
+
+    def advance(self, tally: Tally) -> None:
+        """Show how far it is."""
+
+    def end(self, tally: Tally) -> None:
+        """Show the last state."""
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def begin(self, tally: Tally) -> None:
+        """Do nothing."""
+
+    def advance(self, tally: Tally) -> None:
+        """Do nothing."""
+
+    def end(self, tally: Tally) -> None:
+        """Do nothing."""
+
+
+class PlainProgress:
+    """Prints a line every few seconds, for logs."""
+
+    def __init__(
+        self, write: Callable[[str], object] | None = None, *, every_seconds: float = PLAIN_SECONDS
+    ) -> None:
+        self._write = write or (lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
+        self._every_seconds = every_seconds
+        self._began = self._last = time.monotonic()
+        self._n_before = 0
+
+    def begin(self, tally: Tally) -> None:
+        """Print what is ahead."""
+        self._began = self._last = time.monotonic()
+        self._n_before = tally.n_done
+        self._print(tally)
+
+    def advance(self, tally: Tally) -> None:
+        """Print a line when the last one is old."""
+        now = time.monotonic()
+        if now - self._last >= self._every_seconds:
+            self._last = now
+            self._print(tally)
+
+    def end(self, tally: Tally) -> None:
+        """Print the last line."""
+        self._print(tally)
+
+    def _print(self, tally: Tally) -> None:
+        line = f"{tally.n_done}/{tally.n_cases} · {tally.text()}"
+        elapsed_seconds = time.monotonic() - self._began
+        n_new = tally.n_done - self._n_before
+        if n_new and tally.n_done < tally.n_cases:
+            remaining_seconds = elapsed_seconds / n_new * (tally.n_cases - tally.n_done)
+            line += f" · about {remaining_seconds:.0f} s left"
+        self._write(line)
+
+
+class RichProgress:
+    """A live bar on the terminal."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._progress = Progress(
+            TextColumn("{task.completed}/{task.total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+            refresh_per_second=4,
+        )
+        self._task = TaskID(0)
+
+    def begin(self, tally: Tally) -> None:
+        """Draw the bar."""
+        self._task = self._progress.add_task(
+            tally.text(), total=tally.n_cases, completed=tally.n_done
+        )
+        self._progress.start()
+
+    def advance(self, tally: Tally) -> None:
+        """Move the bar; it is drawn a few times a second."""
+        self._progress.update(self._task, completed=tally.n_done, description=tally.text())
+
+    def end(self, tally: Tally) -> None:
+        """Leave the bar as it is."""
+        self.advance(tally)
+        self._progress.stop()
+
+
+def progress_display(display: Display = "auto") -> ProgressDisplay:
+    """Choose a display: ``auto`` is live in a terminal and plain elsewhere."""
+    if display == "none":
+        return NoProgress()
+    if display == "rich" or (display == "auto" and sys.stderr.isatty()):
+        return RichProgress()
+    return PlainProgress()

@@ -1,0 +1,43 @@
+"""How far repeated askings of one record agree."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from krisis.metrics.base import EvaluationResult
+
+
+def mark_agreement(rows: Sequence[EvaluationResult]) -> dict[str, Any]:
+    """Give each row the share of its record's askings that came out as it did, and sum up.
+
+    The share goes to ``signals["sample_agreement"]``; failed rows take no part. An abstention
+    agrees with an abstention, an answer with the same answer.
+
+    >>> a = EvaluationResult(1, 1, record_id="r")
+    >>> b = EvaluationResult(0, 1, record_id="r")
+    >>> mark_agreement([a, b, EvaluationResult(1, 1, record_id="r")])["mean_agreement"]
+    0.6666666666666666
+    >>> a.signals["sample_agreement"] == 2 / 3
+    True
+    """
+    outcomes: dict[str, Counter[Hashable]] = defaultdict(Counter)
+    for row in rows:
+        if row.error is None:
+            outcomes[row.record_id][_outcome(row)] += 1
+    for row in rows:
+        if row.error is None:
+            counts = outcomes[row.record_id]
+            share = counts[_outcome(row)] / counts.total()
+            row.signals = {**row.signals, "sample_agreement": share}
+    shares = [max(counts.values()) / counts.total() for counts in outcomes.values()]
+    return {
+        "n_records": len(shares),
+        "mean_agreement": sum(shares) / len(shares) if shares else None,
+        "n_unanimous": sum(share == 1.0 for share in shares),
+    }
+
+
+def _outcome(row: EvaluationResult) -> Hashable:
+    return None if row.abstained else (str(row.prediction).strip().casefold(),)

@@ -1,0 +1,341 @@
+"""Slots, buckets, pauses, budget and prices, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from krisis.errors import InvalidFile, InvalidValue, ProviderUnavailable, RateLimited
+from krisis.execution.budget import Budget, Estimate
+from krisis.execution.concurrency import START, AdaptiveConcurrency
+from krisis.execution.gate import Gate
+from krisis.execution.limits import Limits
+from krisis.execution.prices import Price, price_for, read_prices
+from krisis.execution.rates import Bucket, Pause, remaining_of, seconds_until_reset
+from krisis.execution.stopping import FailureLimit, Stop, StopRequested
+from krisis.metrics.base import EvaluationResult
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def fill(slots: AdaptiveConcurrency) -> list[int]:
+    return [await slots.acquire() for _ in range(slots.limit - slots.in_flight)]
+
+
+async def round_trip(slots: AdaptiveConcurrency) -> None:
+    """Fill every slot, and let every call succeed."""
+    await fill(slots)
+    for _ in range(slots.in_flight):
+        slots.succeeded()
+        slots.release()
+        await fill(slots)  # there is always more to send
+    while slots.in_flight:
+        slots.release()
+
+
+def test_slow_start_about_doubles_per_round_and_stops_at_the_upper_bound() -> None:
+    async def story() -> list[int]:
+        slots = AdaptiveConcurrency(100)
+        seen = [slots.limit]
+        for _ in range(5):
+            await round_trip(slots)
+            seen.append(slots.limit)
+        return seen
+
+    seen = asyncio.run(story())
+    assert seen[:3] == [START, 2 * START, 4 * START]
+    assert seen[-1] == 100
+
+
+def test_unused_room_does_not_grow() -> None:
+    async def story() -> int:
+        slots = AdaptiveConcurrency(100)
+        for _ in range(50):
+            await slots.acquire()
+            slots.succeeded()
+            slots.release()
+        return slots.limit
+
+    assert asyncio.run(story()) == START
+
+
+def test_a_rate_limit_halves_once_per_era_and_growth_is_slow_afterwards() -> None:
+    async def story() -> list[int]:
+        slots = AdaptiveConcurrency(100)
+        eras = await fill(slots)
+        for era in eras:
+            slots.limited(era)  # all of them answer the same overload
+        seen = [slots.limit]
+        for _ in eras:
+            slots.release()
+        await round_trip(slots)
+        seen.append(slots.limit)
+        slots.limited(await slots.acquire())
+        seen.append(slots.limit)
+        return seen
+
+    half = START // 2
+    assert asyncio.run(story()) == [half, half, half // 2]
+
+
+def test_the_limit_never_falls_below_one() -> None:
+    async def story() -> int:
+        slots = AdaptiveConcurrency(2)
+        for _ in range(5):
+            slots.limited(await slots.acquire())
+            slots.release()
+        return slots.limit
+
+    assert asyncio.run(story()) == 1
+
+
+def test_waiters_go_in_the_order_in_which_they_came() -> None:
+    async def story() -> list[str]:
+        slots = AdaptiveConcurrency(1)
+        order: list[str] = []
+
+        async def one(name: str) -> None:
+            await slots.acquire()
+            order.append(name)
+            await asyncio.sleep(0)
+            slots.release()
+
+        await asyncio.gather(*(one(name) for name in "abcd"))
+        assert slots.in_flight == 0
+        return order
+
+    assert asyncio.run(story()) == list("abcd")
+
+
+def test_a_cancelled_waiter_takes_no_slot_with_it() -> None:
+    async def story() -> int:
+        slots = AdaptiveConcurrency(1)
+        await slots.acquire()
+        waiter = asyncio.create_task(slots.acquire())
+        await asyncio.sleep(0)
+        slots.release()  # the slot is given to the waiter, who is cancelled before it runs
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        return slots.in_flight
+
+    assert asyncio.run(story()) == 0
+
+
+def test_a_bucket_lets_through_at_an_even_pace() -> None:
+    clock = Clock()
+    bucket = Bucket(60, clock=clock)
+    assert [bucket.take(1) for _ in range(4)] == [0.0, 1.0, 2.0, 3.0]
+    clock.now = 3.0
+    assert bucket.take(1) == 1.0
+
+
+def test_no_minute_sees_more_than_a_minute_and_a_second() -> None:
+    clock = Clock()
+    bucket = Bucket(600, clock=clock)
+    sent = [bucket.take(1) for _ in range(2000)]
+    assert max(sum(start <= at < start + 60 for at in sent) for start in range(100)) <= 610
+
+
+def test_a_bucket_is_corrected_by_use_and_by_headers() -> None:
+    clock = Clock()
+    bucket = Bucket(600, clock=clock)
+    bucket.take(10)
+    bucket.correct(-4)
+    assert bucket.take(4) == 0.0
+    clock.now = 10.0
+    bucket.lower_to(0)
+    assert bucket.take(1) == pytest.approx(0.1)
+    with pytest.raises(InvalidValue):
+        Bucket(0)
+
+
+def test_a_pause_is_only_ever_extended() -> None:
+    clock = Clock()
+    pause = Pause(clock=clock)
+    pause.extend(5)
+    pause.extend(2)
+    clock.now = 1.0
+    assert pause.remaining_seconds() == 4.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1.5", 1.5), ("6m0s", 360.0), ("20ms", 0.02), ("1h2m3s", 3723.0), ("", None), ("x", None)],
+)
+def test_reset_headers_in_all_their_spellings(text: str, seconds: float | None) -> None:
+    assert seconds_until_reset(text) == seconds
+
+
+def test_a_reset_header_may_be_a_point_in_time() -> None:
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert seconds_until_reset("2026-01-02T03:04:35Z", now=now) == 30.0
+    assert seconds_until_reset("2026-01-02T03:04:00", now=now) == 0.0
+
+
+def test_what_is_left_is_read_from_the_headers_of_either_family() -> None:
+    openai = {"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "2s"}
+    anthropic = {"anthropic-ratelimit-tokens-remaining": "70"}
+    assert remaining_of(openai, "requests") == (3.0, 2.0)
+    assert remaining_of(anthropic, "tokens") == (70.0, 0.0)
+    assert remaining_of(openai, "tokens") is None
+    assert remaining_of({"x-ratelimit-remaining-tokens": "many"}, "tokens") is None
+
+
+def gate(limits: Limits, stop: Stop | None = None, price: Price | None = None) -> Gate:
+    stop = stop or Stop()
+    return Gate(limits, Budget(limits, price, stop), stop, max_concurrency=4)
+
+
+def test_retry_after_holds_everybody_back() -> None:
+    async def story() -> float:
+        held = gate(Limits())
+        first = await held.enter(40, 1)
+        held.failed(first, RateLimited("429", status=429, retry_after_seconds=0.15))
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await held.enter(40, 1)
+        return loop.time() - started
+
+    assert asyncio.run(story()) >= 0.15
+
+
+def test_headers_that_say_nothing_is_left_pause_the_run() -> None:
+    async def story() -> float:
+        held = gate(Limits(requests_per_minute=60_000, tokens_per_minute=6_000_000))
+        first = await held.enter(40, 1)
+        headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "150ms"}
+        held.succeeded(first, Estimate(10, 10), headers)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await held.enter(40, 1)
+        return loop.time() - started
+
+    assert asyncio.run(story()) >= 0.15
+
+
+def test_an_overloaded_provider_halves_the_slots_but_a_crash_does_not() -> None:
+    async def story(status: int) -> int:
+        held = gate(Limits())
+        held.failed(await held.enter(0, 1), ProviderUnavailable("gone", status=status))
+        return held.concurrency.limit
+
+    assert [asyncio.run(story(status)) for status in (500, 503, 529)] == [4, 2, 2]
+
+
+def test_the_budget_reserves_what_is_under_way_and_stops_before_it_is_exceeded() -> None:
+    stop = Stop()
+    budget = Budget(Limits(max_tokens=300), None, stop)
+    first = budget.estimate(400, 1)
+    assert (first.input_tokens, first.output_tokens) == (100.0, 64.0)
+    budget.reserve(first)
+    with pytest.raises(StopRequested):
+        budget.reserve(first)
+    assert stop.reason is not None
+    assert "max_tokens 300" in stop.reason
+
+
+def test_the_budget_learns_the_output_from_replies() -> None:
+    budget = Budget(Limits(), None, Stop())
+    estimate = budget.estimate(0, 2)
+    budget.reserve(estimate)
+    budget.settle(estimate, Estimate(50, 20), 2)
+    assert budget.estimate(0, 4).output_tokens == 40.0
+
+
+def test_a_cost_bound_counts_earlier_sessions_and_needs_a_price() -> None:
+    stop = Stop()
+    budget = Budget(Limits(max_cost=1.0), Price(1.0, 1.0), stop)
+    budget.start_from(900_000, 99_990)
+    with pytest.raises(StopRequested):
+        budget.reserve(Estimate(20, 20))
+    with pytest.raises(InvalidValue, match="price table"):
+        Budget(Limits(max_cost=1.0), None, Stop())
+
+
+def test_prices_are_read_from_a_table_and_found_by_pattern(tmp_path: Path) -> None:
+    table = tmp_path / "prices.yaml"
+    table.write_text("openai/gpt-5: {input: 1.25, output: 10}\n'openai/*': {input: 1, output: 2}\n")
+    prices = read_prices(table)
+    assert price_for("openai/gpt-5", prices) == Price(1.25, 10)
+    assert price_for("openai/other", prices) == Price(1, 2)
+    assert price_for("anthropic/x", prices) is None
+    assert Price(1.25, 10).cost(1_000_000, 100_000) == 2.25
+
+
+@pytest.mark.parametrize("text", ["[1]", "a: 1", "a: {input: 1}", "a: {input: -1, output: 2}", "{"])
+def test_a_bad_price_table_is_refused(tmp_path: Path, text: str) -> None:
+    table = tmp_path / "prices.yaml"
+    table.write_text(text)
+    with pytest.raises((InvalidFile, InvalidValue)):
+        read_prices(table)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"requests_per_minute": 0},
+        {"timeout_seconds": -1},
+        {"max_tokens": True},
+        {"max_failures": -1},
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(limits: dict[str, float]) -> None:
+    with pytest.raises(InvalidValue):
+        Limits(**limits)  # type: ignore[arg-type]
+
+
+def failing(n: int) -> list[EvaluationResult]:
+    return [EvaluationResult(None, 0, error="timeout: x")] * n
+
+
+def test_a_run_ends_when_it_cannot_stay_under_its_share_of_failures() -> None:
+    stop = Stop()
+    limit = FailureLimit(0.05, n_cases=100, stop=stop)
+    limit.observe([EvaluationResult(0, 0)] * 50 + failing(5))
+    assert stop.reason is None
+    limit.observe(failing(1))
+    assert stop.reason is not None
+    assert "6 of 56 records failed" in stop.reason
+
+
+def test_a_hopeless_run_ends_before_the_share_is_used_up() -> None:
+    stop = Stop()
+    limit = FailureLimit(0.05, n_cases=100_000, stop=stop)
+    limit.observe(failing(19))
+    assert stop.reason is None
+    limit.observe(failing(1))
+    assert stop.reason is not None
+
+
+def test_one_or_more_is_a_number_of_failures() -> None:
+    stop = Stop()
+    limit = FailureLimit(2, n_cases=100, stop=stop)
+    limit.observe(failing(2))
+    assert stop.reason is None
+    limit.observe(failing(1))
+    assert stop.reason is not None
+
+
+def test_a_sleeper_wakes_when_the_end_is_asked_for() -> None:
+    async def story() -> float:
+        stop = Stop()
+        loop = asyncio.get_running_loop()
+        stop.bind(loop)
+        loop.call_later(0.02, stop.request, "enough")
+        started = loop.time()
+        with pytest.raises(StopRequested):
+            await stop.sleep(30)
+        return loop.time() - started
+
+    assert asyncio.run(story()) < 5
