@@ -11,7 +11,8 @@ from typing import Any
 
 import platformdirs
 
-from krisis.backends.chat import ChatReply, ChatRequest, TokenLogprob
+from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.signals import TokenLogprob
 from krisis.errors import InvalidFile
 
 FLUSH_SECONDS = 0.5

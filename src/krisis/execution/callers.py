@@ -31,8 +31,8 @@ class Caller(Protocol):
     ) -> list[BackendResponse]:
         """Return one response per case, in order; raise a `BackendError` otherwise."""
 
-    def close(self) -> None:
-        """Let go of threads and files."""
+    async def close(self) -> None:
+        """Let go of threads and connections."""
 
 
 class ChatCaller:
@@ -112,8 +112,9 @@ class ChatCaller:
         malformed.output_tokens = malformed.output_tokens or reply.output_tokens or 0
         raise malformed
 
-    def close(self) -> None:
-        """Hold nothing."""
+    async def close(self) -> None:
+        """Release the connections of this event loop."""
+        await self._backend.aclose()
 
 
 class ThreadCaller:
@@ -153,7 +154,7 @@ class ThreadCaller:
         spent.use(responses)
         return responses
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the threads; none is at work any more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 

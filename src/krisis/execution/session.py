@@ -153,7 +153,7 @@ class Session:
             first = group.exceptions[0]
             raise (first.error if isinstance(first, CannotGoOn) else first) from None
         finally:
-            caller.close()
+            await caller.close()
             books.end(self._stop.reason)
 
     def _caller(self, gate: Gate) -> Caller:
