@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator
 
 from krisis.data.base import FeatureDescription, ReplyField, TaskSpecification
 from krisis.data.phq8.items import SCORE_MEANINGS, Item
 from krisis.data.phq8.retrieval import Retrieved
 
 NO_REFERENCES = "none found"
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a confidence from 1 to 5 is not true or false")
+    return value
+
+
+# An enumeration, because not every provider's schema dialect knows bounds.
+Certainty = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(_no_boolean)]
 
 SPECIFICATION = TaskSpecification(
     name="phq8",
@@ -51,7 +61,7 @@ SPECIFICATION = TaskSpecification(
             "transcript, one quote per passage; an empty list when there are none",
         ),
         "verbalized_confidence": ReplyField(
-            Annotated[int, Field(ge=1, le=5)],
+            Certainty | None,
             "how sure you are of this score or of abstaining, from 1 (a guess) to 5 (certain)",
         ),
     },
