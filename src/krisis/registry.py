@@ -19,6 +19,13 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "backends": {
         "lexicon": "krisis.backends.lexicon:LexiconBackend",
+        "openai": "krisis.backends.openai:OpenAIBackend",
+        "anthropic": "krisis.backends.anthropic:AnthropicBackend",
+        "grok": "krisis.backends.grok:GrokBackend",
+        "gemini": "krisis.backends.gemini:GeminiBackend",
+        "openrouter": "krisis.backends.api:APIBackend",
+        "compatible": "krisis.backends.compatible:CompatibleBackend",
+        "local": "krisis.backends.local:LocalBackend",
     },
     "metrics": {
         "accuracy": "krisis.metrics.accuracy:Accuracy",

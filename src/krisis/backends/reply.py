@@ -15,7 +15,9 @@ from krisis.data.base import Label, TaskSpecification
 from krisis.errors import MalformedReply, TruncatedReply
 
 MAX_REPLY_CHARACTERS = 1_000_000
-CUT_REASONS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+CUT_REASONS = frozenset(
+    {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
+)
 REFUSAL_REASON = "refusal"
 
 _PROBABILITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)")
@@ -100,7 +102,8 @@ def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
     if refused and n_records is None:
         return Answer(None, True, None, text, {"refusal": True})
     kind = "refuses the whole batch in prose" if refused else "holds no JSON object of the answer"
-    raise MalformedReply(f"the reply {kind} (finish reason {reason!r}): {_shown(said)}")
+    # The prose is not quoted: it may repeat the patient's data, and errors are shown in reports.
+    raise MalformedReply(f"the reply {kind} ({len(said)} characters, finish reason {reason!r})")
 
 
 def _batch(

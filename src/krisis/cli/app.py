@@ -14,6 +14,7 @@ from krisis.errors import KrisisError
 
 # Command → (module that holds its `app`, one line of help). The order is that of `--help`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "pull": ("krisis.cli.pull", "Obtain a small language model for the backend `local`."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
     "show": ("krisis.cli.show", "Print the report of a saved result."),

@@ -1,0 +1,54 @@
+"""From a name such as `openai/NAME` or `guideline` to a backend that is ready to be asked."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from krisis import registry
+from krisis.backends.base import BaseBackend
+from krisis.backends.provider import CallOptions
+from krisis.errors import InvalidValue
+
+
+def backend_from_name(name: str, **options: Any) -> BaseBackend:
+    """Return the backend of a name: `PROVIDER/MODEL`, or the plain name of one without models.
+
+    Options that are None are taken as not given. ``max_output_tokens`` is passed on under the
+    name that the provider uses.
+    """
+    family, slash, model = name.partition("/")
+    kind = registry.find("backends", family)
+    given = {option: value for option, value in options.items() if value is not None}
+    accepted = _accepted_options(kind)
+    if (cap := given.pop("max_output_tokens", None)) is not None:
+        given[getattr(kind, "output_cap_option", "max_output_tokens")] = cap
+    if "model" in accepted:
+        if not model:
+            raise InvalidValue(f"the backend {name!r} lacks a model; write {family}/NAME")
+        given["model"] = model
+    elif slash:
+        raise InvalidValue(f"the backend {family!r} has no models, received {name!r}; leave out /…")
+    _refuse_unknown(family, given, accepted)
+    backend = kind(**given)
+    assert isinstance(backend, BaseBackend)
+    return backend
+
+
+def _accepted_options(kind: Any) -> set[str]:
+    options: set[str] = set()
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            options |= set(CallOptions.__annotations__)
+        else:
+            options.add(parameter.name)
+    return options
+
+
+def _refuse_unknown(family: str, given: dict[str, Any], accepted: set[str]) -> None:
+    unknown = sorted(set(given) - accepted)
+    if unknown:
+        known = ", ".join(sorted(accepted - {"model"})) or "none"
+        raise InvalidValue(
+            f"the backend {family!r} has no option {unknown[0]!r}; it understands: {known}"
+        )

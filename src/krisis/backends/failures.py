@@ -1,0 +1,90 @@
+"""From whatever an SDK raises to the error that krisis knows, in one place for all providers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from krisis.backends.chat import ChatRequest
+from krisis.backends.secrets import Secret
+from krisis.backends.waiting import retry_after_seconds
+from krisis.errors import (
+    AuthenticationFailed,
+    BackendError,
+    CallTimedOut,
+    ProviderUnavailable,
+    RateLimited,
+    RequestRefused,
+)
+
+_ADVICE = {
+    400: "change the request as the provider says",
+    401: "check the key",
+    402: "add credit to the account",
+    403: "check what the key is allowed to do",
+    404: "check the name of the model and the address",
+    413: "ask for fewer cases in one call",
+    422: "change the request as the provider says",
+}
+_TRANSIENT = frozenset({408, 409, 425})
+_NO_QUOTA = ("insufficient_quota", "billing_hard_limit")
+_LOST = (
+    "Connect",
+    "Disconnected",
+    "Protocol",
+    "ReadError",
+    "WriteError",
+    "NetworkError",
+    "Payload",
+)
+
+
+def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> BackendError:
+    """Return the krisis error for an exception of an SDK, free of keys and of patient text."""
+    if isinstance(error, BackendError):
+        return error
+    who = f"{request.provider}/{request.model}"
+    status = _status(error)
+    if status is not None:
+        return _of_status(error, status, who, _told(error, request, key))
+    kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+    if isinstance(error, TimeoutError) or "Timeout" in kinds:
+        return CallTimedOut(f"{who} gave no answer in time; raise timeout_seconds if that is usual")
+    if isinstance(error, OSError) or any(word in kinds for word in _LOST):
+        return ProviderUnavailable(f"{who} could not be reached ({_told(error, request, key)})")
+    return BackendError(f"{who}: {type(error).__name__}: {_told(error, request, key)}")
+
+
+def _of_status(error: Exception, status: int, who: str, told: str) -> BackendError:
+    response = getattr(error, "response", None)
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
+    body = getattr(error, "body", None) or getattr(error, "details", None)
+    message = f"{who} answered {status}: {told}"
+    if status == 429 and not any(word in str(body) for word in _NO_QUOTA):
+        return RateLimited(
+            message, status=status, retry_after_seconds=retry_after_seconds(headers, body)
+        )
+    if status in _TRANSIENT or status >= 500:
+        return ProviderUnavailable(
+            message, status=status, retry_after_seconds=retry_after_seconds(headers, body)
+        )
+    advice = "the account has no quota left" if status == 429 else _ADVICE.get(status, _ADVICE[400])
+    kind = AuthenticationFailed if status in (401, 403) else RequestRefused
+    return kind(f"{message}; {advice}", status=status)
+
+
+def _status(error: Exception) -> int | None:
+    for name in ("status_code", "code"):
+        value = getattr(error, name, None)
+        if isinstance(value, int) and 400 <= value <= 599:
+            return value
+    return None
+
+
+def _told(error: Exception, request: ChatRequest, key: Secret) -> str:
+    """Return the provider's own words, shortened; withheld when they repeat the prompt."""
+    text = str(getattr(error, "message", None) or error) or type(error).__name__
+    text = key.removed_from(" ".join(text.split()))
+    lines = [" ".join(line.split()) for line in request.user.splitlines()]
+    if any(len(line) >= 12 and line in text for line in lines):
+        return "(the message repeats the prompt and is withheld)"
+    return text if len(text) <= 300 else text[:299] + "…"

@@ -1,0 +1,81 @@
+"""OpenAI, and by another address every server that speaks its chat completions."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar, Unpack
+
+from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.completion import reply_from_completion
+from krisis.backends.dialects import Dialect, schema_in_words
+from krisis.backends.provider import CallOptions, ProviderBackend
+
+
+class OpenAIFamilyBackend(ProviderBackend):
+    """A server that speaks OpenAI's chat completions, called through the openai SDK."""
+
+    sdk = "openai"
+    extra = "openai"
+
+    def make_client(self, key: str) -> Any:
+        """Return a client whose own retries are off."""
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI(
+            api_key=key or "none",
+            base_url=self.base_url or None,
+            timeout=self.timeout_seconds,
+            max_retries=0,
+        )
+
+    async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
+        """Ask for one chat completion."""
+        raw = await client.chat.completions.with_raw_response.create(
+            **self._arguments(request, dialect)
+        )
+        return reply_from_completion(raw.parse().model_dump(), raw.headers)
+
+    def _arguments(self, request: ChatRequest, dialect: Dialect) -> dict[str, Any]:
+        parameters = dict(request.parameters)
+        if not self.ladder.with_logprobs:
+            parameters.pop("top_logprobs", None)
+        system = request.system if dialect == "json_schema" else schema_in_words(request)
+        return {
+            "model": request.model,
+            "messages": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": request.user},
+            ],
+            **parameters,
+            **({"logprobs": True} if "top_logprobs" in parameters else {}),
+            **_response_format(request, dialect),
+        }
+
+
+def _response_format(request: ChatRequest, dialect: Dialect) -> dict[str, Any]:
+    if dialect == "json_schema":
+        named = {"name": "reply", "strict": True, "schema": request.schema}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+    if dialect == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    return {}
+
+
+class OpenAIBackend(OpenAIFamilyBackend):
+    """Models of OpenAI; the key stands in ``OPENAI_API_KEY``."""
+
+    name = "openai"
+    provider = "openai"
+    key_variables = ("OPENAI_API_KEY",)
+    output_cap_option: ClassVar[str] = "max_completion_tokens"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_completion_tokens: int | None = None,
+        **options: Unpack[CallOptions],
+    ) -> None:
+        # The SDK would follow this variable silently; here the run records where it asked.
+        address = options.get("base_url") or os.environ.get("OPENAI_BASE_URL", "")
+        super().__init__(model, max_completion_tokens, {**options, "base_url": address})

@@ -1,0 +1,163 @@
+"""What every provider shares: key, client, options, one call with its clock and its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypedDict
+from weakref import WeakKeyDictionary
+
+from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
+from krisis.backends.dialects import Dialect, DialectLadder
+from krisis.backends.failures import as_backend_error
+from krisis.backends.retry import RetryPolicy
+from krisis.backends.secrets import Secret, find_key
+from krisis.errors import InvalidValue, MissingExtra
+
+# A reply needs far fewer; models that think first spend thousands before the first word.
+BASE_TOKENS = 2048
+TOKENS_PER_RECORD = 512
+
+# At DEBUG these write the whole request, and with it the patient's data, into the log.
+_TALKATIVE = (
+    *("openai", "anthropic", "google_genai", "google.genai", "google.auth"),
+    *("httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "urllib3"),
+)
+
+
+class CallOptions(TypedDict, total=False):
+    """Options that every provider understands.
+
+    ``client`` is a ready asynchronous client of the provider's SDK; it is used as it is and never
+    closed. ``top_logprobs`` is how many alternatives to ask for with each token, 0 for none.
+    """
+
+    api_key: str
+    base_url: str
+    temperature: float | None
+    reasoning_effort: str | None
+    top_logprobs: int
+    timeout_seconds: float
+    max_retries: int
+    retry_base_seconds: float
+    retry_max_seconds: float
+    client: Any
+
+
+def silence_talkative_loggers() -> None:
+    """Keep SDK and HTTP libraries from logging what they send."""
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class ProviderBackend(ChatBackend):
+    """A chat backend over a vendor's SDK; a subclass makes the client and the one call."""
+
+    sdk: ClassVar[str]
+    extra: ClassVar[str]
+    key_variables: ClassVar[tuple[str, ...]] = ()
+    output_cap_option: ClassVar[str] = "max_tokens"
+    dialects: ClassVar[Sequence[Dialect]] = ("json_schema", "json_object", "text")
+    default_base_url: ClassVar[str] = ""
+
+    def __init__(self, model: str, max_tokens: int | None, options: CallOptions) -> None:
+        _refuse_bad_options(self, model, max_tokens, options)
+        self.model = model
+        self.max_tokens = max_tokens
+        self.base_url = options.get("base_url") or self.default_base_url
+        self.temperature = options.get("temperature")
+        self.reasoning_effort = options.get("reasoning_effort")
+        self.top_logprobs = options.get("top_logprobs", 5)
+        self.timeout_seconds = options.get("timeout_seconds", 300.0)
+        self.max_retries = options.get("max_retries", self.max_retries)
+        self.retry_base_seconds = options.get("retry_base_seconds", self.retry_base_seconds)
+        self.retry_max_seconds = options.get("retry_max_seconds", self.retry_max_seconds)
+        self.ladder = DialectLadder(self.dialects)
+        self._given_client = options.get("client")
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        self._key = self._find_key(options.get("api_key"))
+        RetryPolicy.of(self)  # refuses negative numbers now rather than at the first failure
+
+    def _find_key(self, given: str | None) -> Secret:
+        if self._given_client is not None or given:
+            return Secret(given or "")
+        if importlib.util.find_spec(self.sdk) is None:
+            raise MissingExtra.named(self.extra, f"the backend {self.name!r}")
+        return find_key(self.key_variables, self.name)
+
+    def parameters(self, n_records: int) -> dict[str, Any]:
+        """Return the options of a call; without a cap of its own, one that grows with the batch."""
+        cap = self.max_tokens or BASE_TOKENS + TOKENS_PER_RECORD * n_records
+        chosen = {
+            "temperature": self.temperature,
+            "reasoning_effort": self.reasoning_effort,
+            "top_logprobs": self.top_logprobs or None,
+        }
+        return {
+            self.output_cap_option: cap,
+            **{name: value for name, value in chosen.items() if value is not None},
+        }
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Make one call in the strictest way that the server is known to bear."""
+        asked = self.ladder.current
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                reply = await self.call(self.client(), request, asked)
+        except Exception as error:
+            failure = as_backend_error(error, request, self._key)
+            # The SDK's own exception holds the request and its headers, so it is not chained.
+            raise self.ladder.note_failure(failure, asked) from None
+        reply.latency_seconds = time.perf_counter() - started
+        self.ladder.note_reply(reply, asked)
+        return reply
+
+    def client(self) -> Any:
+        """Return the client of the running event loop; connections cannot cross loops."""
+        if self._given_client is not None:
+            return self._given_client
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = self.make_client(self._key.reveal())
+            silence_talkative_loggers()
+        return self._clients[loop]
+
+    async def aclose(self) -> None:
+        """Close the client of the running event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await self.close_client(client)
+
+    @abstractmethod
+    def make_client(self, key: str) -> Any:
+        """Return a client of the SDK that neither retries nor logs."""
+
+    @abstractmethod
+    async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
+        """Translate the request, call the SDK once, translate the reply."""
+
+    async def close_client(self, client: Any) -> None:
+        """Close what `make_client` made."""
+        await client.close()
+
+
+def _refuse_bad_options(
+    backend: ProviderBackend, model: str, max_tokens: int | None, options: CallOptions
+) -> None:
+    unknown = sorted(set(options) - set(CallOptions.__annotations__))
+    if unknown:
+        raise InvalidValue(
+            f"{type(backend).__name__} has no option {unknown[0]!r}; it understands "
+            f"{', '.join([backend.output_cap_option, *CallOptions.__annotations__])}"
+        )
+    if not model or not model.strip():
+        raise InvalidValue(f"{type(backend).__name__} needs the name of a model, not {model!r}")
+    if max_tokens is not None and max_tokens < 1:
+        raise InvalidValue(f"{backend.output_cap_option} must be 1 or more, not {max_tokens}")
+    if options.get("timeout_seconds", 1.0) <= 0:
+        raise InvalidValue(f"timeout_seconds must be above 0, not {options['timeout_seconds']}")
