@@ -12,11 +12,11 @@
     │   └── RunConflict                    the run is locked, or is another run
     ├── BackendError                       one call failed: the row becomes `failed`
     │   ├── MalformedReply                 the text is not the answer asked for
-    │   │   └── TruncatedReply             … because the token cap cut it
+    │   │   ├── TruncatedReply             … because the token cap cut it
+    │   │   └── ContentFiltered            … because the provider withheld the answer
     │   ├── RateLimited                    429 and its kin; retried
     │   ├── ProviderUnavailable            5xx, connection lost; retried
     │   ├── CallTimedOut                   no answer in time; retried
-    │   ├── ContentFiltered                the provider withheld the answer
     │   ├── RequestRefused                 400, 404, 422: the request must change
     │   └── AuthenticationFailed           401, 403: the key must change
     ├── PromptLeak                         patient data in a prompt meant to be redacted
@@ -142,8 +142,8 @@ class CallTimedOut(BackendError):
     retryable = True
 
 
-class ContentFiltered(BackendError):
-    """The provider withheld the answer."""
+class ContentFiltered(MalformedReply):
+    """The provider withheld the answer; in a batch, halving finds the case that it minds."""
 
     failure_class = "content_filter"
 

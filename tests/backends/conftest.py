@@ -1,9 +1,19 @@
-"""A small task that the tests of the backends share."""
+"""A small task, and every provider in front of llmock, for the tests of the backends."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
+import pytest
+from llmock.testing import LLMockServer
+
+from krisis.backends.anthropic import AnthropicBackend
+from krisis.backends.api import APIBackend
+from krisis.backends.compatible import CompatibleBackend
+from krisis.backends.gemini import GeminiBackend
+from krisis.backends.grok import GrokBackend
+from krisis.backends.openai import OpenAIBackend
+from krisis.backends.provider import ProviderBackend
 from krisis.data.base import FeatureDescription, PatientRecord, RecordListSuite, TaskSpecification
 
 
@@ -40,3 +50,45 @@ def records() -> list[PatientRecord]:
 @pytest.fixture
 def suite(records: list[PatientRecord], specification: TaskSpecification) -> RecordListSuite:
     return RecordListSuite(records, specification)
+
+
+# Backend → the dialect of llmock that it is pointed at.
+PROVIDERS: dict[type[ProviderBackend], str] = {
+    OpenAIBackend: "openai",
+    AnthropicBackend: "anthropic",
+    GeminiBackend: "gemini",
+    GrokBackend: "xai",
+    APIBackend: "openai",
+    CompatibleBackend: "openai",
+}
+
+
+@pytest.fixture(scope="module")
+def _server() -> Iterator[LLMockServer]:
+    with LLMockServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(_server: LLMockServer) -> LLMockServer:
+    _server.state.scenarios.clear()
+    _server.state.journal.clear()
+    return _server
+
+
+@pytest.fixture(params=list(PROVIDERS), ids=lambda kind: kind.name)
+def backend(
+    request: pytest.FixtureRequest, server: LLMockServer, suite: RecordListSuite
+) -> Iterator[ProviderBackend]:
+    kind: type[ProviderBackend] = request.param
+    made = kind(
+        "some-model",
+        base_url=server.base_url(PROVIDERS[kind]),
+        api_key="sk-secret-1234567890",
+        retry_base_seconds=0.01,
+        max_retries=3,
+        timeout_seconds=20,
+    )
+    made.prepare(suite)
+    yield made
+    made.close()

@@ -72,6 +72,10 @@ class BaseBackend(ABC):
         """Judge several records in one go; the default judges them one by one."""
         return [self.evaluate(record) for record in records]
 
+    async def aclose(self) -> None:
+        """Release what was opened in the running event loop; called once after a run."""
+        return
+
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for two runs to have asked the same model; never a key."""
         return {"backend": self.name}

@@ -171,9 +171,6 @@ class ChatBackend(BaseBackend):
             "parameters": self.parameters(1),
         }
 
-    async def aclose(self) -> None:
-        """Release the connections of the running event loop."""
-
     def close(self) -> None:
         """Release the connections that `evaluate` opened."""
         blocking.run(self.aclose())

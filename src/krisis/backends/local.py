@@ -1,0 +1,144 @@
+"""A language model on this machine: any GGUF through llama.cpp, without key or server."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import importlib.util
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
+from krisis.backends.completion import reply_from_completion
+from krisis.backends.models import find_model_file
+from krisis.backends.schema import tightened
+from krisis.errors import BackendError, InvalidValue, MissingExtra, RequestRefused
+
+
+class LocalBackend(ChatBackend):
+    """A GGUF file, or a model obtained with `krisis pull`, run inside this process.
+
+    The engine is held to the reply's schema token by token, so even a small model gives answers
+    that can be read. With the default temperature of 0 the same request gives the same reply.
+    """
+
+    name = "local"
+    provider = "local"
+    max_retries = 0  # the same model would fail in the same way
+    output_cap_option = "max_tokens"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_tokens: int | None = None,
+        n_context_tokens: int = 8192,
+        n_threads: int | None = None,
+        temperature: float = 0.0,
+        top_logprobs: int = 5,
+    ) -> None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise MissingExtra.named("local", "the backend 'local'")
+        if n_context_tokens < 512:
+            raise InvalidValue(f"n_context_tokens must be 512 or more, not {n_context_tokens}")
+        self.path = find_model_file(model)
+        self.model = model if "/" not in model and "\\" not in model else self.path.name
+        self.max_tokens = max_tokens
+        self.n_context_tokens = n_context_tokens
+        self.n_threads = n_threads or max(1, (os.cpu_count() or 2) // 2)
+        self.temperature = temperature
+        self.top_logprobs = top_logprobs
+        self._one_at_a_time = threading.Lock()
+
+    def parameters(self, n_records: int) -> dict[str, Any]:
+        """Return the options of a call; the cap leaves room for every case of the batch."""
+        return {
+            "max_tokens": self.max_tokens or 128 + 256 * n_records,
+            "temperature": self.temperature,
+            "seed": 0,
+            "top_logprobs": self.top_logprobs,
+            "n_context_tokens": self.n_context_tokens,
+        }
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the answers: the bytes of the model file and the options."""
+        return {**super().identity(), "sha256": self._sha256}
+
+    @cached_property
+    def _sha256(self) -> str:
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def build(
+        self,
+        cases: Sequence[Mapping[str, Any]],
+        *,
+        mode: PromptMode,
+        sample_index: int = 0,
+        context: str = "",
+    ) -> ChatRequest:
+        """Return the request with a schema that this engine enforces to the letter."""
+        request = super().build(cases, mode=mode, sample_index=sample_index, context=context)
+        parameters = {**request.parameters, "seed": sample_index}
+        return dataclasses.replace(request, schema=tightened(request.schema), parameters=parameters)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Let the model write one reply, in a thread of its own."""
+        started = time.perf_counter()
+        completion = await asyncio.to_thread(self._generate, request)
+        _refuse_errors(completion, request)
+        reply = reply_from_completion({**completion, "model": self.model})
+        reply.latency_seconds = time.perf_counter() - started
+        return reply
+
+    def _generate(self, request: ChatRequest) -> Mapping[str, Any]:
+        parameters = dict(request.parameters)
+        del parameters["n_context_tokens"]
+        asked = {
+            "messages": [
+                {"role": "system", "content": request.system},
+                {"role": "user", "content": request.user},
+            ],
+            **parameters,
+            "logprobs": bool(parameters["top_logprobs"]),
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "strict": True, "schema": request.schema},
+            },
+        }
+        with self._one_at_a_time:  # the cores are shared out within a call, not over calls
+            completion: Mapping[str, Any] = self._engine.handle_chat_completions(asked)
+        return completion
+
+    @cached_property
+    def _engine(self) -> Any:
+        import xllamacpp
+
+        settings = xllamacpp.CommonParams()
+        settings.model.path = str(self.path)
+        settings.n_ctx = self.n_context_tokens
+        settings.n_parallel = 1
+        settings.n_gpu_layers = 0
+        settings.cpuparams.n_threads = self.n_threads
+        settings.cpuparams_batch.n_threads = self.n_threads
+        settings.verbosity = -1
+        settings.warmup = False
+        return xllamacpp.Server(settings)
+
+
+def _refuse_errors(completion: Mapping[str, Any], request: ChatRequest) -> None:
+    error = completion.get("error") or (completion if "code" in completion else None)
+    if not isinstance(error, Mapping):
+        return
+    told = str(error.get("message", error))[:300]
+    if "context" in told:
+        raise RequestRefused(
+            f"local/{request.model}: {told}; lower the batch size or raise n_context_tokens",
+            status=400,
+        )
+    raise BackendError(f"local/{request.model}: {told}")

