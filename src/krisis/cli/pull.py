@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import typer
+from rich.console import Console
 
 from krisis.backends.models import PULLABLE, is_intact, path_of, pull, pullable
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _KNOWN = ", ".join(PULLABLE)
 
@@ -26,7 +27,8 @@ def pull_model(
     if is_intact(path_of(model), model):
         typer.echo(f"{model.name} is already here: {path_of(model)}")
         return
-    typer.echo(f"Obtaining {model.name} ({model.n_bytes / 1e6:.0f} MB, {model.licence}) …")
-    path = pull(name)
+    size = f"{model.n_bytes / 1e6:.0f} MB, {model.licence}"
+    with Console(stderr=True).status(f"Obtaining {model.name} ({size}) …"):
+        path = pull(name)
     typer.echo(f"Kept at {path} (sha256 checked).")
     typer.echo(f"Try: krisis run ckd --task staging --model local/{name} --limit 20")
