@@ -18,6 +18,12 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "phq8": "krisis.data.phq8.suite:PHQ8Suite",
     },
     "backends": {
+        "always-answer": "krisis.backends.baselines.constant:AlwaysAnswer",
+        "always-abstain": "krisis.backends.baselines.constant:AlwaysAbstain",
+        "majority": "krisis.backends.baselines.constant:Majority",
+        "guideline": "krisis.backends.baselines.guideline:Guideline",
+        "bayes-optimal": "krisis.backends.baselines.guideline:BayesOptimal",
+        "logistic": "krisis.backends.baselines.logistic:Logistic",
         "lexicon": "krisis.backends.lexicon:LexiconBackend",
         "openai": "krisis.backends.openai:OpenAIBackend",
         "anthropic": "krisis.backends.anthropic:AnthropicBackend",

@@ -1,0 +1,145 @@
+"""A logistic regression on the shown features, fitted on the training records of the suite."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from krisis.backends.base import BackendResponse, BaseBackend
+from krisis.backends.baselines.constant import prepared, training_of
+from krisis.data.base import BaseDataSuite, Label, PatientRecord
+from krisis.errors import InvalidValue, MissingExtra
+
+Array = npt.NDArray[Any]
+MAX_WORDS_PER_COLUMN = 12
+
+
+class Logistic(BaseBackend):
+    """Calibrated logistic regression that abstains below a stated confidence.
+
+    Gaps are filled with training medians; positive numbers also enter as logarithms. That a value
+    is missing is on purpose no input.
+    """
+
+    name = "logistic"
+
+    def __init__(self, *, least_confidence: float = 0.80) -> None:
+        if not 0.0 <= least_confidence <= 1.0:
+            raise InvalidValue(
+                f"least_confidence must lie between 0 and 1, not {least_confidence!r}"
+            )
+        self.least_confidence = least_confidence
+        self._fitted: list[tuple[FeatureTable, Any, list[Label]]] = []
+
+    def prepare(self, suite: BaseDataSuite) -> None:
+        """Fit the model on the training records."""
+        records = training_of(self, suite)
+        table = FeatureTable.fit([record.features for record in records])
+        answers = sorted({record.label for record in records}, key=str)
+        codes = np.array([answers.index(record.label) for record in records])
+        model = _model(codes).fit(table.rows(record.features for record in records), codes)
+        self._fitted = [(table, model, answers)]
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        """Judge one record."""
+        return self.evaluate_batch([record])[0]
+
+    def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+        """Judge several records at once."""
+        table, model, answers = prepared(self, self._fitted)[0]
+        chances = model.predict_proba(table.rows(record.features for record in records))
+        return [self._response(row, answers) for row in chances]
+
+    def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
+        best = int(np.argmax(chances))
+        confidence = min(1.0, float(chances[best]))
+        signals = {"confidence": confidence}
+        if confidence < self.least_confidence:
+            return BackendResponse(None, abstained=True, signals=signals)
+        return BackendResponse(answers[best], confidence=confidence, signals=signals)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the name and the stated confidence."""
+        return {"backend": self.name, "least_confidence": self.least_confidence}
+
+
+def _model(codes: Array) -> Any:
+    """Return an unfitted model, calibrated as far as the rarest answer allows."""
+    try:
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+    except ImportError:
+        raise MissingExtra.named("baselines", "the baseline 'logistic'") from None
+    counts = Counter(codes.tolist())
+    if len(counts) < 2:
+        raise InvalidValue("'logistic' needs training records with at least two different labels")
+    plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    n_folds = min(5, *counts.values())
+    return CalibratedClassifierCV(plain, method="temperature", cv=n_folds) if n_folds > 1 else plain
+
+
+@dataclass(frozen=True, slots=True)
+class NumberColumn:
+    """A column of numbers: its median, and the range beyond which values are drawn in."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> NumberColumn:
+        """Learn from training values; one slip of the pen must not bend the whole model."""
+        low, median, high = np.percentile(values, [2, 50, 98])
+        return cls(float(median), float(low), float(high))
+
+    def cells(self, number: float | None) -> list[float]:
+        """Return the value, and its logarithm where the column is positive."""
+        value = self.median if number is None else min(max(number, self.low), self.high)
+        return [value, math.log(value)] if self.low > 0 else [value]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureTable:
+    """Turns features into numbers, by columns learnt from training features."""
+
+    numbers: dict[str, NumberColumn]
+    words: dict[str, list[str]]
+
+    @classmethod
+    def fit(cls, features: Sequence[Mapping[str, Any]]) -> FeatureTable:
+        """Learn which columns are numbers and which are words; long texts are left out."""
+        numbers: dict[str, NumberColumn] = {}
+        words: dict[str, list[str]] = {}
+        for name in dict.fromkeys(name for row in features for name in row):
+            values = [n for row in features if (n := _number(row, name)) is not None]
+            spoken = sorted({row[name] for row in features if isinstance(row.get(name), str)})
+            if values:
+                numbers[name] = NumberColumn.of(values)
+            elif 1 < len(spoken) <= MAX_WORDS_PER_COLUMN:
+                words[name] = spoken
+        return cls(numbers, words)
+
+    def rows(self, features: Iterable[Mapping[str, Any]]) -> Array:
+        """Return one row of numbers for each case."""
+        return np.array([self._row(case) for case in features], dtype=float)
+
+    def _row(self, case: Mapping[str, Any]) -> list[float]:
+        cells: list[float] = []
+        for name, column in self.numbers.items():
+            cells.extend(column.cells(_number(case, name)))
+        for name, words in self.words.items():
+            cells.extend(float(case.get(name) == word) for word in words)
+        return cells
+
+
+def _number(case: Mapping[str, Any], name: str) -> float | None:
+    value = case.get(name)
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,186 @@
+"""The baselines answer by the same door as a model, from the features alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from krisis import Benchmark, PatientRecord, SuiteConfig, registry
+from krisis.backends.baselines.constant import AlwaysAbstain, AlwaysAnswer, Majority
+from krisis.backends.baselines.guideline import BayesOptimal, Guideline
+from krisis.backends.baselines.logistic import Logistic
+from krisis.data.base import RecordListSuite, Task
+from krisis.data.ckd.suite import CKDSuite
+from krisis.errors import InvalidValue
+
+NAMES = (
+    "always-answer",
+    "always-abstain",
+    "majority",
+    "guideline",
+    "logistic",
+    "bayes-optimal",
+)
+TASKS = ("detection", "staging", "progression")
+
+
+def run(task, name, **config):
+    suite = CKDSuite(SuiteConfig(task=task, **config))
+    return Benchmark(suite, registry.find("backends", name)(), batch_size=64).run()
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_baseline_sees_features_only(task, name):
+    suite = CKDSuite(SuiteConfig(task=task, n_synthetic=20))
+    backend = registry.find("backends", name)()
+    backend.prepare(suite)
+    for record in suite.load():
+        blind = PatientRecord(record.features, "unknown", {}, record.record_id)
+        assert backend.evaluate(record) == backend.evaluate(blind)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("features", ["reduced", "full"])
+def test_the_bayes_optimal_rule_has_the_best_deferral_alignment(task, features):
+    scores = {
+        name: run(task, name, features=features, n_synthetic=150)
+        .metric_scores["deferral_alignment"]
+        .value
+        for name in NAMES
+    }
+    best = scores.pop("bayes-optimal")
+    assert best == 1.0
+    assert best > max(scores.values())
+
+
+def test_the_bayes_optimal_rule_is_right_as_often_as_it_says():
+    result = run("staging", "bayes-optimal", n_synthetic=1500)
+    answered = [row for row in result.evaluation_results if not row.abstained]
+    expected = sum(row.confidence for row in answered)
+    spread = sum(row.confidence * (1 - row.confidence) for row in answered) ** 0.5
+    n_right = sum(row.prediction == row.ground_truth for row in answered)
+    assert abs(n_right - expected) < 4 * spread
+
+
+def test_the_guideline_reader_beats_what_looks_at_nothing():
+    for task in TASKS:
+        guideline = run(task, "guideline").metric_scores
+        majority = run(task, "majority").metric_scores
+        gain = guideline["selective_accuracy"].value - majority["selective_accuracy"].value
+        assert gain > 0.2
+        assert guideline["deferral_alignment"].value > majority["deferral_alignment"].value
+
+
+def test_the_guideline_reader_abstains_at_the_stated_risk():
+    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=200))
+    cautious, bold = Guideline(risk=0.02), Guideline(risk=0.49)
+    for backend in (cautious, bold):
+        backend.prepare(suite)
+    records = suite.load()
+    n_cautious = sum(cautious.evaluate(record).abstained for record in records)
+    n_bold = sum(bold.evaluate(record).abstained for record in records)
+    assert n_cautious > n_bold
+    for record in records:
+        response = cautious.evaluate(record)
+        assert response.abstained or response.confidence > 0.98
+
+
+def test_majority_counts_training_labels():
+    suite = CKDSuite(SuiteConfig(n_synthetic=40))
+    labels = [record.label for record in suite.training_records()]
+    backend = Majority()
+    backend.prepare(suite)
+    response = backend.evaluate(suite.load()[0])
+    assert response.prediction == 0
+    assert response.confidence == labels.count(0) / len(labels)
+
+
+def test_always_answer_spreads_over_the_answers_and_repeats_itself():
+    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=300))
+    backend = AlwaysAnswer()
+    backend.prepare(suite)
+    first = [backend.evaluate(record) for record in suite.load()]
+    assert first == [backend.evaluate(record) for record in suite.load()]
+    counts = [sum(r.prediction == stage for r in first) for stage in (1, 2, 3, 4, 5)]
+    assert min(counts) > 35
+    assert {r.confidence for r in first} == {0.2}
+
+
+def test_always_abstain_abstains():
+    response = AlwaysAbstain().evaluate(PatientRecord({"sc": 1.0}, 0))
+    assert response.abstained
+    assert response.prediction is None
+
+
+def test_logistic_answers_a_batch_as_it_answers_each_case():
+    suite = CKDSuite(SuiteConfig(n_synthetic=30))
+    backend = Logistic()
+    backend.prepare(suite)
+    records = suite.load()
+    together = [r.prediction for r in backend.evaluate_batch(records)]
+    assert together == [backend.evaluate(record).prediction for record in records]
+
+
+def test_logistic_is_not_moved_by_the_labels_of_the_cases():
+    suite = CKDSuite(SuiteConfig(n_synthetic=30))
+    backend, other = Logistic(least_confidence=0), Logistic(least_confidence=0)
+    backend.prepare(suite)
+    other.prepare(suite)
+    flipped = [PatientRecord(r.features, 1 - r.label, {}, r.record_id) for r in suite.load()]
+    assert backend.evaluate_batch(suite.load()) == other.evaluate_batch(flipped)
+
+
+def test_logistic_works_with_words_and_a_single_member_of_a_class():
+    class Words(RecordListSuite):
+        def training_records(self):
+            rows = [("red", 1), ("red", 1), ("blue", 0), ("blue", 0), ("blue", 2)]
+            return [PatientRecord({"colour": c, "n": i}, y) for i, (c, y) in enumerate(rows)]
+
+    backend = Logistic(least_confidence=0)
+    backend.prepare(Words([]))
+    assert backend.evaluate(PatientRecord({"colour": "red", "n": None}, 0)).prediction == 1
+
+
+@pytest.mark.parametrize("backend", [Guideline(), BayesOptimal()])
+def test_kidney_rules_refuse_another_suite(backend):
+    with pytest.raises(InvalidValue, match="knows the rules of the suite 'ckd'"):
+        backend.prepare(RecordListSuite([]))
+
+
+@pytest.mark.parametrize("backend", [Majority(), Logistic()])
+def test_a_suite_without_training_records_is_refused_in_one_sentence(backend):
+    with pytest.raises(InvalidValue, match="is fitted on training records"):
+        backend.prepare(RecordListSuite([]))
+
+
+@pytest.mark.parametrize("backend", [AlwaysAnswer(), Majority(), Guideline(), Logistic()])
+def test_an_unprepared_baseline_says_what_to_call(backend):
+    with pytest.raises(InvalidValue, match=r"call prepare\(suite\)"):
+        backend.evaluate(PatientRecord({"sc": 1.0}, 0))
+
+
+def test_a_bad_threshold_is_refused():
+    with pytest.raises(InvalidValue, match="least_confidence"):
+        Logistic(least_confidence=1.2)
+    with pytest.raises(InvalidValue, match="risk"):
+        Guideline(risk=0.0)
+
+
+def test_identity_names_the_threshold():
+    assert Guideline(risk=0.1).identity() == {"backend": "guideline", "risk": 0.1}
+    assert Logistic().identity()["least_confidence"] == 0.8
+
+
+def test_every_task_has_all_baselines_in_the_demo():
+    program = Path(__file__).parents[2] / "examples" / "demo.py"
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=120, check=True
+    )
+    for name in NAMES:
+        assert done.stdout.count(f" {name} ") >= len(TASKS)
+    for task in Task.DETECTION, Task.STAGING, Task.PROGRESSION:
+        assert f"│ {task.value}" in done.stdout
