@@ -10,7 +10,7 @@ from krisis.benchmark import Benchmark
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.suite import PHQ8Suite
-from krisis.errors import InvalidFile, InvalidValue, RequestRefused
+from krisis.errors import ContentFiltered, InvalidFile, InvalidValue
 from krisis.execution.options import Execution
 from krisis.metrics.base import EvaluationResult
 from krisis.results.phq8_run_file import Experiment, run_file_content, write_run_file
@@ -72,14 +72,14 @@ def test_a_participant_with_a_failed_call_is_not_a_success() -> None:
 def test_a_failing_model_makes_participants_without_success() -> None:
     class Broken(LexiconBackend):
         async def complete(self, request):  # type: ignore[no-untyped-def]
-            raise RequestRefused("no such model")
+            raise ContentFiltered("no answer for you")
 
     suite = PHQ8Suite(CONFIG)
     results = Benchmark(suite, Broken()).run().evaluation_results
     content = run_file_content("r", [Experiment("zero_shot", results)])
     found = content["experiments"][0]["results"]["results"]
     assert [one["success"] for one in found] == [False] * 4
-    assert "refused_request: no such model (and 7 more items)" in found[0]["error"]
+    assert "content_filter: no answer for you (and 7 more items)" in found[0]["error"]
 
 
 def test_the_file_is_strict_json_and_never_overwritten_unasked(tmp_path: Path) -> None:

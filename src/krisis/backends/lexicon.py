@@ -14,7 +14,7 @@ from krisis.backends.lexicon_rules import WORDS_OF_ITEMS, Judgement, findings, j
 from krisis.backends.schema import case_name
 from krisis.data.base import content_hash
 from krisis.data.phq8.transcripts import Transcript
-from krisis.errors import InvalidValue, RequestRefused
+from krisis.errors import InvalidValue
 
 _REFERENCE = re.compile(r"\(score ([0-3])\) «")
 _OVERLOOKED_AT_ONE = 0.3
@@ -52,6 +52,8 @@ class LexiconBackend(ChatBackend):
         context: str = "",
     ) -> ChatRequest:
         """Hand over the transcript and the items as JSON; rules need no instructions."""
+        for case in cases:
+            _item_words(case)
         names = sorted({name for case in cases for name in case})
         shape = {"context": "[redacted]", "cases": [dict.fromkeys(names, "[redacted]")]}
         return ChatRequest(
@@ -89,14 +91,20 @@ class LexiconBackend(ChatBackend):
     def _answer(
         self, case: Mapping[str, Any], transcript: Transcript, overlooked: frozenset[int]
     ) -> dict[str, Any]:
-        words = str(case.get("item", "")).partition(":")[0]
-        if words not in WORDS_OF_ITEMS:
-            raise RequestRefused(
-                f"the lexicon reads PHQ-8 items only, not {words!r:.60}; use it with the phq8 suite"
-            )
+        words = _item_words(case)
         found = list(findings(words, transcript, lambda number: number not in overlooked))
         references = [int(score) for score in _REFERENCE.findall(str(case.get("references", "")))]
         return _reply(judge(found, references))
+
+
+def _item_words(case: Mapping[str, Any]) -> str:
+    """Return which of the eight items a case is about; the check of stored prompts has none."""
+    words = str(case.get("item", "no item")).partition(":")[0]
+    if words not in WORDS_OF_ITEMS and words != "None":
+        raise InvalidValue(
+            f"the lexicon reads PHQ-8 items only, not {words!r:.60}; use it with the phq8 suite"
+        )
+    return words
 
 
 def _reply(judgement: Judgement) -> dict[str, Any]:

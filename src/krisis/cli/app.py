@@ -16,6 +16,7 @@ from krisis.errors import KrisisError
 COMMANDS: dict[str, tuple[str, str]] = {
     "pull": ("krisis.cli.pull", "Obtain a small language model for the backend `local`."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
+    "run-file": ("krisis.cli.run_file", "Write the PHQ-8 run file of runs of the phq8 suite."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
     "show": ("krisis.cli.show", "Print the report of a saved result."),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),

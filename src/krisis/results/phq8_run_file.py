@@ -12,6 +12,7 @@ from krisis import __version__
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.repeats import collapse_repeats
+from krisis.results.store import Manifest, load_run, read_manifest
 from krisis.results.strict_json import dumps, write_text
 
 SCHEMA_VERSION = "1"
@@ -52,11 +53,53 @@ def write_run_file(path: Path, content: Mapping[str, Any], *, overwrite: bool = 
     write_text(path, dumps(content) + "\n", overwrite=overwrite)
 
 
+def run_file_of(directories: Sequence[Path]) -> dict[str, Any]:
+    """Return the run file of run directories of the phq8 suite, one for each mode."""
+    manifests = [read_manifest(directory) for directory in directories]
+    experiments = [
+        Experiment(_mode(manifest, directory), load_run(directory).evaluation_results, provenance)
+        for manifest, directory in zip(manifests, directories, strict=True)
+        for provenance in [_provenance(manifest, directory)]
+    ]
+    first = manifests[0]
+    metadata = {
+        "git_commit": first.git_commit,
+        "created_at": first.created_at,
+        "krisis_version": first.versions.get("krisis", __version__),
+        "backend": first.backend_name,
+    }
+    return run_file_content(first.run_id, experiments, metadata=metadata)
+
+
+def _mode(manifest: Manifest, directory: Path) -> str:
+    mode = manifest.suite_description.get("mode")
+    if manifest.suite_description.get("suite") != "phq8" or not isinstance(mode, str):
+        raise InvalidValue(
+            f"{directory} is a run of {manifest.suite_description.get('suite')!r}; only runs of "
+            "the phq8 suite make a run file"
+        )
+    return mode
+
+
+def _provenance(manifest: Manifest, directory: Path) -> dict[str, Any]:
+    return {
+        "run_id": manifest.run_id,
+        "run_directory": directory.name,
+        "created_at": manifest.created_at,
+        "backend": manifest.backend_name,
+        "n_items_planned": manifest.n_cases // manifest.identity.get("repeats", 1),
+        "repeats": manifest.identity.get("repeats", 1),
+        "suite": manifest.suite_description,
+    }
+
+
 def _experiment(experiment: Experiment) -> dict[str, Any]:
     participants: dict[str, list[EvaluationResult]] = {}
+    items: dict[str, None] = {}
     for row in collapse_repeats(experiment.rows):
         participants.setdefault(row.cluster_id, []).append(row)
-    results = [_participant(name, rows) for name, rows in participants.items()]
+        items[_item(row)] = None
+    results = [_participant(name, rows, list(items)) for name, rows in participants.items()]
     return {
         "provenance": {**experiment.provenance, "mode": experiment.mode},
         "results": {
@@ -68,18 +111,23 @@ def _experiment(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _participant(participant_id: str, rows: Sequence[EvaluationResult]) -> dict[str, Any]:
+def _participant(
+    participant_id: str, rows: Sequence[EvaluationResult], items: Sequence[str]
+) -> dict[str, Any]:
     """Return one participant; a single item that could not be asked fails the participant."""
+    by_item = {_item(row): row for row in rows}
     errors = [f"{_item(row)}: {row.error}" for row in rows if row.error is not None]
+    errors += [f"{item}: not asked, the run ended early" for item in items if item not in by_item]
+    ordered = [by_item[item] for item in items if item in by_item]
     return {
         "participant_id": participant_id,
         "success": not errors,
         "error": _one_line(errors) if errors else None,
-        "ground_truth_items": {_item(row): row.ground_truth for row in rows},
+        "ground_truth_items": {_item(row): row.ground_truth for row in ordered},
         "predicted_items": {
-            _item(row): None if row.abstained or row.error else row.prediction for row in rows
+            _item(row): None if row.abstained or row.error else row.prediction for row in ordered
         },
-        "item_signals": {_item(row): _signals(row) for row in rows if row.error is None},
+        "item_signals": {_item(row): _signals(row) for row in ordered if row.error is None},
     }
 
 

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from krisis.backends.lexicon import LexiconBackend
+from krisis.benchmark import Benchmark
+from krisis.cli import app as command_line
+from krisis.data.base import PatientRecord, RecordListSuite, SuiteConfig
+from krisis.data.phq8.suite import PHQ8Suite
+from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
+
+
+def run(out: Path, mode: str) -> Path:
+    recorder = Recorder(out)
+    suite = PHQ8Suite(SuiteConfig(n_synthetic=10), mode=mode)
+    backend = LexiconBackend(temperature=0.7)
+    Benchmark(suite, backend, execution=Execution(repeats=2, recorder=recorder)).run()
+    assert recorder.directory is not None
+    return recorder.directory.path
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["krisis", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        command_line.main()
+    return int(caught.value.code or 0)
+
+
+def test_runs_of_two_modes_make_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [run(tmp_path, "zero_shot"), run(tmp_path, "few_shot")]
+    assert call(monkeypatch, "run-file", *runs) == 0
+    content = json.loads((tmp_path / f"{runs[0].name}.json").read_text())
+    assert [one["results"]["mode"] for one in content["experiments"]] == ["zero_shot", "few_shot"]
+    signals = content["experiments"][1]["results"]["results"][0]["item_signals"]["Sleep"]
+    assert len(signals["consistency_samples"]) == 2
+    assert content["experiments"][0]["provenance"]["n_items_planned"] == 16
+    assert call(monkeypatch, "run-file", *runs) == 2
+    assert call(monkeypatch, "run-file", *runs, "--overwrite") == 0
+
+
+def test_a_run_that_ended_early_has_participants_without_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run(tmp_path, "zero_shot")
+    journal = path / "rows.jsonl"
+    kept = [
+        line
+        for line in journal.read_text().splitlines(keepends=True)
+        if '"record_id": "S0000-Moving"' not in line
+        and not ("-Moving" in line and json.loads(line)["position"] % 16 == 15)
+    ]
+    journal.write_text("".join(kept))
+    assert call(monkeypatch, "run-file", path, "-o", tmp_path / "x.json") == 0
+    results = json.loads((tmp_path / "x.json").read_text())["experiments"][0]["results"]
+    assert results["n_failed"] == 1
+    (failed,) = [one for one in results["results"] if not one["success"]]
+    assert failed["error"] == "Moving: not asked, the run ended early"
+
+
+def test_a_run_of_another_suite_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorder = Recorder(tmp_path)
+    suite = RecordListSuite([PatientRecord({"item": "sleep: x"}, 0, context="Participant: hi")])
+    Benchmark(suite, LexiconBackend(), execution=Execution(recorder=recorder)).run()
+    assert recorder.directory is not None
+    assert call(monkeypatch, "run-file", recorder.directory.path) == 2
+    assert "only runs of the phq8 suite" in capsys.readouterr().err
