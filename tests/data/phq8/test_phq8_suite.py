@@ -193,6 +193,13 @@ def test_wrong_options_are_named() -> None:
         PHQ8Suite(labels="labels.csv")
     with pytest.raises(InvalidValue, match="n_references"):
         RetrievalOptions(n_references=0)
+    with pytest.raises(InvalidValue, match="n_references"):
+        PHQ8Suite(retrieval={"n_references": "many"})
+    with pytest.raises(UnknownName, match="did you mean 'embedder'"):
+        PHQ8Suite(retrieval={"embeder": "tfidf"})
+    with pytest.raises(InvalidValue, match="retrieval must name an embedder"):
+        PHQ8Suite(retrieval=3)  # type: ignore[arg-type]
+    assert PHQ8Suite(retrieval="openai/x").retrieval.embedder == "openai/x"
     with pytest.raises(InvalidValue, match="min_similarity"):
         RetrievalOptions(min_similarity=2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from krisis.data.phq8.embedding import Embedder, Matrix
 from krisis.data.phq8.items import ITEMS
 from krisis.data.phq8.transcripts import Transcript
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, UnknownName
 
 # A question about the topic shares one word in ten or so with the item's description.
 _TOPIC_SIMILARITY = 0.04
@@ -53,12 +54,31 @@ class RetrievalOptions:
     min_similarity: float = 0.1
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_references, bool) or self.n_references < 1:
+        whole = isinstance(self.n_references, int) and not isinstance(self.n_references, bool)
+        if not whole or self.n_references < 1:
             raise InvalidValue(f"n_references must be 1 or more, not {self.n_references!r}")
         if not 0 <= self.min_similarity <= 1:
             raise InvalidValue(
                 f"min_similarity must lie between 0 and 1, not {self.min_similarity!r}"
             )
+
+    @classmethod
+    def of(cls, given: RetrievalOptions | Mapping[str, Any] | str | None) -> RetrievalOptions:
+        """Return the options that a program, a configuration file or a command line gives.
+
+        >>> RetrievalOptions.of({"n_references": 3}).n_references
+        3
+        """
+        if given is None or isinstance(given, str):
+            return cls(given or "tfidf")
+        if isinstance(given, RetrievalOptions):
+            return given
+        if not isinstance(given, Mapping):
+            raise InvalidValue(f"retrieval must name an embedder or options, not {given!r}")
+        for name in given:
+            if name not in cls.__slots__:
+                raise UnknownName.among("retrieval option", str(name), cls.__slots__)
+        return cls(**given)
 
 
 def passages(transcript: Transcript) -> list[str]:

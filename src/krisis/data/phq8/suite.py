@@ -79,7 +79,7 @@ class PHQ8Suite(BaseDataSuite):
         labels: str | Path | None = None,
         mode: str = Mode.ZERO_SHOT,
         split: str = Split.TEST,
-        retrieval: RetrievalOptions | None = None,
+        retrieval: RetrievalOptions | Mapping[str, Any] | str | None = None,
         withheld_rate: float = 0.3,
     ) -> None:
         config = config or SuiteConfig(task=Task.PHQ8)
@@ -95,14 +95,10 @@ class PHQ8Suite(BaseDataSuite):
         self.labels = None if labels is None else Path(labels)
         self.mode: Mode = _choice(Mode, mode, "mode")
         self.split: Split = _choice(Split, split, "split")
-        self.retrieval = retrieval or RetrievalOptions()
+        self.retrieval = RetrievalOptions.of(retrieval)
         self.withheld_rate = withheld_rate
         self.stores_text = self.data is None
-
-    @property
-    def notice(self) -> str:
-        """Return what must be said before a user's interviews are put to a model."""
-        return "" if self.data is None else NOTICE.format(path=self.data)
+        self.notice = "" if self.data is None else NOTICE.format(path=self.data)
 
     def task_specification(self) -> TaskSpecification:
         """Return the question, the scores and the quotes and confidence asked for."""
