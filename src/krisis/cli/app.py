@@ -15,6 +15,10 @@ from krisis.errors import KrisisError
 # Command → (module that holds its `app`, one line of help). The order is that of `--help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "pull": ("krisis.cli.pull", "Obtain a small language model for the backend `local`."),
+    "run": ("krisis.cli.run", "Put the records of a suite to a model and score what comes back."),
+    "resume": ("krisis.cli.resume", "Finish a run that was cut short."),
+    "retry-failed": ("krisis.cli.retry_failed", "Ask the failed records of a run again."),
+    "cache": ("krisis.cli.cache", "See and empty the store of paid replies."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
     "run-file": ("krisis.cli.run_file", "Write the PHQ-8 run file of runs of the phq8 suite."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),

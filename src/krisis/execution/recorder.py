@@ -40,6 +40,7 @@ class RunFacts:
     suite_description: dict[str, Any]
     backend_name: str
     n_cases: int
+    is_synthetic: bool = False
     may_store_features: bool = True
 
 
@@ -47,7 +48,7 @@ class Recorder:
     """Creates a run directory under ``out``, or takes up the one given to `resume`.
 
     ``config`` is stored in the manifest, so that the run can be repeated from it. Features are
-    stored only when asked for, or when the suite says that its data are synthetic.
+    stored only when asked for, or when every record says that it is synthetic.
     """
 
     def __init__(
@@ -161,8 +162,7 @@ class Recorder:
                 "store_features was asked for, but the data of this suite are restricted and may "
                 "not be copied; leave it out"
             )
-        synthetic = bool(facts.suite_description.get("synthetic", False))
-        return facts.may_store_features and (synthetic if wanted is None else wanted)
+        return facts.may_store_features and (facts.is_synthetic if wanted is None else wanted)
 
 
 def run_name(facts: RunFacts, created_at: datetime, run_id: str) -> str:

@@ -64,9 +64,9 @@ class Session:
         """Return the row of every settled case, in the order of the records."""
         started_at, started = datetime.now(UTC), time.perf_counter()
         self._stop.bind(asyncio.get_running_loop())
+        gate = self._gate()
         earlier = self._begin()
         elapsed_before = earlier.elapsed_seconds
-        gate = self._gate()
         books = Books(
             self._execution, earlier, gate=gate, stop=self._stop, n_cases=len(self._cases)
         )
@@ -117,6 +117,7 @@ class Session:
             job.description,
             job.backend.name,
             n_cases=len(self._cases),
+            is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
         )
         return recorder.begin(facts)

@@ -130,7 +130,12 @@ def list_runs(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if is_run(path)), reverse=True)
+    return sorted((path for path in folder.iterdir() if is_run(path)), key=_age, reverse=True)
+
+
+def _age(path: Path) -> tuple[str, int]:
+    # The name tells the second; runs of the same second are told apart by their files.
+    return path.name.partition("_")[0], RunDirectory(path).manifest.stat().st_mtime_ns
 
 
 def read_manifest(path: str | Path) -> Manifest:

@@ -1,0 +1,41 @@
+"""`krisis cache`: see and empty the store of replies that were paid for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from krisis.execution.cache import ReplyCache, default_cache_path
+
+app = typer.Typer(add_completion=False, help="See and empty the store of paid replies.")
+_PATH = typer.Option(None, "--cache-path", help="The store, where it is not the usual one.")
+
+
+@app.command()
+def info(cache_path: Path | None = _PATH) -> None:
+    """Say where the store is, how large it is and which models it knows."""
+    cache = ReplyCache(cache_path or default_cache_path())
+    about = cache.info()
+    cache.close()
+    typer.echo(f"path     {about['path']}")
+    typer.echo(f"replies  {about['n_replies']}")
+    typer.echo(f"size     {about['size_bytes'] / 1_000_000:.1f} MB")
+    if about["n_replies"]:
+        typer.echo(f"saved    {_day(about['oldest'])} to {_day(about['newest'])}")
+    for model, n_replies in about["models"].items():
+        typer.echo(f"  {model}: {n_replies}")
+
+
+@app.command()
+def clear(cache_path: Path | None = _PATH) -> None:
+    """Forget every reply; runs and their rows are not touched."""
+    cache = ReplyCache(cache_path or default_cache_path())
+    n_replies = cache.clear()
+    cache.close()
+    typer.echo(f"forgot {n_replies} replies")
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -1,0 +1,82 @@
+"""Carrying a run out for the command line: Ctrl-C, the report, and what to type next."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from krisis.benchmark import Benchmark
+from krisis.errors import BackendError, RunFailed
+from krisis.execution.assembly import assemble, execution_of
+from krisis.execution.config import RunConfig
+from krisis.execution.recorder import Recorder
+from krisis.execution.stopping import Stop
+from krisis.results.report import format_report
+from krisis.results.result import BenchmarkResult
+
+INTERRUPTED = "interrupted"
+INTERRUPTED_EXIT = 130
+
+
+def carry_out(config: RunConfig, recorder: Recorder) -> None:
+    """Run, print the report, and end with a code that says how it went."""
+    parts = assemble(config)
+    stop = Stop()
+    benchmark = Benchmark(
+        parts.suite,
+        parts.backend,
+        parts.metrics,
+        config.batch_size,
+        config.max_concurrency,
+        execution=execution_of(config, recorder, stop),
+    )
+    with _ctrl_c(stop):
+        try:
+            result = benchmark.run(parts.records, suite_description=parts.description)
+        except BackendError as error:
+            raise RunFailed(f"the run ended at its first call: {error}") from None
+    typer.echo(format_report(result))
+    _conclude(result, stop.reason)
+
+
+def _conclude(result: BenchmarkResult, reason: str | None) -> None:
+    run = result.extras.get("run_directory", "")
+    typer.echo(f"\nRun:     {run}")
+    counts = result.attrition()
+    if reason is not None:
+        n_left = counts["n_loaded"] - counts["n_sent"]
+        typer.echo(
+            f"krisis: stopped with {n_left} records left ({reason}); "
+            f"to go on, type: krisis resume {run}",
+            err=True,
+        )
+        if reason == INTERRUPTED:
+            raise typer.Exit(INTERRUPTED_EXIT)
+        if "budget" not in reason:
+            raise typer.Exit(1)
+    if counts["n_answered"] + counts["n_abstained"] == 0:
+        raise RunFailed(
+            f"no record was answered, {counts['n_failed']} failed; see the errors in "
+            f"{run}/rows.jsonl, then type: krisis retry-failed {run}"
+        )
+
+
+@contextmanager
+def _ctrl_c(stop: Stop) -> Iterator[None]:
+    """Let the first Ctrl-C finish the calls under way, and the second end at once."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.reason is not None:
+            raise KeyboardInterrupt
+        typer.echo("\nstopping after the calls under way; Ctrl-C again ends at once", err=True)
+        stop.request_from_outside(INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,40 @@
+"""`krisis resume`: finish a run that was cut short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from krisis.cli.carry_out import carry_out
+from krisis.cli.run_options import given_options, option_parameters, with_parameters
+from krisis.errors import InvalidFile
+from krisis.execution.config import RESUMABLE, RunConfig, checked_config
+from krisis.execution.recorder import Recorder
+from krisis.results.store import read_manifest
+
+app = typer.Typer(add_completion=False, help="Finish a run that was cut short.")
+
+
+def resume(
+    run: Path = typer.Argument(..., help="A run directory."),
+    **options: Any,
+) -> None:
+    """Finish a run that was cut short; records that have a row are not asked again."""
+    carry_out(stored_config(run, options), Recorder.resume(run))
+
+
+def stored_config(run: Path, options: dict[str, Any]) -> RunConfig:
+    """Return the configuration of a run, changed where that cannot change an answer."""
+    manifest = read_manifest(run)
+    if not manifest.config:
+        raise InvalidFile(
+            f"{run} was started from Python; take it up there with Recorder.resume({str(run)!r})"
+        )
+    return checked_config({**manifest.config, **given_options(options)}, str(run))
+
+
+app.command(epilog="Example:  krisis resume runs/RUN --max-cost 10")(
+    with_parameters(resume, option_parameters(RESUMABLE))
+)

@@ -1,0 +1,29 @@
+"""`krisis retry-failed`: ask only those records again that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from krisis.cli.carry_out import carry_out
+from krisis.cli.resume import stored_config
+from krisis.cli.run_options import option_parameters, with_parameters
+from krisis.execution.config import RESUMABLE
+from krisis.execution.recorder import Recorder
+
+app = typer.Typer(add_completion=False, help="Ask the failed records of a run again.")
+
+
+def retry_failed(
+    run: Path = typer.Argument(..., help="A run directory."),
+    **options: Any,
+) -> None:
+    """Ask the failed records of a run again, and those that were never asked."""
+    carry_out(stored_config(run, options), Recorder.resume(run, retry_failed=True))
+
+
+app.command(epilog="Example:  krisis retry-failed runs/RUN --max-concurrency 2")(
+    with_parameters(retry_failed, option_parameters(RESUMABLE))
+)

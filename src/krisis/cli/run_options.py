@@ -1,0 +1,91 @@
+"""The options of `krisis run`, made from its configuration, so that none is missing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import typer
+import yaml
+
+from krisis.errors import InvalidValue
+from krisis.execution.config import RunConfig, is_flag
+
+# Repeated options are named in the singular.
+_SINGULAR = {
+    "suite_options": "suite_option",
+    "model_options": "model_option",
+    "metrics": "metric",
+}
+
+
+def option_parameters(names: Iterable[str]) -> list[inspect.Parameter]:
+    """Return one parameter for typer per field; none of them has a default of its own."""
+    return [_parameter(name) for name in names]
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    field = RunConfig.model_fields[name]
+    flag = "--" + _SINGULAR.get(name, name).replace("_", "-")
+    annotation: Any
+    default: Any = None
+    if name in _SINGULAR:
+        annotation, default = list[str], []
+    elif is_flag(name):
+        annotation, flag = bool | None, f"{flag}/--no-{flag[2:]}"
+    else:
+        kinds = {str: str, int: int, float: float}
+        annotation = next((k for k in kinds if k in _members(field.annotation)), str) | None
+    text = field.description or ""
+    if field.default not in (None, {}, []) and not field.is_required():
+        text += f" Default: {_words(field.default)}."
+    if name in ("suite_options", "model_options"):
+        text += " As NAME=VALUE; repeatable."
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Option(default, flag, help=text, show_default=False),
+        annotation=annotation,
+    )
+
+
+def _words(value: object) -> str:
+    return (
+        {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    )
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__args__", (annotation,))
+
+
+def with_parameters(
+    function: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """Give a function that takes ``**options`` a signature that typer can read."""
+    own = [
+        parameter
+        for parameter in inspect.signature(function, eval_str=True).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    function.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
+    function.__annotations__ = {p.name: p.annotation for p in [*own, *parameters]}
+    return function
+
+
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what was really given, with NAME=VALUE pairs read as YAML values."""
+    given = {name: value for name, value in options.items() if value not in (None, [])}
+    for name in ("suite_options", "model_options"):
+        if name in given:
+            given[name] = dict(_pair(text, _SINGULAR[name]) for text in given[name])
+    return given
+
+
+def _pair(text: str, option: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        flag = option.replace("_", "-")
+        raise InvalidValue(f"--{flag} takes NAME=VALUE, not {text!r}")
+    return name.strip().replace("-", "_"), yaml.safe_load(value)

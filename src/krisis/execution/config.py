@@ -1,0 +1,146 @@
+"""`RunConfig`: everything that `krisis run` can be told, from a file, a manifest or options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
+
+_SECRET_WORDS = ("key", "secret", "password", "credential")
+
+
+class RunConfig(BaseModel):
+    """One run, as a user states it; a field that is null was left to its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    suite: str = Field(description="Suite to run, see `krisis list suites`.")
+    model: str = Field(description="Backend: a plain name such as guideline, or PROVIDER/MODEL.")
+    task: str | None = Field(None, description="What is asked, e.g. detection.")
+    features: str | None = Field(None, description="reduced or full.")
+    seed: int | None = Field(None, ge=0, description="Seed of the suite.")
+    n_synthetic: int | None = Field(None, ge=0, description="Number of synthetic patients.")
+    test_size: float | None = Field(None, gt=0, lt=1, description="Share of a file held out.")
+    data_path: str | None = Field(None, description="File or folder with real data.")
+    sex: str | None = Field(None, description="Sex to assume where the data do not tell.")
+    suite_options: dict[str, Any] = Field({}, description="Further option of the suite.")
+    limit: int | None = Field(None, ge=1, description="Only the first N records.")
+    temperature: float | None = Field(None, ge=0, description="Sampling temperature.")
+    max_output_tokens: int | None = Field(None, ge=1, description="Cap on a reply's tokens.")
+    base_url: str | None = Field(None, description="Another address of the provider.")
+    max_retries: int | None = Field(None, ge=0, description="Retries of one call.")
+    model_options: dict[str, Any] = Field({}, description="Further option of the backend.")
+    metrics: list[str] = Field([], description="Only this metric; repeatable.")
+    batch_size: int = Field(8, ge=1, description="Records that share one call.")
+    max_concurrency: int = Field(1, ge=1, description="Most calls under way at a time.")
+    repeats: int = Field(1, ge=1, description="How often every record is asked.")
+    adaptive: bool = Field(True, description="Adapt the number of calls to rate limits.")
+    requests_per_minute: float | None = Field(None, gt=0, description="Most calls per minute.")
+    tokens_per_minute: float | None = Field(None, gt=0, description="Most tokens per minute.")
+    timeout_seconds: float = Field(300.0, gt=0, description="Longest wait for one call.")
+    max_cost: float | None = Field(None, gt=0, description="Stop before this many dollars.")
+    max_tokens: int | None = Field(None, gt=0, description="Stop before this many tokens.")
+    max_failures: float | None = Field(
+        None, ge=0, description="Stop beyond this share (below 1) or number of failures."
+    )
+    prices: str | None = Field(None, description="Price table (YAML), see the docs.")
+    cache: bool = Field(True, description="Reuse replies that were paid for before.")
+    cache_path: str | None = Field(None, description="Where the replies are kept.")
+    out: str = Field("runs", description="Folder in which the run directory is made.")
+    store_features: bool | None = Field(
+        None, description="Keep what the model saw in the run; only synthetic data by default."
+    )
+    display: Literal["auto", "rich", "plain", "none"] = Field(
+        "auto", description="How progress is shown."
+    )
+
+    @field_validator("suite_options", "model_options")
+    @classmethod
+    def _no_secret(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in options:
+            if any(word in name.lower() for word in _SECRET_WORDS):
+                raise ValueError(
+                    f"{name!r} looks like a secret, and a configuration is stored with the run; "
+                    "set the provider's environment variable instead"
+                )
+        return options
+
+    @field_validator("base_url")
+    @classmethod
+    def _no_login(cls, address: str | None) -> str | None:
+        if address is not None and urlsplit(address).username is not None:
+            raise ValueError("an address with a login in it would be stored with the run")
+        return address
+
+
+# What may differ when a run is taken up again: nothing that can change an answer.
+RESUMABLE = (
+    "max_concurrency",
+    "adaptive",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "timeout_seconds",
+    "max_retries",
+    "max_cost",
+    "max_tokens",
+    "max_failures",
+    "prices",
+    "cache",
+    "cache_path",
+    "display",
+)
+
+
+def checked_config(content: dict[str, Any], place: str) -> RunConfig:
+    """Return the configuration, or one sentence about the first thing that is wrong with it."""
+    for name in content:
+        if name not in RunConfig.model_fields:
+            unknown = UnknownName.among("option", str(name), RunConfig.model_fields)
+            raise InvalidFile(f"{place}: {unknown}")
+    try:
+        return RunConfig.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            raise InvalidValue(f"{place}: {name} is missing; {_hint(name)}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        received = "" if first["type"] == "value_error" else f", received {first['input']!r}"
+        raise InvalidValue(f"{place}: {name}: {message}{received}") from None
+
+
+def _hint(name: str) -> str:
+    return "name one of `krisis list suites`" if name == "suite" else "give --model"
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a YAML or JSON file, or the configuration inside the manifest of a run."""
+    try:
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidFile(f"{path} does not exist; check --config") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidFile(f"{path} cannot be read as YAML or JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise InvalidFile(f"{path} must hold options such as `suite: ckd`")
+    if content.get("kind") == "krisis.run":
+        content = content.get("config") or {}
+        if not content:
+            raise InvalidFile(f"{path} was started from Python and holds no configuration")
+    return dict(content)
+
+
+def config_text(config: RunConfig) -> str:
+    """Return a configuration as YAML, every option with its value."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def is_flag(name: str) -> bool:
+    """Say whether an option is switched on and off."""
+    annotation = RunConfig.model_fields[name].annotation
+    return annotation is bool or bool in get_args(annotation)

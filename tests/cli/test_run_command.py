@@ -1,0 +1,280 @@
+"""`krisis run` and its kin, from the words typed to the files left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from krisis.cli.app import main
+from krisis.execution.config import RunConfig, checked_config, config_text, read_config
+from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
+
+CACHED = ["run", "phq8", "--model", "lexicon", "--limit", "16"]
+SMALL = [*CACHED, "--no-cache"]
+
+
+@dataclass
+class Done:
+    """What a command left."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def krisis(*words: str, cwd: Path) -> Done:
+    """Run a command as `main` does, in this process to save the time of starting one."""
+    arguments, sys.argv = sys.argv, ["krisis", *words]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    try:
+        with contextlib.chdir(cwd), redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.argv = arguments
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which one small run was carried out."""
+    folder = tmp_path_factory.mktemp("finished")
+    done = krisis(*SMALL, "--display", "plain", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Records: 16 loaded → 16 sent")
+    assert "16/16" in done.stderr
+    return folder
+
+
+def test_a_run_leaves_its_directory_behind(finished: Path) -> None:
+    (path,) = list_runs(finished / "runs")
+    directory = RunDirectory(path)
+    assert {file.name for file in path.iterdir()} == {
+        "manifest.json",
+        "rows.jsonl",
+        "metrics.json",
+        "report.txt",
+        "lock",
+    }
+    assert load_run(path).attrition()["n_sent"] == 16
+    assert json.loads(directory.metrics.read_text())["backend_name"] == "lexicon"
+
+
+def test_a_run_is_repeated_from_its_manifest(finished: Path, tmp_path: Path) -> None:
+    (path,) = list_runs(finished / "runs")
+    done = krisis("run", "--config", str(path / "manifest.json"), "--display", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (again,) = list_runs(tmp_path / "runs")
+    assert read_manifest(again).identity == read_manifest(path).identity
+    first, second = load_run(path), load_run(again)
+    assert first.evaluation_results == second.evaluation_results
+    assert first.metric_scores == second.metric_scores or (
+        first.to_dict()["metric_scores"] == second.to_dict()["metric_scores"]
+    )
+
+
+def test_the_printed_configuration_is_one_that_can_be_used(tmp_path: Path) -> None:
+    printed = krisis(*SMALL, "--suite-option", "withheld_rate=0.5", "--print-config", cwd=tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    (tmp_path / "run.yaml").write_text(printed.stdout)
+    config = checked_config(read_config(tmp_path / "run.yaml"), "run.yaml")
+    assert config.suite_options == {"withheld_rate": 0.5}
+    assert config.limit == 16
+    assert yaml.safe_load(config_text(config)) == config.model_dump(mode="json")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("suite: phq8\nmodel: lexicon\nlimit: 99\nbatch_size: 3\n")
+    done = krisis("run", "--config", "run.yaml", "--limit", "5", "--print-config", cwd=tmp_path)
+    effective = yaml.safe_load(done.stdout)
+    assert (effective["limit"], effective["batch_size"]) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "phq8"], "model is missing"),
+        (["run", "--model", "lexicon"], "suite is missing"),
+        (["run", "phq9", "--model", "lexicon"], "did you mean 'phq8'"),
+        (["run", "phq8", "--model", "lexikon"], "did you mean 'lexicon'"),
+        ([*SMALL, "--batch-size", "0"], "batch_size"),
+        ([*SMALL, "--suite-option", "withheld_rat=0.5"], "withheld_rate"),
+        ([*SMALL, "--suite-option", "nonsense"], "NAME=VALUE"),
+        ([*SMALL, "--model-option", "api_key=sk-1"], "looks like a secret"),
+        ([*SMALL, "--base-url", "https://me:pw@host/v1"], "login"),
+        ([*SMALL, "--display", "loud"], "display"),
+        ([*SMALL, "--max-cost", "1"], "price"),
+        (["run", "--config", "absent.yaml"], "does not exist"),
+        (["resume", "absent"], "not a folder"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_2(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
+    done = krisis(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("suite: a\nmodell: b\n", "did you mean 'model'"),
+        ("- 1\n", "must hold options"),
+        ("suite: [\n", "cannot be read"),
+        ('{"kind": "krisis.run", "config": {}}', "started from Python"),
+    ],
+)
+def test_a_bad_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        checked_config(read_config(tmp_path / "run.yaml"), "run.yaml")
+
+
+def test_a_dry_run_shows_the_prompt_twice_and_sends_nothing(tmp_path: Path) -> None:
+    done = krisis(*SMALL, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored, sent = done.stdout.split("as it would be sent")
+    assert "[redacted]" in stored
+    assert "Participant:" in sent
+    assert "Participant:" not in stored
+    assert "16 records in 2 calls" in sent
+    assert not (tmp_path / "runs").exists()
+
+
+def test_every_option_of_the_command_is_one_of_the_file() -> None:
+    help_text = subprocess.run(
+        [sys.executable, "-c", "from krisis.cli.app import main; main()", "run", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"COLUMNS": "200", "PATH": "", "PYTHONIOENCODING": "utf-8"},
+    ).stdout
+    singular = {
+        "suite_options": "suite-option",
+        "model_options": "model-option",
+        "metrics": "metric",
+    }
+    for name in RunConfig.model_fields:
+        flag = singular.get(name, name.replace("_", "-"))
+        assert name == "suite" or f"--{flag}" in help_text
+
+
+SLOW_PLUGIN = """
+import sys, time
+from krisis import BackendResponse, BaseBackend, registry
+
+class Slow(BaseBackend):
+    name = "slow"
+    def evaluate(self, record):
+        time.sleep(0.02)
+        return BackendResponse(0)
+
+registry.BUILT_IN["backends"]["slow"] = "__main__:Slow"
+from krisis.cli.app import main
+main()
+"""
+
+
+def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW_PLUGIN)
+    words: list[Any] = [sys.executable, script, "run", "phq8", "--model", "slow", "--no-cache"]
+    run = subprocess.Popen(
+        [*words, "--display", "none"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not any(p.stat().st_size > 4000 for p in tmp_path.glob("runs/*/rows.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    (path,) = list_runs(tmp_path / "runs")
+    n_before = len(load_run(path).evaluation_results)
+    assert 0 < n_before < 320
+    assert f"krisis resume runs/{path.name}" in errors
+    again = subprocess.run(
+        [
+            *words[:2],
+            "resume",
+            f"runs/{path.name}",
+            "--no-cache",
+            "--max-concurrency",
+            "8",
+            "--display",
+            "none",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    result = load_run(path)
+    assert len(result.evaluation_results) == 320
+    assert result.extras["n_api_calls"] == 320
+
+
+def test_run_resume_takes_up_the_newest_unfinished_run(finished: Path, tmp_path: Path) -> None:
+    krisis(*SMALL, "--display", "none", cwd=tmp_path)
+    (path,) = list_runs(tmp_path / "runs")
+    rows = path / "rows.jsonl"
+    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:7]))
+    done = krisis(*SMALL, "--resume", "--display", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list_runs(tmp_path / "runs") == [path]
+    assert len(load_run(path).evaluation_results) == 16
+    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:7]))
+    other = krisis(*SMALL, "--seed", "7", "--resume", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "seed was 42 and is 7" in other.stderr
+
+
+def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text(SLOW_PLUGIN.replace("return BackendResponse(0)", "raise OSError('gone')"))
+    done = subprocess.run(
+        [sys.executable, script, "run", "phq8", "--model", "slow", "--limit", "3", "--no-cache"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("3 of 3 records FAILED")
+    assert "undefined" in next(line for line in done.stdout.splitlines() if "Accuracy" in line)
+    assert "krisis retry-failed runs/" in done.stderr
+
+
+def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> None:
+    words = ("--cache-path", "replies.sqlite")
+    krisis(*CACHED, *words, "--display", "none", cwd=tmp_path)
+    about = krisis("cache", "info", *words, cwd=tmp_path)
+    assert "replies  2" in about.stdout, about.stderr
+    again = krisis(*CACHED, *words, "--display", "none", cwd=tmp_path)
+    assert again.returncode == 0
+    newest = load_run(list_runs(tmp_path / "runs")[0])
+    assert (newest.extras["n_cache_hits"], newest.extras["n_api_calls"]) == (2, 0)
+    assert krisis("cache", "clear", *words, cwd=tmp_path).stdout == "forgot 2 replies\n"
