@@ -24,7 +24,7 @@ def group_columns(rows: Sequence[EvaluationResult]) -> dict[str, list[str]]:
     """Return the group of every scored row under each heading that the metadata support."""
     scored = [row for row in rows if row.error is None]
     labels = {
-        "stage": [_stage(row) for row in scored],
+        "stage": [stage_of(row) for row in scored],
         "sex": [_text(row.metadata.get("sex")) for row in scored],
         "age band": [_age_band(row) for row in scored],
     }
@@ -36,7 +36,8 @@ def _text(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _stage(row: EvaluationResult) -> str:
+def stage_of(row: EvaluationResult) -> str:
+    """Return the stage that the metadata give, or nothing."""
     value = row.metadata.get("ckd_stage", row.metadata.get("stage"))
     if isinstance(value, float) and math.isnan(value):
         return ""

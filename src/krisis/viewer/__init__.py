@@ -1,1 +1,1 @@
-"""The local web pages over saved runs."""
+"""The local web pages over saved runs: read-only, on this machine only."""

@@ -1,0 +1,216 @@
+"""Which runs a folder holds, how far each has come, and the runs that are held in memory."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from krisis.errors import InvalidFile, KrisisError, UnknownName
+from krisis.metrics import default_benchmark_metrics
+from krisis.metrics.base import Rows, score_all
+from krisis.reporting.report import RunReport, build_report
+from krisis.results.result import BenchmarkResult
+from krisis.results.store import RunDirectory, is_run, load_run, read_journal, read_manifest
+from krisis.viewer.row_index import RowIndex
+
+N_RUNS_IN_MEMORY = 4
+_QUIET_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come; ``state`` is ended, running, stopped or unreadable."""
+
+    state: str
+    n_cases: int
+    counts: Mapping[str, int]
+    backend_name: str = ""
+    suite: str = ""
+    created_at: str = ""
+    problem: str = ""
+
+    @property
+    def n_done(self) -> int:
+        """Return how many records have a row."""
+        return sum(self.counts.values())
+
+
+@dataclass
+class _Tail:
+    """How much of a growing journal was read, and what it said of each position."""
+
+    n_bytes: int = 0
+    outcomes: dict[int, str] = field(default_factory=dict)
+
+    def read_on(self, path: Path) -> Mapping[str, int]:
+        with path.open("rb") as file:
+            file.seek(self.n_bytes)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self.n_bytes += len(line)
+                self._take(line)
+        counts = dict.fromkeys(("answered", "abstained", "failed"), 0)
+        for outcome in self.outcomes.values():
+            counts[outcome] += 1
+        return counts
+
+    def _take(self, line: bytes) -> None:
+        try:
+            content = json.loads(line)
+            if content.get("kind") == "row":
+                self.outcomes[int(content["position"])] = str(content["row"]["outcome"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # the run's own page says what is wrong with it
+
+
+class LoadedRun:
+    """One run in memory: its rows, their index and its report."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self.path = path
+        self.result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
+        rows = Rows(self.result.evaluation_results)
+        if rows and not self.result.metric_scores:
+            scores = score_all(default_benchmark_metrics(), rows)
+            self.result = replace(self.result, metric_scores=scores)
+        self.rows = rows
+
+    @cached_property
+    def features(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return what the model was shown of each record, where the run stored it."""
+        if not self.path.is_dir() or not read_manifest(self.path).stores_features:
+            return {}
+        return read_journal(RunDirectory(self.path).rows).features
+
+    @cached_property
+    def index(self) -> RowIndex:
+        """Return the searchable columns."""
+        return RowIndex(self.rows)
+
+    @cached_property
+    def report(self) -> RunReport:
+        """Return the report, drawn once."""
+        return build_report(self.result)
+
+
+class Catalogue:
+    """The runs of a folder by name; nothing outside the folder can be named."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        if not self.folder.is_dir():
+            raise InvalidFile(f"{folder} is not a folder; name the one that holds your runs")
+        self._lock = threading.Lock()
+        self._loaded: OrderedDict[str, tuple[object, LoadedRun]] = OrderedDict()
+        self._tails: dict[str, _Tail] = {}
+        self._files: dict[str, tuple[object, Progress]] = {}
+
+    def paths(self) -> dict[str, Path]:
+        """Return every run and saved result of the folder, newest name first."""
+        if is_run(self.folder):
+            return {self.folder.name: self.folder}
+        inside = (path for path in self.folder.iterdir() if _stays_inside(path, self.folder))
+        found = [path for path in inside if is_run(path) or _is_result(path)]
+        return {path.name: path for path in sorted(found, reverse=True)}
+
+    def path(self, name: str) -> Path:
+        """Return the place of a run by its name in the list, and of nothing else."""
+        known = self.paths()
+        if name not in known:
+            raise UnknownName.among("run", name, known)
+        return known[name]
+
+    def load(self, name: str) -> LoadedRun:
+        """Return a run, read again only when its files have changed."""
+        path = self.path(name)
+        signature = _signature(path)
+        with self._lock:
+            held = self._loaded.get(name)
+            if held is None or held[0] != signature:
+                held = (signature, LoadedRun(name, path))
+                self._loaded[name] = held
+            self._loaded.move_to_end(name)
+            while len(self._loaded) > N_RUNS_IN_MEMORY:
+                self._loaded.popitem(last=False)
+            return held[1]
+
+    def progress(self, name: str) -> Progress:
+        """Return how far a run has come without loading its rows."""
+        path = self.path(name)
+        try:
+            return self._run_progress(name, path) if path.is_dir() else self._of_file(path)
+        except (KrisisError, OSError) as error:
+            return Progress("unreadable", 0, {}, problem=str(error))
+
+    def _of_file(self, path: Path) -> Progress:
+        signature = _signature(path)
+        held = self._files.get(path.name)
+        if held is None or held[0] != signature:
+            held = self._files[path.name] = (signature, _file_progress(path))
+        return held[1]
+
+    def _run_progress(self, name: str, path: Path) -> Progress:
+        manifest, directory = read_manifest(path), RunDirectory(path)
+        counts: Mapping[str, int] = {}
+        if directory.rows.exists():
+            with self._lock:
+                counts = self._tails.setdefault(name, _Tail()).read_on(directory.rows)
+        quiet = _quiet_seconds(directory)
+        ended = directory.metrics.is_file()
+        return Progress(
+            "ended" if ended else ("running" if quiet < _QUIET_SECONDS else "stopped"),
+            manifest.n_cases,
+            counts,
+            manifest.backend_name,
+            _suite_words(manifest.suite_description),
+            manifest.created_at,
+        )
+
+
+def _suite_words(description: Mapping[str, Any]) -> str:
+    return " · ".join(str(description[k]) for k in ("suite", "task") if description.get(k))
+
+
+def _quiet_seconds(directory: RunDirectory) -> float:
+    newest = directory.rows if directory.rows.exists() else directory.manifest
+    return time.time() - newest.stat().st_mtime
+
+
+def _file_progress(path: Path) -> Progress:
+    result = BenchmarkResult.load(path)
+    attrition = result.attrition()
+    counts = {k: attrition.get(f"n_{k}", 0) for k in ("answered", "abstained", "failed")}
+    return Progress(
+        "ended",
+        sum(counts.values()),
+        counts,
+        result.backend_name,
+        _suite_words(result.suite_description),
+        str(result.extras.get("started_at", "")),
+    )
+
+
+def _stays_inside(path: Path, folder: Path) -> bool:
+    return not path.name.startswith(".") and path.resolve().is_relative_to(folder)
+
+
+def _is_result(path: Path) -> bool:
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b'"krisis.' in file.read(200)
+
+
+def _signature(path: Path) -> tuple[tuple[int, int], ...]:
+    files = (path,) if path.is_file() else (RunDirectory(path).rows, RunDirectory(path).metrics)
+    stats = [file.stat() for file in files if file.exists()]
+    return tuple((stat.st_mtime_ns, stat.st_size) for stat in stats)

@@ -1,0 +1,56 @@
+"""What every page hands to the server: its facts for the JSON twin, and more for the template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from krisis.errors import InvalidValue, UnknownName
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: ``content`` is the JSON twin, ``context`` what only the template needs."""
+
+    template: str
+    title: str
+    content: dict[str, Any]
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+def text_of(query: Mapping[str, str], name: str) -> str:
+    """Return a text of the query, without surrounding space."""
+    return query.get(name, "").strip()
+
+
+def choice_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """Return one of the choices, or nothing where nothing was chosen."""
+    value = text_of(query, name)
+    if value and value not in choices:
+        raise UnknownName.among(name, value, choices)
+    return value
+
+
+def number_of(query: Mapping[str, str], name: str) -> float | None:
+    """Return a number between 0 and 1, or None where none was given."""
+    value = text_of(query, name)
+    if not value:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        raise InvalidValue(f"{name} must be a number, not {value!r}") from None
+    if not 0 <= number <= 1:
+        raise InvalidValue(f"{name} must lie between 0 and 1, not {value!r}")
+    return number
+
+
+def whole_of(query: Mapping[str, str], name: str, *, default: int, most: int) -> int:
+    """Return a whole number from 1 up to a limit."""
+    value = text_of(query, name)
+    if not value:
+        return default
+    if not (value.isascii() and value.isdigit()) or not 1 <= int(value[:12]) <= most:
+        raise InvalidValue(f"{name} must be a whole number from 1 to {most}, not {value[:40]!r}")
+    return int(value)

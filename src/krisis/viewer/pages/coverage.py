@@ -1,0 +1,86 @@
+"""The coverage slider: what deferring the least confident answers would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from krisis.metrics.columns import Columns
+from krisis.metrics.risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.page import Page, number_of
+from krisis.viewer.pages.rows import row_line
+from krisis.viewer.row_index import RowFilter
+
+N_POINTS = 400
+N_ROWS_SHOWN = 20
+
+
+def run_curve(columns: Columns) -> RiskCoverageCurve:
+    """Return the curve of a run: the loss is 1 for a wrong answer, all scored rows are items."""
+    usable = columns.usable
+    losses = (~columns.correct[usable]).astype(np.float64)
+    return risk_coverage_curve(losses, columns.confidence[usable], columns.n_scored)
+
+
+def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
+    """Show the curve and the working point nearest above the coverage asked for."""
+    run = catalogue.load(name)
+    curve = run_curve(run.rows.columns)
+    coverage = number_of(query, "coverage")
+    wanted = curve.cmax if coverage is None else coverage
+    content: dict[str, Any] = {
+        "name": name,
+        "n_scored": run.rows.columns.n_scored,
+        "cmax": curve.cmax,
+        "wanted": wanted,
+        "point": _working_point(run, curve, wanted) if curve.coverage.size else None,
+        "curve": _points(curve),
+    }
+    context = {"heading": run.result.backend_name, "drawing": _drawing(content["curve"])}
+    return Page("coverage.html", f"Coverage · {name}", content, context)
+
+
+def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> dict[str, Any]:
+    index = min(int(np.searchsorted(curve.coverage, wanted)), curve.coverage.size - 1)
+    threshold = float(curve.threshold[index])
+    deferred = run.index.select(RowFilter(deferred_at=threshold, sort="-confidence"))
+    n_wrong = int(np.count_nonzero(~run.index.correct[deferred]))
+    return {
+        "coverage": float(curve.coverage[index]),
+        "selective_risk": float(curve.selective_risk[index]),
+        "generalized_risk": float(curve.generalized_risk[index]),
+        "threshold": threshold,
+        "n_accepted": int(curve.n_accepted[index]),
+        "n_wrong_accepted": int(curve.loss_accepted[index]),
+        "n_deferred": len(deferred),
+        "n_wrong_deferred": n_wrong,
+        "n_right_deferred": len(deferred) - n_wrong,
+        "rows": [row_line(run, int(position)) for position in deferred[:N_ROWS_SHOWN]],
+    }
+
+
+def _points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
+    """Return the working points, thinned out evenly where there are very many."""
+    n_points = curve.coverage.size
+    kept = np.unique(np.linspace(0, n_points - 1, min(n_points, N_POINTS)).astype(np.int64))
+    columns = (curve.coverage, curve.selective_risk, curve.generalized_risk, curve.threshold)
+    names = ("coverage", "selective_risk", "generalized_risk", "threshold")
+    picked = [column[kept].tolist() for column in columns] if n_points else [[]] * 4
+    return [dict(zip(names, values, strict=True)) for values in zip(*picked, strict=True)]
+
+
+def _drawing(points: list[dict[str, float]]) -> dict[str, Any]:
+    """Return the two curves as the points of SVG polylines in a box of 600 by 300."""
+    highest = max((point["selective_risk"] for point in points), default=0.0)
+    top = min(1.0, max(0.1, np.ceil(highest * 11) / 10))
+    lines = {
+        risk: " ".join(
+            f"{point['coverage'] * 600:.1f},{300 - point[risk] / top * 300:.1f}" for point in points
+        )
+        for risk in ("selective_risk", "generalized_risk")
+    }
+    ticks = [{"y": 300 - 300 * i / 4, "label": f"{top * i / 4:.0%}"} for i in range(5)]
+    return {"top": float(top), "lines": lines, "ticks": ticks}

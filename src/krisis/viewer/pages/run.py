@@ -1,0 +1,34 @@
+"""The page of one run: its report, live while the run goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from krisis.reporting.report import RunReport
+from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.page import Page
+from krisis.viewer.pages.runs import progress_page
+
+
+def page(catalogue: Catalogue, name: str) -> Page:
+    """Show the report of a run, as far as the run has come."""
+    run = catalogue.load(name)
+    progress = progress_page(catalogue, name).content
+    report = run.report
+    content = {"name": name, "progress": progress, **_facts(report)}
+    content["metric_scores"] = run.result.to_dict(include_results=False)["metric_scores"]
+    return Page("run.html", f"{report.heading} · {name}", content, {"report": report})
+
+
+def _facts(report: RunReport) -> dict[str, Any]:
+    return {
+        "heading": report.heading,
+        "suite": report.eyebrow,
+        "attrition": report.attrition_line,
+        "headline": report.headline,
+        "segments": report.segments,
+        "charts": {figure.name: list(figure.table) for figure in report.figures},
+        "execution": dict(report.execution),
+        "data": dict(report.data),
+        "prompts": dict(report.prompts),
+    }
