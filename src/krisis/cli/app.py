@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
     "show": ("krisis.cli.show", "Print the report of a saved result."),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
+    "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
 }
 
 

@@ -12,6 +12,7 @@ from krisis.reporting.confidence_histogram import histogram_figure
 from krisis.reporting.deferral import alignment_of, confusion_figure, two_sided_facts
 from krisis.reporting.figure import Figure
 from krisis.reporting.reliability import reliability_figure
+from krisis.reporting.risk_curves import risk_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,12 @@ def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Sectio
             "Confidence",
             _drawn(reliability_figure(columns), histogram_figure(columns)),
             "No answered row states a confidence, so there is nothing to calibrate.",
+        ),
+        Section(
+            "risk",
+            "Risk and coverage",
+            risk_figures(columns),
+            "There is no curve: no row was answered, or an answer states no confidence.",
         ),
         Section(
             "deferral",

@@ -29,10 +29,7 @@ PAGES: dict[str, Maker] = {
     "/runs/{run}/coverage": lambda c, parts, query: coverage.page(c, parts["run"], query),
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
-_STATIC = {
-    "viewer.css": ("text/css", lambda: shared.style_sheet() + _asset("viewer.css")),
-    "viewer.js": ("text/javascript", lambda: _asset("viewer.js")),
-}
+_MEDIA = {"viewer.css": "text/css", "viewer.js": "text/javascript"}
 
 
 def create_app(folder: Path, *, host_names: tuple[str, ...] = LOCAL_NAMES) -> Any:
@@ -98,14 +95,14 @@ def _broken(request: Any, _: Exception) -> Any:
 
 @cache
 def _asset(name: str) -> str:
-    return (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
+    text = (files("krisis.viewer") / "static" / name).read_text(encoding="utf-8")
+    return shared.style_sheet() + text if name.endswith(".css") else text
 
 
 def _static(request: Any) -> Any:
     from starlette.responses import Response
 
-    found = _STATIC.get(request.path_params["name"])
-    if found is None:
-        return _unknown_page(request, KeyError())
-    media_type, content = found
-    return Response(content(), media_type=media_type)
+    name = request.path_params["name"]
+    if name not in _MEDIA:
+        return _unknown_page(request, KeyError(name))
+    return Response(_asset(name), media_type=_MEDIA[name])

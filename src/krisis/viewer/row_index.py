@@ -94,5 +94,10 @@ class RowIndex:
 
 
 def _searched(row: EvaluationResult) -> str:
-    parts = (row.record_id, str(row.prediction), row.raw_response[:SEARCHED_CHARACTERS], row.error or "")
+    parts = (
+        row.record_id,
+        str(row.prediction),
+        row.raw_response[:SEARCHED_CHARACTERS],
+        row.error or "",
+    )
     return "\n".join(parts).casefold()

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from krisis.metrics.columns import Columns
-from krisis.metrics.risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from krisis.metrics.selective_prediction import RiskCoverageCurve
+from krisis.reporting.risk_curves import run_curve
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, number_of
 from krisis.viewer.pages.rows import row_line
@@ -18,27 +18,22 @@ N_POINTS = 400
 N_ROWS_SHOWN = 20
 
 
-def run_curve(columns: Columns) -> RiskCoverageCurve:
-    """Return the curve of a run: the loss is 1 for a wrong answer, all scored rows are items."""
-    usable = columns.usable
-    losses = (~columns.correct[usable]).astype(np.float64)
-    return risk_coverage_curve(losses, columns.confidence[usable], columns.n_scored)
-
-
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     """Show the curve and the working point nearest above the coverage asked for."""
     run = catalogue.load(name)
-    curve = run_curve(run.rows.columns)
-    coverage = number_of(query, "coverage")
-    wanted = curve.cmax if coverage is None else coverage
+    columns = run.rows.columns
+    curve = run_curve(columns)
     content: dict[str, Any] = {
         "name": name,
-        "n_scored": run.rows.columns.n_scored,
-        "cmax": curve.cmax,
-        "wanted": wanted,
-        "point": _working_point(run, curve, wanted) if curve.coverage.size else None,
-        "curve": _points(curve),
+        "n_scored": columns.n_scored,
+        "point": None,
+        "curve": [],
     }
+    if curve is not None:
+        coverage = number_of(query, "coverage")
+        wanted = curve.cmax if coverage is None else coverage
+        content |= {"cmax": curve.cmax, "wanted": wanted, "curve": _points(curve)}
+        content["point"] = _working_point(run, curve, wanted)
     context = {"heading": run.result.backend_name, "drawing": _drawing(content["curve"])}
     return Page("coverage.html", f"Coverage · {name}", content, context)
 
@@ -68,7 +63,7 @@ def _points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     kept = np.unique(np.linspace(0, n_points - 1, min(n_points, N_POINTS)).astype(np.int64))
     columns = (curve.coverage, curve.selective_risk, curve.generalized_risk, curve.threshold)
     names = ("coverage", "selective_risk", "generalized_risk", "threshold")
-    picked = [column[kept].tolist() for column in columns] if n_points else [[]] * 4
+    picked = [column[kept].tolist() for column in columns]
     return [dict(zip(names, values, strict=True)) for values in zip(*picked, strict=True)]
 
 

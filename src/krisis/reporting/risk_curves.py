@@ -1,0 +1,202 @@
+"""Risk against coverage for the report: what deferring the least sure answers would gain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from krisis.metrics.columns import Columns, FloatArray
+from krisis.metrics.selective_prediction import (
+    RiskCoverageCurve,
+    optimal_curve,
+    row_curve,
+    row_losses,
+)
+from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
+
+N_POINTS = 300
+N_BAND_POINTS = 60
+N_RESAMPLES = 400
+MODEL, BEST = "this model", "best possible ranking"
+
+
+def run_curve(columns: Columns) -> RiskCoverageCurve | None:
+    """Return the curve of a run; None where nothing was answered or a confidence is missing."""
+    answered = columns.answered
+    if not answered.any() or np.isnan(columns.confidence[answered]).any():
+        return None
+    return row_curve(columns)
+
+
+def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
+    """Return the working points, thinned out evenly in coverage where there are very many."""
+    coverage = curve.coverage
+    steps = np.searchsorted(coverage, np.linspace(coverage[0], coverage[-1], N_POINTS))
+    kept = np.unique(steps) if coverage.size > N_POINTS else np.arange(coverage.size)
+    risk, general, level = curve.selective_risk, curve.generalized_risk, curve.threshold
+    return [
+        {
+            "coverage": float(coverage[i]),
+            "selective_risk": float(risk[i]),
+            "generalized_risk": float(general[i]),
+            "threshold": float(level[i]),
+        }
+        for i in kept
+    ]
+
+
+def curve_band(columns: Columns, *, seed: int = 42) -> list[dict[str, float]]:
+    """Return where both risks lie in 95 % of resamples of patients, on a grid of coverages.
+
+    Each resample is drawn as weights of patients; its curve is read at the coverages of the grid
+    by linear interpolation.
+    """
+    answered = columns.answered
+    order = np.argsort(-columns.confidence[answered], kind="stable")
+    cluster, loss = columns.cluster[answered][order], row_losses(columns)[order]
+    n_clusters = int(columns.cluster.max()) + 1
+    per_cluster = np.bincount(columns.cluster, minlength=n_clusters)
+    grid = np.linspace(0.02, float(row_curve(columns).cmax), N_BAND_POINTS)
+    generator = np.random.default_rng(seed)
+    drawn = np.full((2, N_RESAMPLES, grid.size), np.nan)
+    for r in range(N_RESAMPLES):
+        weight = np.bincount(generator.integers(0, n_clusters, n_clusters), minlength=n_clusters)
+        total = float(weight @ per_cluster)
+        _read(weight[cluster].astype(np.float64), loss, total, grid=grid, into=drawn[:, r])
+    return _band_rows(grid, drawn)
+
+
+def _read(
+    weight: FloatArray, loss: FloatArray, total: float, *, grid: FloatArray, into: FloatArray
+) -> None:
+    accepted = np.cumsum(weight)
+    lost = np.cumsum(weight * loss)
+    first = int(np.searchsorted(accepted, 1))
+    if first == accepted.size:
+        return
+    coverage = accepted[first:] / total
+    inside = grid <= coverage[-1]
+    into[0, inside] = np.interp(grid[inside], coverage, lost[first:] / accepted[first:])
+    into[1, inside] = np.interp(grid[inside], coverage, lost[first:] / total)
+
+
+def _band_rows(grid: FloatArray, drawn: FloatArray) -> list[dict[str, float]]:
+    # A coverage that few resamples reach has no honest band.
+    shown = np.isfinite(drawn[0]).mean(axis=0) >= 0.5
+    low, high = np.nanquantile(drawn[:, :, shown], [0.025, 0.975], axis=1)
+    return [
+        {
+            "coverage": float(c),
+            "selective_low": float(low[0, i]),
+            "selective_high": float(high[0, i]),
+            "generalized_low": float(low[1, i]),
+            "generalized_high": float(high[1, i]),
+        }
+        for i, c in enumerate(grid[shown])
+    ]
+
+
+def risk_figures(columns: Columns) -> list[Figure]:
+    """Draw selective and generalized risk against coverage, with band, optimum and Cmax."""
+    curve = run_curve(columns)
+    if curve is None:
+        return []
+    best = optimal_curve(row_losses(columns), columns.n_scored)
+    band = curve_band(columns)
+    return [
+        _figure("selective", curve, best, band=band),
+        _figure("generalized", curve, best, band=band),
+    ]
+
+
+_WORDS = {
+    "selective": (
+        "Risk–coverage: is it wrong less often when surer?",
+        "errors among the answers kept",
+        (
+            "Keep only the answers above a confidence: coverage is what is left, risk the share of "
+            "errors in it. If confidence is useful, risk falls to the left. The dashed line is the "
+            "same answers in the best order, the band 95 % of resamples of patients; at Cmax "
+            "({cmax}) every answer is kept. AURC {area:.4f}, of which {excess:.4f} could be "
+            "avoided by ranking."
+        ),
+    ),
+    "generalized": (
+        "Generalized risk: errors per case seen",
+        "errors among all cases",
+        (
+            "The same thresholds with errors counted against all cases, so that a handful of "
+            "answers cannot look dangerous or safe by itself. The longer it stays flat, the "
+            "better; the dashed line puts every error last. Cmax is {cmax}. AUGRC {area:.4f}, of "
+            "which {excess:.4f} could be avoided by ranking."
+        ),
+    ),
+}
+
+
+def _figure(
+    kind: str, curve: RiskCoverageCurve, best: RiskCoverageCurve, *, band: list[dict[str, float]]
+) -> Figure:
+    title, axis, reading = _WORDS[kind]
+    areas = {"selective": "aurc", "generalized": "augrc"}
+    area, least = (getattr(c, areas[kind])() for c in (curve, best))
+    risk = f"{kind}_risk"
+    points = curve_points(curve)
+    top = max(row[risk] for row in points)
+    top = max(top, *(row[f"{kind}_high"] for row in band)) if band else top
+    layers = [
+        _band_layer(band, kind),
+        _line(curve_points(best), risk, BEST, str(MUTED), dash=[5, 4]),
+        _line(points, risk, MODEL, str(WRONG if kind == "selective" else REFERENCE)),
+        _end_mark(points[-1], risk),
+    ]
+    chart = layers[0]
+    for layer in layers[1:]:
+        chart += layer
+    alt = altair()
+    chart = chart.encode(
+        x=alt.X(scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)),
+        y=alt.Y(
+            scale=alt.Scale(domain=[0, min(1.0, max(0.05, top * 1.08))], nice=False),
+            axis=alt.Axis(title=axis, format=".0%", tickCount=5),
+        ),
+    )
+    words = reading.format(cmax=f"{curve.cmax:.1%}", area=area, excess=area - least)
+    return Figure(f"{kind}_risk", title, words, chart.properties(width=420, height=280), points)
+
+
+def _band_layer(band: list[dict[str, float]], kind: str) -> Any:
+    alt = altair()
+    tone = WRONG if kind == "selective" else REFERENCE
+    return (
+        alt.Chart(data(band))
+        .mark_area(color=str(tone), opacity=0.18)
+        .encode(
+            x=alt.X("coverage:Q", title="coverage"), y=alt.Y(f"{kind}_low:Q"), y2=f"{kind}_high:Q"
+        )
+    )
+
+
+def _line(
+    points: list[dict[str, float]], risk: str, name: str, tone: str, dash: list[int] | None = None
+) -> Any:
+    alt = altair()
+    few = name == MODEL and len(points) <= 40
+    marks = {"point": {"color": tone, "size": 28, "filled": True}} if few else {}
+    return (
+        alt.Chart(data(points))
+        .mark_line(color=tone, strokeWidth=2, strokeDash=dash or [1, 0], **marks)
+        .encode(x="coverage:Q", y=f"{risk}:Q")
+    )
+
+
+def _end_mark(point: dict[str, float], risk: str) -> Any:
+    alt = altair()
+    base = alt.Chart(data([{**point, "label": f"Cmax {point['coverage']:.0%}"}]))
+    left = point["coverage"] > 0.85
+    dot = base.mark_circle(color=str(INK), size=70, opacity=1, stroke=str(SURFACE))
+    words = base.mark_text(align="right" if left else "left", dx=-9 if left else 9, dy=-10)
+    where = {"x": "coverage:Q", "y": f"{risk}:Q"}
+    return dot.encode(**where) + words.encode(text="label:N", **where)
