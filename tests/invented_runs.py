@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
-from krisis.metrics import default_benchmark_metrics, score_all
+from krisis.data.base import PatientRecord
+from krisis.execution.batches import Case
+from krisis.execution.journal import Journal
+from krisis.execution.telemetry import Spent
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.result import BenchmarkResult
+from krisis.results.store import Manifest, RunDirectory
 
 
 def invented_rows(n_rows: int = 160, *, seed: int = 0, skill: float = 1.0) -> Rows:
@@ -50,7 +59,7 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
     """Score rows and wrap them as a saved run would be."""
     return BenchmarkResult(
         rows,
-        score_all(default_benchmark_metrics(), rows),
+        score_all(default_benchmark_metrics(), rows, intervals=BootstrapOptions(n_resamples=500)),
         {
             "suite": "ckd",
             "task": "detection",
@@ -61,3 +70,36 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
         name,
         {"batch_size": 8, "elapsed_seconds": 12.5, "token_total": 40160, "seed": 42},
     )
+
+
+def write_run(
+    folder: Path,
+    result: BenchmarkResult,
+    *,
+    features: Mapping[str, Any] | None = None,
+    n_cases: int | None = None,
+) -> Path:
+    """Write a run directory with the journal of a real run; with ``n_cases`` it has not ended."""
+    folder.mkdir(parents=True)
+    manifest = Manifest(
+        run_id=folder.name,
+        created_at="2026-01-02T03:04:05Z",
+        backend_name=result.backend_name,
+        n_cases=n_cases or len(result.evaluation_results),
+        identity={},
+        suite_description=result.suite_description,
+        stores_features=features is not None,
+    )
+    directory = RunDirectory(folder)
+    directory.manifest.write_text(manifest.model_dump_json(), encoding="utf-8")
+    journal = Journal(directory.rows, stores_features=features is not None)
+    cases = [
+        Case(i, PatientRecord(features or {}, row.ground_truth, record_id=row.record_id or str(i)))
+        for i, row in enumerate(result.evaluation_results)
+    ]
+    if cases:
+        journal.append(cases, result.evaluation_results, Spent())
+    journal.close()
+    if n_cases is None:
+        directory.metrics.write_text(result.metrics_to_json(), encoding="utf-8")
+    return folder

@@ -65,7 +65,7 @@ def test_the_confusion_has_the_cells_of_the_metric() -> None:
     cells = [deferral_cell(row) for row in rows]
     assert table == {
         "deferred when needed": cells.count("defer_when_needed"),
-        "answered all the same": cells.count("answer_when_should_defer"),
+        "answered, but deferral was due": cells.count("answer_when_should_defer"),
         "abstained needlessly": cells.count("abstain_when_should_answer"),
         "answered when safe": cells.count("answer_when_safe"),
     }

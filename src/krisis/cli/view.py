@@ -32,6 +32,7 @@ def view(
         socket = configuration.bind_socket()
     except (OSError, SystemExit):
         raise InvalidValue(f"port {port} is taken; choose another with --port") from None
+    socket.listen()  # a browser that is faster than the server waits instead of failing
     address = f"http://127.0.0.1:{socket.getsockname()[1]}/"
     typer.echo(f"krisis view: {address}  (Ctrl-C ends it)")
     if browser:

@@ -17,7 +17,7 @@ CELLS = {
         "deferral was due",
         "answered",
         False,
-        "answered all the same",
+        "answered, but deferral was due",
     ),
     "abstain_when_should_answer": (
         "an answer was safe",

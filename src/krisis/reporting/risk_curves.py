@@ -56,6 +56,8 @@ def curve_band(columns: Columns, *, seed: int = 42) -> list[dict[str, float]]:
     answered = columns.answered
     order = np.argsort(-columns.confidence[answered], kind="stable")
     cluster, loss = columns.cluster[answered][order], row_losses(columns)[order]
+    stated = columns.confidence[answered][order]
+    ends = np.append(np.flatnonzero(stated[1:] != stated[:-1]), stated.size - 1)
     n_clusters = int(columns.cluster.max()) + 1
     per_cluster = np.bincount(columns.cluster, minlength=n_clusters)
     grid = np.linspace(0.02, float(row_curve(columns).cmax), N_BAND_POINTS)
@@ -63,16 +65,15 @@ def curve_band(columns: Columns, *, seed: int = 42) -> list[dict[str, float]]:
     drawn = np.full((2, N_RESAMPLES, grid.size), np.nan)
     for r in range(N_RESAMPLES):
         weight = np.bincount(generator.integers(0, n_clusters, n_clusters), minlength=n_clusters)
-        total = float(weight @ per_cluster)
-        _read(weight[cluster].astype(np.float64), loss, total, grid=grid, into=drawn[:, r])
+        drawn_rows = weight[cluster].astype(np.float64)
+        accepted, lost = np.cumsum(drawn_rows)[ends], np.cumsum(drawn_rows * loss)[ends]
+        _read(accepted, lost, float(weight @ per_cluster), grid=grid, into=drawn[:, r])
     return _band_rows(grid, drawn)
 
 
 def _read(
-    weight: FloatArray, loss: FloatArray, total: float, *, grid: FloatArray, into: FloatArray
+    accepted: FloatArray, lost: FloatArray, total: float, *, grid: FloatArray, into: FloatArray
 ) -> None:
-    accepted = np.cumsum(weight)
-    lost = np.cumsum(weight * loss)
     first = int(np.searchsorted(accepted, 1))
     if first == accepted.size:
         return

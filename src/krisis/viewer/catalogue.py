@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -117,10 +119,10 @@ class Catalogue:
     def paths(self) -> dict[str, Path]:
         """Return every run and saved result of the folder, newest name first."""
         if is_run(self.folder):
-            return {self.folder.name: self.folder}
+            return {_page_name(self.folder): self.folder}
         inside = (path for path in self.folder.iterdir() if _stays_inside(path, self.folder))
         found = [path for path in inside if is_run(path) or _is_result(path)]
-        return {path.name: path for path in sorted(found, reverse=True)}
+        return {_page_name(path): path for path in sorted(found)[::-1]}
 
     def path(self, name: str) -> Path:
         """Return the place of a run by its name in the list, and of nothing else."""
@@ -164,10 +166,9 @@ class Catalogue:
         if directory.rows.exists():
             with self._lock:
                 counts = self._tails.setdefault(name, _Tail()).read_on(directory.rows)
-        quiet = _quiet_seconds(directory)
         ended = directory.metrics.is_file()
         return Progress(
-            "ended" if ended else ("running" if quiet < _QUIET_SECONDS else "stopped"),
+            "ended" if ended else ("running" if _is_written(directory) else "stopped"),
             manifest.n_cases,
             counts,
             manifest.backend_name,
@@ -180,9 +181,21 @@ def _suite_words(description: Mapping[str, Any]) -> str:
     return " · ".join(str(description[k]) for k in ("suite", "task") if description.get(k))
 
 
-def _quiet_seconds(directory: RunDirectory) -> float:
+def _is_written(directory: RunDirectory) -> bool:
+    """Say whether the process that holds the lock lives, or rows came in a moment ago."""
     newest = directory.rows if directory.rows.exists() else directory.manifest
-    return time.time() - newest.stat().st_mtime
+    if time.time() - newest.stat().st_mtime < _QUIET_SECONDS:
+        return True
+    holder = (
+        directory.lock.read_text().removeprefix("pid ").strip() if directory.lock.exists() else ""
+    )
+    if not holder.isdigit() or sys.platform == "win32":
+        return False
+    try:
+        os.kill(int(holder), 0)  # signal 0 asks whether the process exists and does nothing
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True
 
 
 def _file_progress(path: Path) -> Progress:
@@ -197,6 +210,11 @@ def _file_progress(path: Path) -> Progress:
         _suite_words(result.suite_description),
         str(result.extras.get("started_at", "")),
     )
+
+
+def _page_name(path: Path) -> str:
+    """Name a run in addresses, where ``.json`` at the end asks for the twin of a page."""
+    return path.stem if path.is_file() else path.name.replace(".json", "-json")
 
 
 def _stays_inside(path: Path, folder: Path) -> bool:

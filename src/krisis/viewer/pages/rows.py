@@ -43,7 +43,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "outcomes": OUTCOMES,
         "sorts": SORTS,
         "cells": {cell: words for cell, (_, _, _, words) in CELLS.items()},
-        "stages": run.index.stages,
+        "stages": {stage: stage for stage in run.index.stages},
         "query": _kept(query),
         "heading": run.result.backend_name,
     }

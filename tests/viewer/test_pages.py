@@ -1,0 +1,164 @@
+"""Every page of the viewer shows what the runs hold, in HTML and in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.invented_runs import invented_rows, result_of, write_run
+from tests.viewer.conftest import Site
+
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.reporting.costliest import is_correct
+from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.row_index import RowFilter, RowIndex
+
+
+@pytest.fixture(scope="module")
+def site(serve: Callable[[Path], Site], tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("runs")
+    shown = {"serum creatinine": 1.9}
+    write_run(folder / "run-a", result_of(invented_rows(), "openai/a"), features=shown)
+    write_run(folder / "run-b", result_of(invented_rows(skill=0.8), "openai/b"))
+    write_run(folder / "run-c", result_of(invented_rows(30), "openai/c"), n_cases=160)
+    result_of(invented_rows(40), "saved/d").save(folder / "saved.json")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "manifest.json").write_text("{", encoding="utf-8")
+    (folder / "notes.json").write_text("{}", encoding="utf-8")
+    return serve(folder)
+
+
+def test_the_list_names_every_run_and_how_far_it_has_come(site: Site) -> None:
+    runs = {run["name"]: run for run in site.get("/index.json").json["runs"]}
+    assert set(runs) == {"run-a", "run-b", "run-c", "saved", "broken"}
+    assert (runs["run-c"]["state"], runs["run-c"]["n_done"]) == ("running", 30)
+    assert (runs["run-a"]["state"], runs["run-a"]["n_cases"]) == ("ended", 160)
+    assert runs["broken"]["state"] == "unreadable"
+    page = site.get("/")
+    assert page.status == 200
+    assert "openai/a" in page.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/runs/run-a", "/runs/run-a/rows", "/runs/run-a/rows/3", "/runs/run-a/coverage"],
+)
+def test_every_page_has_its_twin(site: Site, path: str) -> None:
+    page, twin = site.get(path), site.get(f"{path}.json")
+    assert (page.status, twin.status) == (200, 200)
+    assert page.headers["content-type"].startswith("text/html")
+    assert twin.json["name"] == "run-a"
+    assert f'href="{path}.json' in page.text
+
+
+def test_an_unfinished_run_is_scored_as_far_as_it_has_come(site: Site) -> None:
+    facts = site.get("/runs/run-c.json").json
+    assert facts["progress"]["n_done"] == 30
+    assert facts["metric_scores"]["Accuracy"]["n_evaluated"] == sum(
+        row.error is None for row in invented_rows(30)
+    )
+
+
+def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", result_of(invented_rows(10)), n_cases=50)
+    catalogue = Catalogue(tmp_path)
+    assert catalogue.progress("run").n_done == 10
+    lines = (path / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    moved = json.loads(lines[-1]) | {"position": 10}
+    with (path / "rows.jsonl").open("ab") as file:
+        file.write(json.dumps(moved).encode() + b'\n{"kind": "row", "posi')
+    assert catalogue.progress("run").n_done == 11
+
+
+@pytest.mark.parametrize(
+    ("query", "passes"),
+    [
+        ("outcome=abstained", lambda row: row.outcome == "abstained"),
+        ("outcome=failed", lambda row: row.outcome == "failed"),
+        ("correct=yes", is_correct),
+        ("correct=no", lambda row: row.outcome == "answered" and not is_correct(row)),
+        ("stage=3", lambda row: row.metadata["ckd_stage"] == 3),
+        ("text=CASE-00001", lambda row: row.record_id.startswith("case-00001")),
+        (
+            "cell=answer_when_should_defer",
+            lambda row: row.outcome == "answered" and row.metadata["should_abstain"],
+        ),
+        (
+            "confidence_min=0.5&confidence_max=0.8",
+            lambda row: row.confidence is not None and 0.5 <= row.confidence <= 0.8,
+        ),
+    ],
+)
+def test_a_filter_keeps_exactly_the_rows_that_pass(
+    site: Site, query: str, passes: Callable[[EvaluationResult], bool]
+) -> None:
+    expected = [i for i, row in enumerate(invented_rows()) if passes(row)]
+    found = site.get(f"/runs/run-a/rows.json?{query}&size=500").json
+    assert [row["position"] for row in found["rows"]] == expected
+    assert expected
+
+
+def test_pages_of_rows_neither_overlap_nor_miss_any(site: Site) -> None:
+    pages = [site.get(f"/runs/run-a/rows.json?size=30&page={n}").json for n in range(1, 7)]
+    assert pages[0]["n_pages"] == 6
+    assert [r["position"] for page in pages for r in page["rows"]] == list(range(160))
+
+
+def test_rows_without_confidence_come_last_in_either_order() -> None:
+    stated = [0.5, None, 0.9, 0.1]
+    index = RowIndex(Rows(EvaluationResult(1, 1, confidence=c) for c in stated))
+    assert index.select(RowFilter(sort="confidence")).tolist() == [3, 0, 2, 1]
+    assert index.select(RowFilter(sort="-confidence")).tolist() == [2, 0, 3, 1]
+
+
+def test_the_row_page_shows_features_only_where_the_run_stored_them(site: Site) -> None:
+    assert site.get("/runs/run-a/rows/3.json").json["features"] == {"serum creatinine": 1.9}
+    assert site.get("/runs/run-b/rows/3.json").json["features"] is None
+    assert "did not store the features" in site.get("/runs/run-b/rows/3").text
+
+
+def test_the_slider_agrees_with_counting_by_hand(site: Site) -> None:
+    point = site.get("/runs/run-a/coverage.json?coverage=0.5").json["point"]
+    scored = [row for row in invented_rows() if row.error is None]
+    answers = [row for row in scored if row.outcome == "answered"]
+    kept = [row for row in answers if (row.confidence or 0) >= point["threshold"]]
+    n_wrong = sum(not is_correct(row) for row in kept)
+    assert point["coverage"] == pytest.approx(len(kept) / len(scored))
+    assert point["coverage"] >= 0.5
+    assert point["selective_risk"] == pytest.approx(n_wrong / len(kept))
+    assert point["n_deferred"] == len(answers) - len(kept)
+    threshold = point["threshold"]
+    listed = site.get(f"/runs/run-a/rows.json?deferred_at={threshold}&size=500").json
+    assert listed["n_found"] == point["n_deferred"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/runs/nothing", 404),
+        ("/runs/..%2F..%2Fetc", 404),
+        ("/runs/notes", 404),
+        ("/runs/run-a/rows/160", 400),
+        ("/runs/run-a/rows?outcome=maybe", 404),
+        ("/runs/run-a/rows?confidence_min=2", 400),
+        ("/runs/run-a/rows?page=-1", 400),
+        ("/runs/run-a/rows?page=x", 400),
+        ("/runs/run-a/coverage?coverage=nan", 400),
+        ("/runs/broken", 400),
+        ("/elsewhere", 404),
+    ],
+)
+def test_a_wrong_address_gets_a_sentence(site: Site, path: str, status: int) -> None:
+    answer = site.get(path)
+    assert answer.status == status
+    assert "Not possible" in answer.text
+
+
+def test_a_row_index_agrees_with_the_columns() -> None:
+    rows = invented_rows(500)
+    index = RowIndex(rows)
+    scored = np.array([row.error is None for row in rows])
+    assert np.array_equal(index.correct[scored], rows.columns.correct)
