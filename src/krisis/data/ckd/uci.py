@@ -52,6 +52,7 @@ class UciFile:
     n_missing: Counter[str] = field(default_factory=Counter)
     anomalies: Counter[str] = field(default_factory=Counter)
     implausible: list[tuple[str, str, float]] = field(default_factory=list)
+    row_of: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,10 @@ def _read_text(place: Path) -> tuple[str, UciFile]:
             f"{place} has {n_bytes:,} bytes, more than the {MAX_BYTES:,} a file of this schema "
             "may have; give the UCI file or an extract of it"
         )
-    data = place.read_bytes()
+    try:
+        data = place.read_bytes()
+    except OSError as error:
+        raise InvalidFile(f"{place} cannot be read: {error.strerror}; check its rights") from error
     if not data.strip():
         raise InvalidFile(f"{place} is empty; give a file with a header row and patients")
     found = UciFile(place, hashlib.sha256(data).hexdigest(), n_bytes)
@@ -127,7 +131,7 @@ def _csv(place: Path, text: str, found: UciFile) -> tuple[list[str], Iterator[_R
         found.anomalies["blank lines"] += len(lines) - len(filled)
     if not filled:
         raise InvalidFile(f"{place} is empty; give a file with a header row and patients")
-    header = next(csv.reader([filled[0][1]]))
+    header = _cells(place, *filled[0])
     while header and not header[-1].strip():
         header.pop()
     return header, _rows(place, filled[1:], len(header), found)
@@ -137,7 +141,7 @@ def _rows(
     place: Path, lines: Sequence[tuple[int, str]], n_columns: int, found: UciFile | None
 ) -> Iterator[_Row]:
     for line, text in lines:
-        cells = next(csv.reader([text], skipinitialspace=True), [])
+        cells = _cells(place, line, text)
         if len(cells) == n_columns + 1 and not cells[-1].strip():
             cells = cells[:-1]
             if found is not None:
@@ -148,6 +152,13 @@ def _rows(
                 "put the missing or surplus comma right"
             )
         yield _Row(line, cells)
+
+
+def _cells(place: Path, line: int, text: str) -> list[str]:
+    try:
+        return next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error as error:
+        raise InvalidFile(f"{place} row {line} is not CSV ({error}); check the file") from error
 
 
 def _column_positions(place: Path, header: list[str], sex_column: str | None) -> dict[str, int]:
@@ -166,7 +177,7 @@ def _column_positions(place: Path, header: list[str], sex_column: str | None) ->
     if sex_column is not None:
         wanted = sex_column.strip().lower()
         if wanted not in names:
-            raise InvalidFile(f"{place} has no column {sex_column!r} for sex; it has {names}")
+            raise InvalidFile(f"{place} row 1 lacks the column {sex_column!r} named for sex")
         positions["sex"] = names.index(wanted)
     return positions
 
@@ -177,8 +188,8 @@ def _clean(cell: str) -> str:
 
 def _patient(row: _Row, columns: dict[str, int], found: UciFile) -> UciPatient:
     cells = {name: row.cells[position] for name, position in columns.items()}
-    number = str(len(found.patients))
-    patient_id = _clean(cells.get("id", "")) or number
+    patient_id = _clean(cells.get("id", "")) or str(len(found.patients))
+    _check_new(patient_id, row, found)
     values = {name: _value(name, cells[name], row, found) for name in FEATURES}
     for name, value in values.items():
         found.n_missing[name] += value is None
@@ -189,6 +200,15 @@ def _patient(row: _Row, columns: dict[str, int], found: UciFile) -> UciPatient:
     if diagnosis not in _CLASSES:
         _refuse(found.path, row, "class", cells["class"], "write ckd or notckd")
     return UciPatient(patient_id, values, _CLASSES[diagnosis], _sex(cells.get("sex"), row, found))
+
+
+def _check_new(patient_id: str, row: _Row, found: UciFile) -> None:
+    earlier = found.row_of.setdefault(patient_id, row.line)
+    if earlier != row.line:
+        raise InvalidFile(
+            f"{found.path} row {row.line}, column id: {_short(patient_id)} stands in row {earlier} "
+            "already; give every patient an id of its own"
+        )
 
 
 def _value(name: str, cell: str, row: _Row, found: UciFile) -> Value:
@@ -235,20 +255,18 @@ def _count_blemish(cell: str, name: str, found: UciFile) -> None:
 
 
 def _refuse(place: Path, row: _Row, column: str, value: str, advice: str) -> NoReturn:
-    raise InvalidFile(f"{place} row {row.line}, column {column}: {value!r} is not valid; {advice}")
+    raise InvalidFile(
+        f"{place} row {row.line}, column {column}: {_short(value)} is not valid; {advice}"
+    )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
 def _check_patients(found: UciFile) -> None:
     if not found.patients:
         raise InvalidFile(f"{found.path} has a header but no patients; give the complete file")
-    ids = Counter(patient.patient_id for patient in found.patients)
-    twice = [name for name, count in ids.items() if count > 1]
-    if twice:
-        first, second = [n for n, p in enumerate(found.patients, 1) if p.patient_id == twice[0]][:2]
-        raise InvalidFile(
-            f"{found.path} column id: {twice[0]!r} names patients {first} and {second}; "
-            "give every patient an id of its own"
-        )
     if len({patient.has_ckd for patient in found.patients}) == 1:
         only = "ckd" if found.patients[0].has_ckd else "notckd"
         raise InvalidFile(

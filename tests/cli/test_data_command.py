@@ -1,0 +1,68 @@
+"""`krisis data` writes the cohort once and says what a file holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from krisis.cli.data import app
+from krisis.data.ckd.uci import COLUMNS
+from krisis.errors import InvalidFile, InvalidValue
+
+runner = CliRunner()
+
+
+def invoke(*arguments):
+    return runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def test_the_cohort_is_written_in_the_26_columns_and_reads_back(tmp_path):
+    path = tmp_path / "cohort.csv"
+    assert invoke("ckd", "--out", path, "--n-patients", 60).exit_code == 0
+    assert path.read_text().splitlines()[0] == ",".join(COLUMNS)
+    assert len(COLUMNS) == 26
+    found = json.loads(invoke("check", path, "--json").output)
+    assert found["n_patients"] == 60
+    assert found["n_ckd"] + found["n_notckd"] == 60
+    assert found["n_missing"] == sum(found["missing_by_column"].values()) > 0
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path):
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        invoke("ckd", "--out", tmp_path / name, "--n-patients", 20, "--seed", seed)
+    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_an_existing_file_stays_unless_forced(tmp_path):
+    path = tmp_path / "cohort.csv"
+    path.write_text("mine")
+    with pytest.raises(InvalidFile, match="exists"):
+        invoke("ckd", "--out", path)
+    assert path.read_text() == "mine"
+    assert invoke("ckd", "--out", path, "--overwrite").exit_code == 0
+    assert path.read_text() != "mine"
+
+
+def test_bad_numbers_and_places_are_refused(tmp_path):
+    with pytest.raises(InvalidValue, match="--n-patients"):
+        invoke("ckd", "--out", tmp_path / "a.csv", "--n-patients", 1)
+    with pytest.raises(InvalidValue, match="--seed"):
+        invoke("ckd", "--out", tmp_path / "a.csv", "--seed", -1)
+    with pytest.raises(InvalidFile, match="no directory"):
+        invoke("ckd", "--out", tmp_path / "none" / "a.csv")
+    with pytest.raises(InvalidFile, match="is a directory"):
+        invoke("ckd", "--out", tmp_path)
+
+
+def test_a_check_prints_what_was_found(real_ckd_file):
+    printed = invoke("check", real_ckd_file).output
+    assert "c6bfbe0c0035533ba8fcedda6fe5a84155695d8c6da995e42e6dd8f817d2fee5" in printed
+    assert "400: 250 ckd, 150 notckd; 158 complete, 19 under 18" in printed
+    assert "1012 values" in printed
+    assert "pot 47 (id 128)" in printed
+    assert "CC BY 4.0" in printed
