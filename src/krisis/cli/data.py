@@ -80,8 +80,8 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['file']}: readable",
         f"  sha256     {found['sha256']}",
         (
-            f"  patients   {found['n_patients']}: {found['n_ckd']} ckd, {found['n_notckd']} notckd; "
-            f"{found['n_complete']} complete, {found['n_under_18']} under 18, "
+            f"  patients   {found['n_patients']}: {found['n_ckd']} ckd, {found['n_notckd']} notckd"
+            f"; {found['n_complete']} complete, {found['n_under_18']} under 18, "
             f"{found['n_with_sex']} with sex"
         ),
         f"  missing    {found['n_missing']} values" + (f": {missing}" if missing else ""),
