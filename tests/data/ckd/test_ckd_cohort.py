@@ -72,7 +72,7 @@ def test_posterior_probabilities_are_the_frequencies_of_the_truth(names):
 
 
 def test_course_probabilities_are_the_frequencies_of_the_truth():
-    suite = CKDSuite(SuiteConfig(task=Task.PROGRESSION, n_synthetic=1500, seed=5))
+    suite = CKDSuite(SuiteConfig(task=Task.PROGRESSION, n_synthetic=700, seed=5))
     records = suite.load()
     assessor = Assessor(Task.PROGRESSION, exact=True)
     found = [assessor(record.features).probabilities for record in records]
@@ -81,9 +81,9 @@ def test_course_probabilities_are_the_frequencies_of_the_truth():
         gaps += expected_and_observed(
             [f[answer] for f in found], [record.label == answer for record in records]
         )
-    assert len(gaps) >= 15
+    assert len(gaps) >= 8
     assert np.max(np.abs(gaps)) < 4.0
-    assert np.mean(np.square(gaps)) < 1.7
+    assert np.mean(np.square(gaps)) < 2.0
 
 
 def test_the_posterior_agrees_with_rejection_sampling():
