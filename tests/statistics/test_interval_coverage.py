@@ -36,7 +36,7 @@ METRICS = [
 
 
 def simulate(n_clusters: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Patients differ in difficulty; the model is overconfident and abstains on about one in ten."""
+    """Patients differ in difficulty; the model is overconfident and abstains now and then."""
     shape = (n_clusters, ITEMS_PER_CLUSTER)
     difficulty = rng.normal(0.0, 0.8, size=(n_clusters, 1))
     ease = rng.normal(0.9, 1.2, size=shape) - difficulty

@@ -24,6 +24,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run-file": ("krisis.cli.run_file", "Write the PHQ-8 run file of runs of the phq8 suite."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
     "show": ("krisis.cli.show", "Print the report of a saved result."),
+    "selective": (
+        "krisis.cli.selective",
+        "Judge how well confidence ranks the answers of one run, or of two runs compared.",
+    ),
+    "calibrate": (
+        "krisis.cli.calibrate",
+        "Fit a calibrator on a run: from signals of confidence to a probability.",
+    ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
     "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
 }

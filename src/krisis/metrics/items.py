@@ -17,6 +17,9 @@ LOSSES: tuple[ItemLoss, ...] = ("abs", "abs_norm", "error")
 
 ParticipantId = int | str
 
+# The signal that holds the confidence which a krisis backend returned.
+STATED = "stated_confidence"
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -97,13 +100,14 @@ class ItemTable:
         code = np.full(len(self.participants), -1, dtype=np.int64)
         code[kept] = np.arange(len(kept))
         rows = np.flatnonzero(code[self.participant] >= 0)
+        positions: list[int] = rows.tolist()
         return replace(
             self,
             participants=[self.participants[i] for i in kept],
             participant=code[self.participant[rows]],
-            item_names=[self.item_names[i] for i in rows],
+            item_names=[self.item_names[i] for i in positions],
             truth=self.truth[rows],
             prediction=self.prediction[rows],
-            signals=[self.signals[i] for i in rows],
+            signals=[self.signals[i] for i in positions],
             wrong=None if self.wrong is None else self.wrong[rows],
         )

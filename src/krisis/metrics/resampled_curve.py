@@ -35,33 +35,36 @@ def risk_key(coverage: float) -> str:
     return f"risk_at_{coverage:.2f}"
 
 
+def area_key(area: str, coverage: float) -> str:
+    """Return the name of the figure that holds an area up to a coverage."""
+    return f"{area}_until_{coverage!r}"
+
+
 @dataclass(eq=False)
 class CurveStatistic:
     """A bootstrap statistic: every figure of a risk–coverage curve, for each column of counts.
 
-    ``coverages`` asks for the risk at these coverages, ``area_coverage`` for areas cut there,
+    ``coverages`` asks for the risk at these coverages, ``area_coverages`` for areas cut there,
     ``optimal`` for the areas of the best ranking and the excess over them.
     """
 
     items: CurveItems
     coverages: Sequence[float] = ()
-    area_coverage: float | None = None
+    area_coverages: Sequence[float] = ()
     optimal: bool = False
     _plateaus: _PlateauRows = field(init=False)
     _levels: _LossLevels | None = field(init=False)
 
     def __post_init__(self) -> None:
-        for coverage in self.coverages:
+        for coverage in (*self.coverages, *self.area_coverages):
             check_coverage(coverage)
-        if self.area_coverage is not None:
-            check_coverage(self.area_coverage)
         self._plateaus = _PlateauRows(self.items)
         self._levels = _LossLevels(self.items) if self.optimal else None
 
     def __call__(self, counts: FloatArray) -> dict[str, FloatArray]:
         """Return one value per column for every figure; NaN where nothing was predicted."""
         n_items = self.items.items_per_cluster @ counts
-        sweep = _Sweep(n_items, self.coverages, self.area_coverage)
+        sweep = _Sweep(n_items, self.coverages, self.area_coverages)
         for accepted, half_lost in self._plateaus.rows(counts):
             sweep.accept(accepted, half_lost)
         figures = sweep.figures()
@@ -70,6 +73,17 @@ class CurveStatistic:
             for name in ("aurc", "augrc"):
                 figures[f"e{name}"] = figures[name] - figures[f"{name}_optimal"]
         return figures
+
+
+def curve_paths(items: CurveItems, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return accepted items and their loss at every plateau of every resample, for drawing."""
+    accepted, lost = [], []
+    k, loss = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
+    for number, half_lost in _PlateauRows(items).rows(counts):
+        k, loss = k + number, loss + 2 * half_lost
+        accepted.append(k)
+        lost.append(loss)
+    return np.array(accepted), np.array(lost)
 
 
 class _PlateauRows:
@@ -113,7 +127,7 @@ class _Sweep:
     """Lowers the threshold plateau by plateau and sums up the areas of all resamples."""
 
     def __init__(
-        self, n_items: FloatArray, coverages: Sequence[float], area_coverage: float | None
+        self, n_items: FloatArray, coverages: Sequence[float], area_coverages: Sequence[float]
     ) -> None:
         self.n_items = n_items
         width = n_items.size
@@ -124,7 +138,7 @@ class _Sweep:
         self.next_risk, self.scratch = np.empty(width), np.empty(width)
         self.started = False
         self.targets = [_RiskTarget(coverage, n_items) for coverage in coverages]
-        self.cut = None if area_coverage is None else _AreaCut(area_coverage, n_items)
+        self.cuts = [_AreaCut(coverage, n_items) for coverage in area_coverages]
 
     def accept(self, accepted: FloatArray, half_lost: FloatArray) -> None:
         """Accept one plateau: its items and half of their loss, in every resample.
@@ -138,8 +152,8 @@ class _Sweep:
         np.multiply(self.lost, accepted, out=self.scratch)
         self.lost += half_lost
         np.divide(self.lost, self.accepted, out=self.next_risk)
-        if self.cut is not None:
-            self.cut.add(self, accepted, half_lost)
+        for cut in self.cuts:
+            cut.add(self, accepted, half_lost)
         self.augrc += self.scratch
         self.risk += self.next_risk
         self.risk *= accepted
@@ -172,9 +186,10 @@ class _Sweep:
         figures["aurc_normalized"] = figures["aurc"] * self.n_items / n_accepted
         figures["augrc_normalized"] = figures["augrc"] * (self.n_items / n_accepted) ** 2
         figures |= {risk_key(target.coverage): target.risk for target in self.targets}
-        if self.cut is not None:
-            figures["aurc_at_c"] = self.cut.aurc / (2 * self.n_items) * known
-            figures["augrc_at_c"] = self.cut.augrc / self.n_items**2 * known
+        for cut in self.cuts:
+            aurc, augrc = cut.areas(self)
+            figures[area_key("aurc", cut.coverage)] = aurc / (2 * self.n_items) * known
+            figures[area_key("augrc", cut.coverage)] = augrc / self.n_items**2 * known
         return figures
 
 
@@ -204,6 +219,7 @@ class _AreaCut:
     """The areas up to a coverage; the plateau that crosses it is cut by linear interpolation."""
 
     def __init__(self, coverage: float, n_items: FloatArray) -> None:
+        self.coverage = coverage
         self.limit = coverage * n_items
         self.lowest, self.highest = float(self.limit.min()), float(self.limit.max())
         self.aurc, self.augrc = np.zeros(n_items.size), np.zeros(n_items.size)
@@ -226,6 +242,10 @@ class _AreaCut:
         self.aurc += width * (2 * sweep.risk + (sweep.next_risk - sweep.risk) * share)
         self.augrc += width * (start + half_lost * share)
         self.settled = float(before.min()) >= self.highest
+
+    def areas(self, sweep: _Sweep) -> tuple[FloatArray, FloatArray]:
+        """Return both areas: those of the whole sweep where no resample came so far."""
+        return (self.aurc, self.augrc) if self.crossing else (sweep.aurc, sweep.augrc)
 
 
 class _LossLevels:

@@ -137,18 +137,20 @@ def _chosen(modes: Sequence[str], mode: str | None, place: str) -> int:
 
 
 def _scale(content: Mapping[str, Any], place: str) -> OrdinalScale:
-    given = content.get("scale")
+    given: Any = content.get("scale")
     if given is None:
         return OrdinalScale()
-    items = given.get("items") if isinstance(given, dict) else None
-    ends = (given.get("lowest"), given.get("highest")) if isinstance(given, dict) else (None, None)
-    named = isinstance(items, list) and items and all(isinstance(name, str) for name in items)
-    if not named or not all(_is_whole(end) for end in ends) or ends[0] >= ends[1]:
-        raise InvalidFile(
-            f'{place}: scale must look like {{"items": ["A", "B"], "lowest": 0, "highest": 3}}, '
-            f"not {given!r}"
-        )
-    return OrdinalScale(tuple(items), *ends)
+    try:
+        items, lowest, highest = (given[key] for key in ("items", "lowest", "highest"))
+        named = bool(items) and all(isinstance(name, str) for name in items)
+        if named and _is_whole(lowest) and _is_whole(highest) and lowest < highest:
+            return OrdinalScale(tuple(items), lowest, highest)
+    except (TypeError, KeyError):
+        pass
+    raise InvalidFile(
+        f'{place}: scale must look like {{"items": ["A", "B"], "lowest": 0, "highest": 3}}, '
+        f"not {given!r}"
+    )
 
 
 def _participants(results: Any, scale: OrdinalScale, place: str) -> list[ParticipantResult]:

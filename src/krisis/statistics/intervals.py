@@ -210,7 +210,8 @@ class Replicates:
         valid = self._valid()
         if valid.size < 2:
             return "fewer_than_two_valid_resamples"
-        if valid.min() == valid.max():
+        # Plain percentiles are kept as they are published, collapsed or not.
+        if method != "percentile" and valid.min() == valid.max():
             return "every_resample_gives_the_same_value"
         if method == "bca" and np.count_nonzero(valid < self.estimate) in (0, valid.size):
             return "the_estimate_lies_outside_its_resamples"

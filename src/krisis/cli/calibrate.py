@@ -1,0 +1,78 @@
+"""`krisis calibrate`: fit a calibrator on a run and write it as a JSON artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from krisis.confidence.calibrators import Calibrator, fit_calibrator
+from krisis.metrics.items import STATED
+from krisis.results.run_items import read_items
+from krisis.results.strict_json import dumps, write_text
+
+HELP = "Fit a calibrator on a run: from signals of confidence to a probability."
+app = typer.Typer(add_completion=False, help=HELP)
+
+
+@app.command(
+    help=HELP,
+    epilog="Examples:  krisis calibrate --input train.json --mode few_shot --method temperature "
+    "--features verbalized_confidence --output t.json  |  krisis calibrate --input train.json "
+    "--features verbalized_confidence,retrieval_similarity_mean --output l.json",
+)
+def calibrate(
+    input_: Path = typer.Option(
+        ..., "--input", help="A PHQ-8 run file, a krisis run directory or a krisis result."
+    ),
+    output: Path = typer.Option(..., "--output", "-o", help="The artifact to write (JSON)."),
+    mode: str | None = typer.Option(None, "--mode", help="Experiment of the run file."),
+    method: str = typer.Option(
+        "logistic", "--method", help="temperature, logistic, linear or isotonic."
+    ),
+    features: str = typer.Option(
+        "", "--features", help="Signals, with commas; default: the stated confidence."
+    ),
+    target: str = typer.Option(
+        "correctness", "--target", help="correctness, near_correct (error ≤ 1) or loss."
+    ),
+    seed: int = typer.Option(42, "--seed", help="Seed of the folds."),
+) -> None:
+    """Fit, judge on left-out participants, write, say how it went."""
+    table = read_items(input_, mode)
+    named = [name.strip() for name in features.split(",") if name.strip()]
+    default = STATED if table.source.kind == "krisis_run" else "verbalized_confidence"
+    wanted: Any = (method, target)
+    calibrator = fit_calibrator(
+        table, named or [default], method=wanted[0], target=wanted[1], seed=seed
+    )
+    write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
+    for line in summary(calibrator):
+        typer.echo(line)
+    typer.echo(f"wrote {output}")
+
+
+def summary(calibrator: Calibrator) -> list[str]:
+    """Return what was fitted and how it does on participants it has not seen."""
+    fitted = calibrator.fitted_on
+    what = f"{calibrator.method} on {', '.join(calibrator.features)} → {calibrator.target}"
+    lines = [f"{what}: {fitted.n_samples} items of {fitted.n_participants} participants"]
+    crossed = calibrator.metrics["cross_fitted"]
+    if crossed["after"] is None:
+        lines.append(f"not judged on others: {crossed['reason']}")
+    else:
+        lines.append(f"before (= {calibrator.metrics['before_is']}): {_words(crossed['before'])}")
+        lines.append(
+            f"after, cross-fitted in {crossed['n_folds']} folds: {_words(crossed['after'])}"
+        )
+    lines.append(
+        f"after, on the training set (flattering): "
+        f"{_words(calibrator.metrics['training_set']['after'])}"
+    )
+    note = calibrator.order_note()
+    return [*lines, f"note: {note}"] if note else lines
+
+
+def _words(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name.upper()} {value:.4f}" for name, value in figures.items())

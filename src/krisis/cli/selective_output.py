@@ -1,0 +1,169 @@
+"""What `krisis selective` prints: a table per run, deltas, notes, and progress while it works."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from krisis.confidence.artifact import EXCESS_NOTE, population
+from krisis.confidence.calibrators import Calibrator
+from krisis.confidence.evaluation import Evaluation
+from krisis.confidence.variants import CALIBRATED
+from krisis.metrics.resampled_curve import area_key
+from krisis.statistics.intervals import Interval
+
+_SHOWN = ("aurc", "augrc", "eaurc", "eaugrc", "aurc_normalized", "augrc_normalized")
+_HEADINGS = ("AURC", "AUGRC", "excess AURC", "excess AUGRC", "AURC / Cmax", "AUGRC / Cmax²")
+
+
+def warn(message: str) -> None:
+    """Say something on the error stream without stopping."""
+    typer.echo(f"warning: {message}", err=True)
+
+
+@contextmanager
+def with_progress(n_resamples: int, *, quiet: bool) -> Iterator[Callable[[int], None] | None]:
+    """Show a bar of the resamples on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("resampling participants", total=n_resamples)
+        yield lambda n_done: bar.advance(task, n_done)
+
+
+def print_evaluation(
+    evaluation: Evaluation, artifact: Mapping[str, Any], calibrator: Calibrator | None
+) -> None:
+    """Print every run, the deltas of two, and what must be known to read them."""
+    console = Console(highlight=False, width=None if Console().is_terminal else 130)
+    for position in range(len(evaluation.tables)):
+        for line in _population_lines(evaluation, position):
+            console.print(line, markup=False, soft_wrap=True)
+        console.print(_table(evaluation, position))
+        console.print(_risk_table(evaluation, position))
+    if len(evaluation.tables) > 1:
+        console.print(_delta_table(evaluation))
+    for line in _notes(evaluation, artifact, calibrator):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
+    table = evaluation.tables[position]
+    counts = population(table)
+    source = table.source
+    mode = f", mode {source.mode}" if source.mode else ""
+    failed = counts["participants_failed"]
+    start = f"{failed} of {counts['participants_total']} participants FAILED; " if failed else ""
+    return [
+        f"input_{position}: {source.path}{mode}",
+        (
+            f"{start}{counts['participants_included']} participants, "
+            f"{counts['items_total']} items: "
+            f"{counts['items_predicted']} predicted / {counts['items_abstained']} abstained / "
+            f"{counts['items_failed']} failed; end-to-end coverage "
+            f"{figure(counts['coverage_end_to_end'])}"
+        ),
+        f"Cmax {_cmax(evaluation, position)}",
+    ]
+
+
+def _cmax(evaluation: Evaluation, position: int) -> str:
+    variant, runs = next(iter(evaluation.curves.items()))
+    interval = evaluation.interval(variant, position, "cmax")
+    text = _with_interval(runs[position].figures["cmax"], interval).replace("\n", " ")
+    return f"{text} {interval.method}" if interval.defined else text
+
+
+def figure(value: float) -> str:
+    """Write a figure to four decimals, and an undefined one as a dash."""
+    return "–" if math.isnan(value) else f"{value:.4f}"
+
+
+def _with_interval(value: float, interval: Interval) -> str:
+    if not interval.defined:
+        return figure(value)
+    return f"{figure(value)}\n[{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _empty_table(headings: Sequence[str], title: str = "") -> Table:
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("variant", overflow="fold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True, justify="right")
+    return table
+
+
+def _table(evaluation: Evaluation, position: int) -> Table:
+    table = _empty_table(_HEADINGS)
+    for variant, curves in evaluation.curves.items():
+        figures = curves[position].figures
+        cells = [
+            _with_interval(figures[name], evaluation.interval(variant, position, name))
+            for name in _SHOWN
+        ]
+        table.add_row(variant, *cells)
+    return table
+
+
+def _risk_table(evaluation: Evaluation, position: int) -> Table:
+    coverages = evaluation.options.coverages
+    table = _empty_table([f"{coverage:g}" for coverage in coverages], "Risk at coverage")
+    for variant, curves in evaluation.curves.items():
+        found = [curves[position].curve.risk_at(coverage) for coverage in coverages]
+        table.add_row(variant, *(figure(risk[0]) if risk else "–" for risk in found))
+    return table
+
+
+def _delta_table(evaluation: Evaluation) -> Table:
+    common = next(iter(evaluation.curves.values()))[0].common_coverage
+    shown = dict(zip(("cmax", *_SHOWN), ("Cmax", *_HEADINGS), strict=True))
+    if common is not None:
+        shown[area_key("aurc", common)] = f"AURC to {common:.3f}, which both reach"
+        shown[area_key("augrc", common)] = f"AUGRC to {common:.3f}, which both reach"
+    title = "input_1 − input_0, on the same participants and resamples"
+    table = _empty_table(("figure", "input_0", "input_1", "difference", "95 % interval"), title)
+    for variant, runs in evaluation.curves.items():
+        for name, heading in shown.items():
+            value, interval = evaluation.delta(variant, name)
+            ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.defined else "–"
+            sides = (figure(run.figures[name]) for run in runs)
+            table.add_row(variant, heading, *sides, figure(value), ends)
+    return table
+
+
+def _notes(
+    evaluation: Evaluation, artifact: Mapping[str, Any], calibrator: Calibrator | None
+) -> list[str]:
+    options = evaluation.options
+    loss = artifact["loss"]["definition"]
+    notes = [
+        (
+            f"Loss: {loss}. Intervals: 95 % {options.interval_method} over "
+            f"{options.bootstrap.n_resamples} resamples of {evaluation.n_clusters} participants, "
+            f"seed {options.bootstrap.seed}."
+        ),
+    ]
+    if _any_negative_excess(evaluation):
+        notes.append(f"Excess: {EXCESS_NOTE}.")
+    if any(not curve.losses.size for both in evaluation.curves.values() for curve in both):
+        notes.append("Nothing was predicted, so there is no curve: all areas are undefined.")
+    if calibrator is not None and set(evaluation.curves) & set(CALIBRATED):
+        note = calibrator.order_note()
+        notes += [f"Calibrated: {note}."] if note else []
+    notes += [f"not evaluated: {name}: {why}" for name, why in evaluation.absent.items()]
+    return notes
+
+
+def _any_negative_excess(evaluation: Evaluation) -> bool:
+    runs: Sequence[Any] = [curve for both in evaluation.curves.values() for curve in both]
+    return any(run.figures["eaurc"] < 0 or run.figures["eaugrc"] < 0 for run in runs)

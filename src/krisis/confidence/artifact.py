@@ -1,0 +1,233 @@
+"""The artifact of a selective evaluation: every key of its schema, from the figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
+from krisis.metrics.items import ItemLoss, ItemTable
+from krisis.metrics.resampled_curve import area_key, risk_key
+from krisis.statistics.intervals import Interval
+
+SCHEMA_VERSION = "1"
+NOTHING_PREDICTED = "no_predicted_items"
+EXCESS_NOTE = (
+    "equal confidences are one working point, so a perfect ranking with ties can have an excess "
+    "below 0"
+)
+
+# Figure → key of the artifact; the cut areas and the risks have keys of their own below.
+_AREAS = {
+    "cmax": "cmax",
+    "aurc": "aurc_full",
+    "augrc": "augrc_full",
+    "aurc_optimal": "aurc_optimal",
+    "augrc_optimal": "augrc_optimal",
+    "eaurc": "eaurc",
+    "eaugrc": "eaugrc",
+    "aurc_achievable": "aurc_achievable",
+    "augrc_achievable": "augrc_achievable",
+    "aurc_normalized": "aurc_normalized",
+    "augrc_normalized": "augrc_normalized",
+}
+_NOT_RESAMPLED = ("aurc_achievable", "augrc_achievable")
+
+
+def artifact_of(
+    evaluation: Evaluation, *, created_at: datetime, intersection_only: bool = False
+) -> dict[str, Any]:
+    """Return the whole artifact as plain values; undefined figures are NaN (null in JSON)."""
+    tables = evaluation.tables
+    populations = [population(table) for table in tables]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "inputs": [_source(table) for table in tables],
+        "population": populations[0] if len(tables) == 1 else _paired(populations),
+        "loss": _loss(evaluation.options.loss, tables[0].scale),
+        "confidence_variants": {
+            name: _runs_of(evaluation, name, curves) for name, curves in evaluation.curves.items()
+        },
+        "variants_without_signals": dict(evaluation.absent),
+        "comparison": _comparison(evaluation, intersection_only),
+    }
+
+
+def _source(table: ItemTable) -> dict[str, Any]:
+    source = table.source
+    return {
+        "path": source.path,
+        "run_id": source.run_id,
+        "git_commit": source.git_commit,
+        "mode": source.mode,
+    }
+
+
+def population(table: ItemTable) -> dict[str, Any]:
+    """Return every denominator; end-to-end coverage also counts the items of failed runs."""
+    n_predicted = int(table.predicted.sum())
+    n_asked = table.n_items + table.n_failed_items
+    return {
+        "participants_total": len(table.participants) + len(table.failed),
+        "participants_included": len(table.participants),
+        "participants_failed": len(table.failed),
+        "items_total": table.n_items,
+        "items_predicted": n_predicted,
+        "items_abstained": table.n_items - n_predicted,
+        "items_failed": table.n_failed_items,
+        "coverage_end_to_end": n_predicted / n_asked if n_asked else math.nan,
+    }
+
+
+def _paired(populations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {**populations[0], **{f"input_{i}": part for i, part in enumerate(populations)}}
+
+
+def _loss(loss: ItemLoss, scale: float) -> dict[str, Any]:
+    if loss == "abs_norm":
+        definition, multiplier = f"abs(prediction - truth) / {scale:g}", scale
+    elif loss == "abs":
+        definition, multiplier = "abs(prediction - truth)", 1.0
+    else:
+        definition, multiplier = "1 if prediction != truth else 0", 1.0
+    whole = int(multiplier) if float(multiplier).is_integer() else multiplier
+    return {"name": loss, "definition": definition, "raw_multiplier": whole}
+
+
+def _runs_of(evaluation: Evaluation, name: str, curves: Sequence[VariantCurve]) -> dict[str, Any]:
+    parts = [_variant(evaluation, name, position) for position in range(len(curves))]
+    if len(parts) == 1:
+        return parts[0]
+    return {f"input_{position}": part for position, part in enumerate(parts)}
+
+
+def _variant(evaluation: Evaluation, name: str, position: int) -> dict[str, Any]:
+    run = evaluation.curves[name][position]
+    figures = run.figures
+    cut = run.options.area_coverage
+    content: dict[str, Any] = {key: figures[figure] for figure, key in _AREAS.items()}
+    if not run.losses.size:
+        content["reason"] = NOTHING_PREDICTED
+    content["interpretation"] = _interpretation(figures)
+    for area in ("aurc", "augrc"):
+        content[f"{area}_at_c"] = {
+            "requested": cut,
+            "used": min(cut, run.curve.cmax) if run.losses.size else math.nan,
+            "value": figures[area_key(area, cut)],
+        }
+    content["mae_at_coverage"] = {
+        coverage_key(coverage): _risk(run, coverage) for coverage in run.options.coverages
+    }
+    content["bootstrap"] = _bootstrap(evaluation, name, position)
+    content["curve"] = {
+        "coverage": run.curve.coverage,
+        "selective_risk": run.curve.selective_risk,
+        "generalized_risk": run.curve.generalized_risk,
+        "threshold": run.curve.threshold,
+    }
+    return content
+
+
+def _interpretation(figures: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "aurc_gap_pct": _percentage(figures["eaurc"], figures["aurc_optimal"]),
+        "augrc_gap_pct": _percentage(figures["eaugrc"], figures["augrc_optimal"]),
+        "achievable_gain_pct": _percentage(
+            figures["aurc"] - figures["aurc_achievable"], figures["aurc"]
+        ),
+        "note": EXCESS_NOTE,
+    }
+
+
+def _percentage(part: float, whole: float) -> float:
+    return 100.0 * part / whole if whole else math.nan
+
+
+def _risk(run: VariantCurve, coverage: float) -> dict[str, Any]:
+    found = run.curve.risk_at(coverage)
+    risk, achieved = (math.nan, math.nan) if found is None else found
+    return {"requested": coverage, "achieved": achieved, "value": risk}
+
+
+def _resampled(run: VariantCurve) -> dict[str, str]:
+    cut = run.options.area_coverage
+    keys = {figure: key for figure, key in _AREAS.items() if figure not in _NOT_RESAMPLED}
+    return {**keys, area_key("aurc", cut): "aurc_at_c", area_key("augrc", cut): "augrc_at_c"}
+
+
+def _bootstrap(evaluation: Evaluation, name: str, position: int) -> dict[str, Any]:
+    run = evaluation.curves[name][position]
+    options = evaluation.options
+    intervals = {
+        key: evaluation.interval(name, position, figure) for figure, key in _resampled(run).items()
+    }
+    risks = {
+        coverage_key(coverage): evaluation.interval(name, position, risk_key(coverage))
+        for coverage in options.coverages
+    }
+    reasons = {key: i.reason for key, i in {**intervals, **risks}.items() if i.reason}
+    return {
+        "seed": options.bootstrap.seed,
+        "n_resamples": options.bootstrap.n_resamples,
+        "rng": options.bootstrap.rng,
+        "method": options.interval_method,
+        "methods": {key: interval.method for key, interval in intervals.items()},
+        "n_clusters": evaluation.n_clusters,
+        "ci95": {
+            **{key: _ends(interval) for key, interval in intervals.items()},
+            "mae_at_coverage": {key: _ends(interval) for key, interval in risks.items()},
+        },
+        "drop_rate": {
+            **{k: evaluation.drop_rate(name, position, f) for f, k in _resampled(run).items()},
+            "mae_at_coverage": {
+                coverage_key(c): evaluation.drop_rate(name, position, risk_key(c))
+                for c in options.coverages
+            },
+        },
+        "reasons": reasons,
+    }
+
+
+def _ends(interval: Interval) -> list[float] | None:
+    return [interval.low, interval.high] if interval.defined else None
+
+
+def _comparison(evaluation: Evaluation, intersection_only: bool) -> dict[str, Any]:
+    enabled = len(evaluation.tables) > 1
+    deltas = {name: _deltas(evaluation, name) for name in evaluation.curves} if enabled else None
+    comparison: dict[str, Any] = {
+        "enabled": enabled,
+        "intersection_only": intersection_only,
+        "deltas": deltas,
+    }
+    if enabled:
+        comparison["direction"] = "input_1 - input_0"
+        comparison["participants_compared"] = evaluation.n_clusters
+    return comparison
+
+
+def _deltas(evaluation: Evaluation, name: str) -> dict[str, Any]:
+    run = evaluation.curves[name][0]
+    keys = {**_AREAS, **_resampled(run)}
+    deltas = {key: _delta(evaluation, name, figure) for figure, key in keys.items()}
+    common = run.common_coverage
+    if common is not None:
+        deltas["at_common_coverage"] = {
+            "coverage": common,
+            "aurc": _delta(evaluation, name, area_key("aurc", common)),
+            "augrc": _delta(evaluation, name, area_key("augrc", common)),
+        }
+    deltas["mae_at_coverage"] = {
+        coverage_key(coverage): _delta(evaluation, name, risk_key(coverage))
+        for coverage in run.options.coverages
+    }
+    return deltas
+
+
+def _delta(evaluation: Evaluation, name: str, figure: str) -> dict[str, Any]:
+    value, interval = evaluation.delta(name, figure)
+    content: dict[str, Any] = {"delta": value, "ci95": _ends(interval)}
+    return {**content, "reason": interval.reason} if interval.reason else content

@@ -1,0 +1,315 @@
+"""Calibrators: fitted on one run, judged by grouped cross-fitting, kept as a checked JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from krisis.confidence.models import (
+    MODELS,
+    Method,
+    Model,
+    TemperatureModel,
+    binned_gap,
+    log_loss,
+    mean_square,
+)
+from krisis.confidence.signals import SIGNALS, MissingSignal, known_signals, signal_values
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.metrics.columns import FloatArray
+from krisis.metrics.items import ItemTable, ParticipantId
+
+Target = Literal["correctness", "near_correct", "loss"]
+TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
+N_FOLDS = 5
+
+Figures = dict[str, float | None]
+
+
+class FittedOn(BaseModel):
+    """The run behind a calibrator; participants only as hashes, enough to notice them again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: str
+    run_id: str | None
+    git_commit: str | None
+    mode: str | None
+    n_samples: int
+    n_participants: int
+    participants_hash: str
+    participant_hashes: list[str]
+
+
+class Calibrator(BaseModel):
+    """A fitted calibrator with everything needed to apply it safely elsewhere."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["krisis.calibrator"] = "krisis.calibrator"
+    schema_version: Literal["1"] = "1"
+    method: str
+    features: list[str]
+    target: Target
+    input_scale: dict[str, tuple[float, float]]
+    score_scale: float | None
+    model: Model
+    fitted_on: FittedOn
+    metrics: dict[str, Any]
+
+    def apply(self, table: ItemTable) -> FloatArray:
+        """Return the calibrated confidence of every predicted item."""
+        scale = _score_scale(table)
+        if self.target != "correctness" and self.score_scale != scale:
+            raise InvalidValue(
+                f"the calibrator learnt {self.target} on scores that span {self.score_scale} and "
+                f"{table.source.path} has scores that span {scale}; fit one on such a run"
+            )
+        for name in self.features:
+            _check_scale(name, self.input_scale[name])
+        values = _features(table, self.features, needed_by="the calibrator")
+        return self.model.predict(_as_probability(values, self))
+
+    def is_temperature_of(self, feature: str) -> bool:
+        """Tell whether this is a temperature fitted on that signal."""
+        return isinstance(self.model, TemperatureModel) and self.features == [feature]
+
+    def overlap(self, table: ItemTable) -> int:
+        """Count the participants of a run on which the calibrator was fitted."""
+        seen = set(self.fitted_on.participant_hashes)
+        return sum(_hash(name) in seen for name in table.participants)
+
+    def order_note(self) -> str:
+        """Say what the calibrator can do to AURC, or nothing where it really can change it."""
+        feature = self.features[0]
+        if self.model.order == "kept":
+            return (
+                f"this calibrator keeps the ranking of {feature}, so its AURC is that of {feature} "
+                "and no news"
+            )
+        if self.model.order == "merged":
+            return (
+                f"this calibrator keeps the ranking of {feature} but merges levels into ties; a "
+                "different AURC comes from the ties alone"
+            )
+        return ""
+
+
+def _check_scale(name: str, learnt: tuple[float, float]) -> None:
+    signal = SIGNALS.get(name)
+    if signal is None or not signal.bounded or learnt == (signal.lowest, signal.highest):
+        return
+    raise InvalidValue(
+        f"the calibrator was fitted on {name} from {learnt[0]:g} to {learnt[1]:g} and the run has "
+        f"it from {signal.lowest:g} to {signal.highest:g}; fit it again"
+    )
+
+
+def _as_probability(values: FloatArray, calibrator: Calibrator) -> FloatArray:
+    """Bring the one input of a temperature to [0, 1]; other models take features as they are."""
+    if not isinstance(calibrator.model, TemperatureModel):
+        return values
+    return _unit_interval(values, calibrator.input_scale[calibrator.features[0]])
+
+
+def _unit_interval(values: FloatArray, scale: tuple[float, float]) -> FloatArray:
+    low, high = scale
+    return (values - low) / (high - low)
+
+
+def _features(table: ItemTable, names: Sequence[str], *, needed_by: str) -> FloatArray:
+    return np.column_stack([signal_values(table, name, needed_by=needed_by) for name in names])
+
+
+def _score_scale(table: ItemTable) -> float | None:
+    return None if np.isnan(table.scale) else table.scale
+
+
+def target_values(table: ItemTable, target: Target) -> FloatArray:
+    """Return what a calibrator learns for every predicted item."""
+    errors: FloatArray = table.errors()
+    if target == "correctness":
+        return np.asarray(errors == 0, dtype=np.float64)
+    if np.isnan(table.scale):
+        raise InvalidValue(f"the target {target!r} needs scores with an order; use correctness")
+    if target == "near_correct":
+        return np.asarray(errors <= 1, dtype=np.float64)
+    return np.asarray(1.0 - errors / table.scale)
+
+
+def fit_calibrator(
+    table: ItemTable,
+    features: Sequence[str],
+    *,
+    method: Method = "logistic",
+    target: Target = "correctness",
+    seed: int = 42,
+) -> Calibrator:
+    """Fit a calibrator on the predicted items of a run and judge it on left-out participants."""
+    _check_request(table, features, method, target)
+    goal = target_values(table, target)
+    raw = _features(table, features, needed_by=f"the method {method!r}")
+    scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}
+    inputs = raw
+    if method == "temperature":
+        inputs = _unit_interval(raw, scales[features[0]])
+    model = MODELS[method].fit(inputs, goal)
+    before = _uncalibrated(raw, goal, features, scales)
+    return Calibrator(
+        method=model.method,
+        features=list(features),
+        target=target,
+        input_scale=scales,
+        score_scale=_score_scale(table),
+        model=model,
+        fitted_on=_fitted_on(table, goal.size),
+        metrics={
+            "before_is": before[1],
+            "training_set": {
+                "before": figures_of(before[0], goal),
+                "after": figures_of(model.predict(inputs), goal),
+                "note": "computed on the items the calibrator was fitted on, hence flattering",
+            },
+            "cross_fitted": _cross_fitted(table, inputs, goal, before[0], (method, seed)),
+        },
+    )
+
+
+def _check_request(table: ItemTable, features: Sequence[str], method: str, target: str) -> None:
+    if method not in MODELS:
+        raise UnknownName.among("calibration method", method, MODELS)
+    if target not in TARGETS:
+        raise UnknownName.among("calibration target", target, TARGETS)
+    if not features or len(set(features)) < len(features):
+        raise InvalidValue(f"name one or more features, each once, not {list(features)}")
+    if not table.predicted.any():
+        raise InvalidValue(f"{table.source.path} has no predicted item to learn from")
+    present = known_signals(table)
+    for name in features:
+        if name not in present:
+            raise MissingSignal(
+                f"no item of {table.source.path} carries the feature {name!r}; "
+                f"it has: {', '.join(present) or 'no signals'}"
+            )
+    if method in ("temperature", "logistic") and target == "loss":
+        raise InvalidValue(
+            f"the method {method!r} learns yes or no; use linear for the target loss"
+        )
+    if method == "temperature" and (len(features) != 1 or not _bounded(features[0])):
+        bounded = ", ".join(name for name in SIGNALS if _bounded(name))
+        raise InvalidValue(
+            f"a temperature takes one feature with a scale of its own, not {list(features)}; "
+            f"choose one of: {bounded}"
+        )
+
+
+def _bounded(name: str) -> bool:
+    return name in SIGNALS and SIGNALS[name].bounded
+
+
+def _scale_of(name: str, values: FloatArray) -> tuple[float, float]:
+    if _bounded(name):
+        return SIGNALS[name].lowest, SIGNALS[name].highest
+    return float(values.min()), float(values.max())
+
+
+def _uncalibrated(
+    raw: FloatArray,
+    goal: FloatArray,
+    features: Sequence[str],
+    scales: Mapping[str, tuple[float, float]],
+) -> tuple[FloatArray, str]:
+    """Return what one would have without a calibrator: the only feature itself, or the mean."""
+    if len(features) == 1 and _bounded(features[0]):
+        return _unit_interval(raw[:, 0], scales[features[0]]), features[0]
+    return np.full(goal.size, goal.mean()), "the mean of the target"
+
+
+def figures_of(probability: FloatArray, target: FloatArray) -> Figures:
+    """Return log loss, calibration error and Brier score."""
+    return {
+        "nll": log_loss(probability, target),
+        "ece": binned_gap(probability, target),
+        "brier": mean_square(probability, target),
+    }
+
+
+def _cross_fitted(
+    table: ItemTable,
+    inputs: FloatArray,
+    goal: FloatArray,
+    before: FloatArray,
+    how: tuple[Method, int],
+) -> dict[str, Any]:
+    """Predict every participant by a model that has not seen any of their items."""
+    method, seed = how
+    participant = table.participant[table.predicted]
+    present = np.unique(participant)
+    n_folds = min(N_FOLDS, present.size)
+    if n_folds < 2:
+        return {"n_folds": 0, "before": None, "after": None, "reason": "one participant only"}
+    shuffled = np.random.default_rng(seed).permutation(present)
+    fold_of = np.zeros(int(present.max()) + 1, dtype=np.int64)
+    fold_of[shuffled] = np.arange(present.size) % n_folds
+    fold = fold_of[participant]
+    predicted = np.empty(goal.size)
+    for k in range(n_folds):
+        model = MODELS[method].fit(inputs[fold != k], goal[fold != k])
+        predicted[fold == k] = model.predict(inputs[fold == k])
+    return {
+        "n_folds": n_folds,
+        "seed": seed,
+        "before": figures_of(before, goal),
+        "after": figures_of(predicted, goal),
+        "note": "every participant was predicted by a model fitted on the others",
+    }
+
+
+def _hash(participant: ParticipantId) -> str:
+    return hashlib.sha256(str(participant).encode()).hexdigest()[:16]
+
+
+def _fitted_on(table: ItemTable, n_samples: int) -> FittedOn:
+    hashes = sorted(map(_hash, table.participants))
+    source = table.source
+    return FittedOn(
+        path=source.path,
+        run_id=source.run_id,
+        git_commit=source.git_commit,
+        mode=source.mode,
+        n_samples=n_samples,
+        n_participants=len(hashes),
+        participants_hash=hashlib.sha256("".join(hashes).encode()).hexdigest(),
+        participant_hashes=hashes,
+    )
+
+
+def calibrator_from(content: Mapping[str, Any], *, place: str | Path) -> Calibrator:
+    """Check an artifact: every length, type and range, and that its parts belong together."""
+    try:
+        calibrator = Calibrator.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "artifact"
+        raise InvalidFile(
+            f"{place} is no usable calibrator: {where}: {first['msg']}; fit it again with "
+            "`krisis calibrate`"
+        ) from None
+    weights = getattr(calibrator.model, "weights", [0.0])
+    agree = (
+        calibrator.method == calibrator.model.method
+        and set(calibrator.input_scale) == set(calibrator.features)
+        and len(calibrator.features) == len(weights)
+        and all(low < high or not _bounded(n) for n, (low, high) in calibrator.input_scale.items())
+    )
+    if not agree:
+        raise InvalidFile(
+            f"{place} is no usable calibrator: its method, features, scales and parameters do not "
+            "belong together; fit it again with `krisis calibrate`"
+        )
+    return calibrator

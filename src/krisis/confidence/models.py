@@ -1,0 +1,232 @@
+"""The four calibration models: their parameters, how they are fitted and how they are applied."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from scipy import optimize, special
+
+from krisis.errors import InvalidValue
+from krisis.metrics.columns import FloatArray
+
+LOWEST_PROBABILITY = 1e-6
+_TEMPERATURES = (0.05, 10.0)
+_PENALTY = 1.0
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TemperatureModel(_Model):
+    """σ(logit(p) / T): one number that softens or sharpens a probability."""
+
+    method: Literal["temperature_scaling"] = "temperature_scaling"
+    temperature: Annotated[float, Field(ge=_TEMPERATURES[0], le=_TEMPERATURES[1])]
+
+    @classmethod
+    def fit(cls, features: FloatArray, target: FloatArray) -> TemperatureModel:
+        """Choose the temperature of the least log loss."""
+        logits = _logit(features[:, 0])
+
+        def loss(temperature: float) -> float:
+            return log_loss(special.expit(logits / temperature), target)
+
+        best = optimize.minimize_scalar(loss, bounds=_TEMPERATURES, method="bounded")
+        return cls(temperature=float(best.x))
+
+    def predict(self, features: FloatArray) -> FloatArray:
+        """Return σ(logit(p) / T)."""
+        return np.asarray(special.expit(_logit(features[:, 0]) / self.temperature))
+
+    @property
+    def order(self) -> Literal["kept", "merged", "changed"]:
+        """What the model does to the ranking of its input."""
+        return "kept"
+
+
+class _Weighted(_Model):
+    means: list[Number]
+    scales: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    weights: list[Number]
+    intercept: Number
+
+    @model_validator(mode="after")
+    def _same_lengths(self) -> _Weighted:
+        if not len(self.means) == len(self.scales) == len(self.weights) > 0:
+            raise ValueError("means, scales and weights must have one number per feature")
+        return self
+
+    def _linear(self, features: FloatArray) -> FloatArray:
+        standardised = (features - np.array(self.means)) / np.array(self.scales)
+        linear: FloatArray = standardised @ np.array(self.weights) + self.intercept
+        return linear
+
+
+class LogisticModel(_Weighted):
+    """Logistic regression on standardised features with an L2 penalty (C = 1)."""
+
+    method: Literal["logistic"] = "logistic"
+
+    @classmethod
+    def fit(cls, features: FloatArray, target: FloatArray) -> LogisticModel:
+        """Minimise |w|²/2 + log loss; the intercept is free."""
+        means, scales = _standards(features)
+        design = np.column_stack([(features - means) / scales, np.ones(len(features))])
+        penalty = np.append(np.full(features.shape[1], _PENALTY), 0.0)
+        # Without a bound on the intercept, targets that are all alike would drive it to infinity.
+        if target.min() == target.max():
+            penalty[-1] = LOWEST_PROBABILITY
+
+        def loss(weights: FloatArray) -> tuple[float, FloatArray]:
+            linear = design @ weights
+            value = np.logaddexp(0.0, linear).sum() - target @ linear
+            slope = design.T @ (special.expit(linear) - target) + penalty * weights
+            return float(value + 0.5 * (penalty * weights) @ weights), slope
+
+        start = np.zeros(design.shape[1])
+        best = optimize.minimize(
+            loss, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 1e-15}
+        )
+        return cls(
+            means=means.tolist(),
+            scales=scales.tolist(),
+            weights=best.x[:-1].tolist(),
+            intercept=float(best.x[-1]),
+        )
+
+    def predict(self, features: FloatArray) -> FloatArray:
+        """Return the probability of the target."""
+        return np.asarray(special.expit(self._linear(features)))
+
+    @property
+    def order(self) -> Literal["kept", "merged", "changed"]:
+        """What the model does to the ranking of its input."""
+        return "kept" if len(self.weights) == 1 and self.weights[0] > 0 else "changed"
+
+
+class LinearModel(_Weighted):
+    """Ridge regression (alpha = 1) on standardised features, clipped to [0, 1]."""
+
+    method: Literal["linear"] = "linear"
+
+    @classmethod
+    def fit(cls, features: FloatArray, target: FloatArray) -> LinearModel:
+        """Solve the normal equations; the intercept is free."""
+        means, scales = _standards(features)
+        design = (features - means) / scales
+        gram = design.T @ design + _PENALTY * np.eye(design.shape[1])
+        weights = np.linalg.solve(gram, design.T @ (target - target.mean()))
+        return cls(
+            means=means.tolist(),
+            scales=scales.tolist(),
+            weights=weights.tolist(),
+            intercept=float(target.mean()),
+        )
+
+    def predict(self, features: FloatArray) -> FloatArray:
+        """Return the clipped estimate."""
+        return np.clip(self._linear(features), 0.0, 1.0)
+
+    @property
+    def order(self) -> Literal["kept", "merged", "changed"]:
+        """What the model does to the ranking of its input."""
+        return "merged" if len(self.weights) == 1 and self.weights[0] > 0 else "changed"
+
+
+class IsotonicModel(_Model):
+    """The monotone step function nearest to the target, joined by straight lines."""
+
+    method: Literal["isotonic"] = "isotonic"
+    increasing: bool
+    inputs: list[Number]
+    outputs: list[Annotated[float, Field(ge=0, le=1)]]
+
+    @model_validator(mode="after")
+    def _same_lengths(self) -> IsotonicModel:
+        if not len(self.inputs) == len(self.outputs) > 0:
+            raise ValueError("inputs and outputs must have the same length, at least 1")
+        if any(b <= a for a, b in zip(self.inputs, self.inputs[1:], strict=False)):
+            raise ValueError("inputs must rise strictly")
+        steps = np.diff(self.outputs) * (1 if self.increasing else -1)
+        if (steps < 0).any():
+            raise ValueError("outputs must be monotone")
+        return self
+
+    @classmethod
+    def fit(cls, features: FloatArray, target: FloatArray) -> IsotonicModel:
+        """Pool adjacent violators; the direction is that of the rank correlation."""
+        if features.shape[1] != 1:
+            raise InvalidValue(
+                f"isotonic calibration takes one feature, not {features.shape[1]}; "
+                "name one or use the method logistic"
+            )
+        inputs, group = np.unique(features[:, 0], return_inverse=True)
+        weight = np.bincount(group).astype(np.float64)
+        mean = np.bincount(group, target) / weight
+        increasing = bool(np.cov(group, target)[0, 1] >= 0) if len(group) > 1 else True
+        fitted = optimize.isotonic_regression(mean, weights=weight, increasing=increasing).x
+        return cls(increasing=increasing, inputs=inputs.tolist(), outputs=_unit(fitted).tolist())
+
+    def predict(self, features: FloatArray) -> FloatArray:
+        """Interpolate between the fitted points; flat beyond them."""
+        return np.interp(features[:, 0], self.inputs, self.outputs)
+
+    @property
+    def order(self) -> Literal["kept", "merged", "changed"]:
+        """What the model does to the ranking of its input."""
+        return "merged" if self.increasing else "changed"
+
+
+Model = Annotated[
+    TemperatureModel | LogisticModel | LinearModel | IsotonicModel, Field(discriminator="method")
+]
+Method = Literal["temperature", "logistic", "linear", "isotonic"]
+MODELS: dict[
+    str, type[TemperatureModel] | type[LogisticModel] | type[LinearModel] | type[IsotonicModel]
+] = {
+    "temperature": TemperatureModel,
+    "logistic": LogisticModel,
+    "linear": LinearModel,
+    "isotonic": IsotonicModel,
+}
+
+
+def log_loss(probability: FloatArray, target: FloatArray) -> float:
+    """Return the mean negative log-likelihood, probabilities kept 1e-6 away from 0 and 1."""
+    clipped = np.clip(probability, LOWEST_PROBABILITY, 1 - LOWEST_PROBABILITY)
+    return float(-(target * np.log(clipped) + (1 - target) * np.log1p(-clipped)).mean())
+
+
+def _logit(probability: FloatArray) -> FloatArray:
+    clipped = np.clip(probability, LOWEST_PROBABILITY, 1 - LOWEST_PROBABILITY)
+    return np.asarray(special.logit(clipped))
+
+
+def _unit(values: FloatArray) -> FloatArray:
+    return np.clip(values, 0.0, 1.0)
+
+
+def _standards(features: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation; a feature that never moves keeps scale 1."""
+    scales = features.std(axis=0)
+    scales[(scales == 0) | ~np.isfinite(scales)] = 1.0
+    return features.mean(axis=0), scales
+
+
+def mean_square(probability: FloatArray, target: FloatArray) -> float:
+    """Return the Brier score against a target in [0, 1]."""
+    return float(np.square(probability - target).mean())
+
+
+def binned_gap(probability: FloatArray, target: FloatArray, n_bins: int = 15) -> float:
+    """Return the expected calibration error against a target in [0, 1]."""
+    if not probability.size:
+        return math.nan
+    index = np.minimum((probability * n_bins).astype(np.int64), n_bins - 1)
+    return float(np.abs(np.bincount(index, target - probability)).sum() / probability.size)

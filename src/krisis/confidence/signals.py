@@ -1,0 +1,107 @@
+"""The signals that confidence is made from: their range, what a null means, strict reading."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from krisis.errors import InvalidValue
+from krisis.metrics.columns import FloatArray
+from krisis.metrics.items import STATED, ItemTable
+
+
+class MissingSignal(InvalidValue):
+    """A predicted item lacks a signal, or its null has no meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One signal: the values it may have and the value that a null stands for (None: nothing)."""
+
+    lowest: float = -math.inf
+    highest: float = math.inf
+    null_means: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Tell whether the signal has a scale of its own."""
+        return math.isfinite(self.lowest) and math.isfinite(self.highest)
+
+
+SIGNALS: dict[str, Signal] = {
+    "llm_evidence_count": Signal(0),
+    "retrieval_reference_count": Signal(0),
+    "retrieval_similarity_mean": Signal(null_means=0.0),
+    "retrieval_similarity_max": Signal(null_means=0.0),
+    "verbalized_confidence": Signal(1, 5, null_means=3.0),
+    "token_msp": Signal(0, 1),
+    "token_pe": Signal(0),
+    "token_energy": Signal(),
+    "consistency_modal_confidence": Signal(0, 1),
+    "consistency_score_std": Signal(0),
+    STATED: Signal(0, 1),
+}
+
+
+def signal_values(table: ItemTable, name: str, *, needed_by: str) -> FloatArray:
+    """Return a signal of every predicted item; anything that is no number in range is refused."""
+    signal = SIGNALS.get(name, Signal())
+    rows: list[int] = np.flatnonzero(table.predicted).tolist()
+    raw = [_given(table, index, name, needed_by) for index in rows]
+    if signal.null_means is not None:
+        raw = [signal.null_means if value is None else value for value in raw]
+    values = _as_numbers(raw)
+    wrong = np.isnan(values) | (values < signal.lowest) | (values > signal.highest)
+    if np.isinf(values).any() or wrong.any():
+        first = int(np.flatnonzero(wrong | np.isinf(values))[0])
+        _complain(table, rows[first], name, (raw[first], signal, needed_by))
+    return values
+
+
+def _given(table: ItemTable, index: int, name: str, needed_by: str) -> Any:
+    signals = table.signals[index]
+    if name not in signals:
+        raise MissingSignal(
+            f"{table.place(index)}: the signal {name} is missing and {needed_by} needs it; "
+            "choose another variant or a run that recorded it"
+        )
+    return signals[name]
+
+
+def _as_numbers(raw: Sequence[Any]) -> FloatArray:
+    return np.array(
+        [
+            float(value)
+            if isinstance(value, int | float) and not isinstance(value, bool)
+            else math.nan
+            for value in raw
+        ],
+        dtype=np.float64,
+    )
+
+
+def _complain(table: ItemTable, index: int, name: str, found: tuple[Any, Signal, str]) -> None:
+    value, signal, needed_by = found
+    if value is None:
+        raise MissingSignal(
+            f"{table.place(index)}: the signal {name} is null and {needed_by} needs a number; "
+            "choose another variant or a run whose backend returned it"
+        )
+    ends = [
+        f"at least {signal.lowest:g}" if math.isfinite(signal.lowest) else "",
+        f"at most {signal.highest:g}" if math.isfinite(signal.highest) else "",
+    ]
+    wanted = " and ".join(["a finite number", *filter(None, ends)])
+    raise InvalidValue(
+        f"{table.place(index)}: the signal {name} must be {wanted}, not {value!r}, for {needed_by}"
+    )
+
+
+def known_signals(table: ItemTable) -> list[str]:
+    """Return the names of the signals that any predicted item carries."""
+    rows: list[int] = np.flatnonzero(table.predicted).tolist()
+    return sorted({name for index in rows for name in table.signals[index]})

@@ -1,0 +1,173 @@
+"""Confidence variants: how the signals of an item become one number, higher being surer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from krisis.confidence.signals import MissingSignal, signal_values
+from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics.columns import FloatArray
+from krisis.metrics.items import STATED, ItemTable
+
+Signals = Mapping[str, FloatArray]
+
+
+class Calibrator(Protocol):
+    """What a fitted calibrator offers to the variants that need one."""
+
+    def apply(self, table: ItemTable) -> FloatArray:
+        """Return the calibrated confidence of every predicted item."""
+
+    def is_temperature_of(self, feature: str) -> bool:
+        """Tell whether this is a temperature fitted on that signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A variant: the signals it reads, the rule, and the rule in words."""
+
+    signals: tuple[str, ...]
+    rule: Callable[[Signals], FloatArray]
+    words: str
+
+
+def _evidence(signals: Signals) -> FloatArray:
+    return np.minimum(signals["llm_evidence_count"], 3.0) / 3.0
+
+
+def _similarity(signals: Signals) -> FloatArray:
+    return np.clip(signals["retrieval_similarity_mean"], 0.0, 1.0)
+
+
+def _verbalized(signals: Signals) -> FloatArray:
+    return (signals["verbalized_confidence"] - 1.0) / 4.0
+
+
+_COUNT, _MEAN, _SPOKEN = "llm_evidence_count", "retrieval_similarity_mean", "verbalized_confidence"
+_MODAL = "consistency_modal_confidence"
+
+VARIANTS: dict[str, Variant] = {
+    "llm": Variant((_COUNT,), lambda s: s[_COUNT], "llm_evidence_count"),
+    "total_evidence": Variant((_COUNT,), lambda s: s[_COUNT], "llm_evidence_count (alias of llm)"),
+    "retrieval_similarity_mean": Variant(
+        (_MEAN,), lambda s: s[_MEAN], "retrieval_similarity_mean, null as 0"
+    ),
+    "retrieval_similarity_max": Variant(
+        ("retrieval_similarity_max",),
+        lambda s: s["retrieval_similarity_max"],
+        "retrieval_similarity_max, null as 0",
+    ),
+    "hybrid_evidence_similarity": Variant(
+        (_COUNT, _MEAN), lambda s: 0.5 * _evidence(s) + 0.5 * _similarity(s), "0.5 e + 0.5 s"
+    ),
+    "verbalized": Variant((_SPOKEN,), _verbalized, "(v − 1) / 4, null as 0.5"),
+    "hybrid_verbalized": Variant(
+        (_SPOKEN, _COUNT, _MEAN),
+        lambda s: 0.4 * _verbalized(s) + 0.3 * _evidence(s) + 0.3 * _similarity(s),
+        "0.4 v + 0.3 e + 0.3 s",
+    ),
+    "token_msp": Variant(("token_msp",), lambda s: s["token_msp"], "token_msp"),
+    "token_pe": Variant(("token_pe",), lambda s: 1.0 / (1.0 + s["token_pe"]), "1 / (1 + token_pe)"),
+    "token_energy": Variant(
+        ("token_energy",), lambda s: np.exp(s["token_energy"]), "exp(token_energy)"
+    ),
+    "consistency": Variant((_MODAL,), lambda s: s[_MODAL], "consistency_modal_confidence"),
+    "consistency_inverse_std": Variant(
+        ("consistency_score_std",),
+        lambda s: 1.0 / (1.0 + s["consistency_score_std"]),
+        "1 / (1 + consistency_score_std)",
+    ),
+    "hybrid_consistency": Variant(
+        (_MODAL, _COUNT, _MEAN),
+        lambda s: 0.4 * s[_MODAL] + 0.3 * _evidence(s) + 0.3 * _similarity(s),
+        "0.4 c + 0.3 e + 0.3 s",
+    ),
+    "stated": Variant((STATED,), lambda s: s[STATED], "the confidence a krisis backend returned"),
+}
+CALIBRATED = ("verbalized_calibrated", "calibrated")
+KNOWN = (*VARIANTS, *CALIBRATED)
+_COMBINATIONS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "average": lambda first, second: (first + second) / 2.0,
+    "product": lambda first, second: first * second,
+}
+
+
+def default_variant(table: ItemTable) -> str:
+    """Return the variant that a run is judged by unless another is named."""
+    return "stated" if table.source.kind == "krisis_run" else "llm"
+
+
+def confidence_of(
+    table: ItemTable, variant: str, *, calibrator: Calibrator | None = None
+) -> FloatArray:
+    """Return the confidence of every predicted item, in the order of the table."""
+    if variant.startswith("secondary:"):
+        return _secondary(table, variant, calibrator)
+    if variant in CALIBRATED:
+        return _calibrated(table, variant, calibrator)
+    if variant not in VARIANTS:
+        raise UnknownName.among(
+            "confidence variant",
+            variant,
+            [*KNOWN, "secondary:A+B:average", "secondary:A+B:product"],
+        )
+    chosen = VARIANTS[variant]
+    needed_by = f"the variant {variant!r}"
+    signals = {name: signal_values(table, name, needed_by=needed_by) for name in chosen.signals}
+    with np.errstate(over="ignore"):
+        values = chosen.rule(signals)
+    return _finite(table, variant, values)
+
+
+def _secondary(table: ItemTable, variant: str, calibrator: Calibrator | None) -> FloatArray:
+    _, _, rest = variant.partition(":")
+    pair, _, combination = rest.rpartition(":")
+    first, plus, second = pair.partition("+")
+    if not (plus and first and second) or combination not in _COMBINATIONS:
+        raise InvalidValue(
+            f"{variant!r} is no combination; write secondary:A+B:average or secondary:A+B:product "
+            "with two variants A and B"
+        )
+    if "secondary:" in pair:
+        raise InvalidValue(f"{variant!r} combines a combination; name two plain variants")
+    parts = [confidence_of(table, name, calibrator=calibrator) for name in (first, second)]
+    return _finite(table, variant, _COMBINATIONS[combination](*parts))
+
+
+def _calibrated(table: ItemTable, variant: str, calibrator: Calibrator | None) -> FloatArray:
+    if calibrator is None:
+        raise MissingSignal(
+            f"the variant {variant!r} needs a fitted calibrator; add --calibration ARTIFACT, "
+            "which `krisis calibrate` writes"
+        )
+    if variant == "verbalized_calibrated" and not calibrator.is_temperature_of(_SPOKEN):
+        raise InvalidValue(
+            "the variant 'verbalized_calibrated' needs a temperature fitted on "
+            "verbalized_confidence and the artifact is another one; use the variant 'calibrated'"
+        )
+    return calibrator.apply(table)
+
+
+def _finite(table: ItemTable, variant: str, values: FloatArray) -> FloatArray:
+    if not np.isfinite(values).all():
+        index = int(np.flatnonzero(table.predicted)[np.flatnonzero(~np.isfinite(values))[0]])
+        raise InvalidValue(f"{table.place(index)}: the variant {variant!r} is not a finite number")
+    return values
+
+
+def available_variants(
+    table: ItemTable, *, calibrator: Calibrator | None = None
+) -> tuple[dict[str, FloatArray], dict[str, str]]:
+    """Return the values of every variant the run has signals for, and why the others are out."""
+    found: dict[str, FloatArray] = {}
+    absent: dict[str, str] = {}
+    for name in KNOWN:
+        try:
+            found[name] = confidence_of(table, name, calibrator=calibrator)
+        except MissingSignal as reason:
+            absent[name] = str(reason)
+    return found, absent
