@@ -15,6 +15,7 @@ from krisis.execution.session import Job, Session
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Rows, score_all
 from krisis.results.result import BenchmarkResult
+from krisis.results.sources import scores_by_source
 
 
 class Benchmark:
@@ -74,7 +75,8 @@ class Benchmark:
         try:
             rows = Rows(await session.run())
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
-            result = BenchmarkResult(rows, scores, description, self.backend.name, session.extras)
+            extras = {**session.extras, **scores_by_source(self.metrics, rows)}
+            result = BenchmarkResult(rows, scores, description, self.backend.name, extras)
             session.conclude(result)
         finally:
             session.close()

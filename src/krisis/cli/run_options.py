@@ -18,6 +18,8 @@ _SINGULAR = {
     "model_options": "model_option",
     "metrics": "metric",
 }
+# The two options that are typed most.
+_SHORT = {"max_concurrency": ("-j",), "out": ("-o",)}
 
 
 def option_parameters(names: Iterable[str]) -> list[inspect.Parameter]:
@@ -45,7 +47,7 @@ def _parameter(name: str) -> inspect.Parameter:
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=typer.Option(default, flag, help=text, show_default=False),
+        default=typer.Option(default, flag, *_SHORT.get(name, ()), help=text, show_default=False),
         annotation=annotation,
     )
 

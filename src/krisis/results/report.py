@@ -8,6 +8,7 @@ from typing import Any
 
 from krisis.metrics.base import MetricScore
 from krisis.results.result import BenchmarkResult
+from krisis.results.sources import source_lines
 from krisis.statistics.intervals import Interval
 
 _EXECUTION = (
@@ -52,6 +53,7 @@ def format_report(result: BenchmarkResult) -> str:
         [attrition_line(result.attrition())],
         _heading(result),
         _metric_table(result),
+        [line.rstrip() for line in source_lines(result.extras)],
         _undefined(result),
         _calibration(result),
         _deferral(result),
