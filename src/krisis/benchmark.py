@@ -12,6 +12,7 @@ from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.errors import InvalidValue
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Job, Session
+from krisis.execution.yardsticks import baseline_scores
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Rows, score_all
 from krisis.results.result import BenchmarkResult
@@ -63,6 +64,9 @@ class Benchmark:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
         description = self.suite.describe() if suite_description is None else suite_description
         self.backend.prepare(self.suite)
+        # Baselines come first: should they fail, no call has been paid for yet.
+        wanted = self.execution.baselines
+        beside = baseline_scores(self.suite, records, self.metrics) if wanted else {}
         job = Job(
             self.suite,
             self.backend,
@@ -75,7 +79,7 @@ class Benchmark:
         try:
             rows = Rows(await session.run())
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
-            extras = {**session.extras, **scores_by_source(self.metrics, rows)}
+            extras = {**session.extras, **scores_by_source(self.metrics, rows), **beside}
             result = BenchmarkResult(rows, scores, description, self.backend.name, extras)
             session.conclude(result)
         finally:

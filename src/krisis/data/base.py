@@ -173,11 +173,13 @@ class BaseDataSuite(ABC):
     A subclass must implement `load`; `task_specification` is what model backends prompt from,
     `training_records` what baselines are fitted on. With ``stores_text`` false, nothing that a
     model wrote about the records is kept in a run, because it may quote them; ``notice`` is what
-    a user must be told before the records are put to a model, such as the terms of a licence.
+    a user must be told before the records are put to a model, such as the terms of a licence;
+    ``baselines`` names the backends that every result on the suite is read against.
     """
 
     name: str = "suite"
     stores_text: bool = True
+    baselines: tuple[str, ...] = ()
     notice: str = ""
 
     def __init__(self, config: SuiteConfig | None = None) -> None:

@@ -92,4 +92,5 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
         progress=progress_display(config.display),
         prices=read_prices(config.prices) if config.prices else {},
         stop=stop,
+        baselines=config.baselines,
     )

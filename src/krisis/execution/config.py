@@ -51,6 +51,7 @@ class RunConfig(BaseModel):
     prices: str | None = Field(None, description="Price table (YAML), see the docs.")
     cache: bool = Field(True, description="Reuse replies that were paid for before.")
     cache_path: str | None = Field(None, description="Where the replies are kept.")
+    baselines: bool = Field(True, description="Score the suite's baselines beside the model.")
     out: str = Field("runs", description="Folder in which the run directory is made.")
     store_features: bool | None = Field(
         None, description="Keep what the model saw in the run; only synthetic data by default."
@@ -92,6 +93,7 @@ RESUMABLE = (
     "prices",
     "cache",
     "cache_path",
+    "baselines",
     "display",
 )
 

@@ -21,6 +21,7 @@ class Execution:
     ``repeats`` asks every record that many times. Without a ``recorder`` nothing is written, and
     without a ``cache`` no reply is reused. ``prices`` maps ``provider/model``, or a pattern of it,
     to what its tokens cost. ``stop`` lets someone outside end the run.
+    ``baselines`` scores the suite's baselines on the same records, for the report.
     """
 
     repeats: int = 1
@@ -30,6 +31,7 @@ class Execution:
     progress: ProgressDisplay = field(default_factory=NoProgress)
     prices: Mapping[str, Price] = field(default_factory=dict)
     stop: Stop | None = None
+    baselines: bool = False
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from krisis.metrics.base import MetricScore
+from krisis.results.beside import baseline_lines
 from krisis.results.result import BenchmarkResult
 from krisis.results.sources import source_lines
 from krisis.statistics.intervals import Interval
@@ -54,6 +55,7 @@ def format_report(result: BenchmarkResult) -> str:
         _heading(result),
         _metric_table(result),
         [line.rstrip() for line in source_lines(result.extras)],
+        baseline_lines(result),
         _undefined(result),
         _calibration(result),
         _deferral(result),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from krisis.metrics.base import BaseMetric, EvaluationResult, score_all
+from krisis.results.beside import plain_scores
 
 KEY = "scores_by_source"
 
@@ -21,19 +21,7 @@ def scores_by_source(
     }
     if not all(parts.values()):
         return {}
-    return {KEY: {source: _scores(metrics, part) for source, part in parts.items()}}
-
-
-def _scores(
-    metrics: Sequence[BaseMetric], rows: Sequence[EvaluationResult]
-) -> dict[str, dict[str, Any]]:
-    return {
-        name: {
-            "value": None if math.isnan(score.value) else score.value,
-            "n_evaluated": score.n_evaluated,
-        }
-        for name, score in score_all(metrics, rows).items()
-    }
+    return {KEY: {name: plain_scores(score_all(metrics, part)) for name, part in parts.items()}}
 
 
 def source_lines(extras: Mapping[str, Any]) -> list[str]:

@@ -43,6 +43,7 @@ class CKDSuite(BaseDataSuite):
     """
 
     name = "ckd"
+    baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
 
     def __init__(
         self,

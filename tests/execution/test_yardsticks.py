@@ -1,0 +1,56 @@
+"""Baselines are scored on the very records of a run and printed beside it."""
+
+from __future__ import annotations
+
+from krisis import Benchmark, SuiteConfig, registry
+from krisis.backends.baselines.constant import AlwaysAnswer, Majority
+from krisis.data.base import PatientRecord, RecordListSuite
+from krisis.data.ckd.suite import CKDSuite
+from krisis.execution.options import Execution
+from krisis.execution.yardsticks import baseline_scores
+from krisis.metrics import default_benchmark_metrics
+from krisis.results.report import format_report
+from krisis.results.result import BenchmarkResult
+
+
+def test_the_scores_are_those_of_a_run_of_the_baseline():
+    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=40))
+    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())["baselines"]
+    assert list(found) == list(suite.baselines)
+    for name in suite.baselines:
+        result = Benchmark(suite, registry.find("backends", name)()).run()
+        for metric, score in result.metric_scores.items():
+            value = found[name][metric]["value"]
+            assert value == score.value or (value is None and score.value != score.value)
+            assert found[name][metric]["n_evaluated"] == score.n_evaluated
+
+
+def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
+    suite = CKDSuite(SuiteConfig(n_synthetic=30))
+    benchmark = Benchmark(suite, AlwaysAnswer(), execution=Execution(baselines=True))
+    result = benchmark.run(suite.load()[:7])
+    assert result.extras["baselines"]["majority"]["Accuracy"]["n_evaluated"] == 7
+    path = tmp_path / "result.json"
+    result.save(path)
+    report = format_report(BenchmarkResult.load(path))
+    assert "Baselines on the same records" in report
+    assert "this run: always-answer" in report
+
+
+def test_nothing_is_added_unless_asked_for():
+    suite = CKDSuite(SuiteConfig(n_synthetic=5))
+    assert "baselines" not in Benchmark(suite, Majority()).run().extras
+
+
+def test_a_baseline_that_cannot_be_prepared_is_left_out():
+    class Bare(RecordListSuite):
+        baselines = ("majority", "always-abstain")
+
+    suite = Bare([PatientRecord({"x": 1}, 0)])
+    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())
+    assert list(found["baselines"]) == ["always-abstain"]
+
+
+def test_a_suite_without_baselines_adds_nothing():
+    suite = RecordListSuite([PatientRecord({"x": 1}, 0)])
+    assert baseline_scores(suite, suite.load(), default_benchmark_metrics()) == {}
