@@ -153,6 +153,7 @@ def _notes(
             f"seed {options.bootstrap.seed}."
         ),
     ]
+    notes += _total_lines(artifact["phq8_totals"])
     if _any_negative_excess(evaluation):
         notes.append(f"Excess: {EXCESS_NOTE}.")
     if any(not curve.losses.size for both in evaluation.curves.values() for curve in both):
@@ -162,6 +163,22 @@ def _notes(
         notes += [f"Calibrated: {note}."] if note else []
     notes += [f"not evaluated: {name}: {why}" for name, why in evaluation.absent.items()]
     return notes
+
+
+def _total_lines(reports: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    lines = []
+    for position, report in enumerate(reports):
+        if report is None:
+            continue
+        total, screening = report["total"], report["screening"]
+        lines.append(
+            f"Totals (input_{position}): MAE {figure(total['mae'])}, RMSE {figure(total['rmse'])}, "
+            f"Pearson {figure(total['pearson'])}, bands {figure(total['band_accuracy'])} right on "
+            f"{total['n_evaluated']} of {total['n_participants']} participants; screening at 10: "
+            f"accuracy {figure(screening['accuracy'])}, F1 {figure(screening['f1'])} on "
+            f"{screening['n_evaluated']}, AUROC {figure(screening['auroc'])}."
+        )
+    return lines
 
 
 def _any_negative_excess(evaluation: Evaluation) -> bool:

@@ -1,0 +1,125 @@
+"""AURC, AUGRC and risk at 80 % coverage as metrics of a run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from krisis import registry
+from krisis.errors import UserError
+from krisis.metrics import (
+    AUGRC,
+    AURC,
+    BootstrapOptions,
+    EvaluationResult,
+    RiskAtCoverage,
+    default_benchmark_metrics,
+    score_all,
+)
+from krisis.metrics import selective_prediction as module
+from krisis.metrics.selective_prediction import risk_coverage_curve
+
+ALL = (AURC(), AUGRC(), RiskAtCoverage())
+
+
+def make_rows(n, *, seed=0, levels=20, abstain=0.2):
+    rng = np.random.default_rng(seed)
+    return [
+        EvaluationResult(
+            int(rng.random() < 0.5),
+            int(rng.random() < 0.5),
+            bool(rng.random() < abstain),
+            float(rng.integers(0, levels) / levels),
+            cluster_id=f"p{i // 2}",
+        )
+        for i in range(n)
+    ]
+
+
+def test_a_row_curve_is_the_curve_of_its_errors():
+    rows = make_rows(200)
+    answered = [row for row in rows if not row.abstained]
+    losses = [float(row.prediction != row.ground_truth) for row in answered]
+    curve = risk_coverage_curve(losses, [row.confidence for row in answered], len(rows))
+    assert AURC()(rows).value == pytest.approx(curve.aurc(), abs=1e-14)
+    assert AUGRC()(rows).value == pytest.approx(curve.augrc(), abs=1e-14)
+    assert AURC()(rows).details["cmax"] == curve.cmax
+    assert AURC()(rows).n_evaluated == len(answered)
+
+
+def test_failed_rows_are_not_in_the_curve():
+    rows = make_rows(50)
+    failed = [EvaluationResult(None, 1, error="timeout")] * 9
+    for metric in ALL:
+        assert metric(rows + failed).value == pytest.approx(metric(rows).value, nan_ok=True)
+
+
+def test_all_abstained_all_failed_and_no_rows_are_undefined_with_a_reason():
+    silent = [EvaluationResult(None, 1, abstained=True)] * 4
+    failed = [EvaluationResult(None, 1, error="timeout")] * 4
+    for metric in ALL:
+        for rows, reason in (
+            (silent, "no_non_abstained_predictions"),
+            (failed, "no_scored_rows"),
+            ([], "no_scored_rows"),
+        ):
+            score = metric.compute(rows)
+            assert math.isnan(score.value)
+            assert score.details["reason"] == reason
+
+
+def test_an_answer_without_confidence_leaves_the_area_undefined():
+    rows = [*make_rows(10, abstain=0), EvaluationResult(1, 1)]
+    score = AURC()(rows)
+    assert score.details["reason"] == "answered_rows_without_confidence"
+    assert score.details["n_without_confidence"] == 1
+
+
+def test_an_abstention_may_carry_any_confidence():
+    rows = make_rows(20, abstain=0)
+    for confidence in (None, 0.0, 1.0):
+        silent = EvaluationResult(None, 1, abstained=True, confidence=confidence)
+        assert AURC()([*rows, silent]).value == pytest.approx(AURC()(rows).value * 20 / 21)
+
+
+def test_risk_at_a_coverage_that_is_never_reached_says_so():
+    rows = make_rows(100, abstain=0.5)
+    assert RiskAtCoverage()(rows).details["reason"] == "coverage_is_never_reached"
+
+
+def test_ordinal_loss_counts_the_stages_between():
+    rows = [EvaluationResult(5, 1, confidence=0.9), EvaluationResult(2, 2, confidence=0.1)]
+    assert AUGRC(loss="ordinal")(rows).value == pytest.approx(4 * AUGRC()(rows).value)
+    words = [EvaluationResult("stable", "rapid", confidence=0.9)]
+    assert AURC(loss="ordinal")(words).details["reason"] == "labels_are_not_whole_numbers"
+    with pytest.raises(UserError, match="must be 'error' or 'ordinal'"):
+        AURC(loss="squared")  # type: ignore[arg-type]
+
+
+def test_they_are_in_the_registry_and_in_every_run():
+    names = {metric.key for metric in default_benchmark_metrics()}
+    for key in ("aurc", "augrc", "risk_at_80_coverage"):
+        assert registry.find("metrics", key)().key == key
+        assert key in names
+
+
+def test_grouped_confidences_give_nearly_the_interval_of_all(monkeypatch):
+    rng = np.random.default_rng(4)
+    rows = []
+    for i in range(3000):
+        c = float(rng.random())
+        rows.append(
+            EvaluationResult(1, int(rng.random() < c), confidence=c, cluster_id=f"p{i // 3}")
+        )
+    options = BootstrapOptions(n_resamples=2000)
+    exact = score_all(ALL, rows, intervals=options)
+    monkeypatch.setattr(module, "_MOST_ITEMS", 100)
+    grouped = score_all(ALL, rows, intervals=options)
+    for name in ("AURC", "AUGRC", "Risk at 80 % coverage"):
+        one, other = exact[name], grouped[name]
+        width = one.interval.high - one.interval.low
+        assert other.value == one.value
+        assert other.interval.low == pytest.approx(one.interval.low, abs=0.05 * width)
+        assert other.interval.high == pytest.approx(one.interval.high, abs=0.05 * width)
