@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import hashlib
 import importlib.util
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,10 @@ from typing import Any
 
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.backends.completion import reply_from_completion
+from krisis.backends.failures import as_backend_error
 from krisis.backends.models import find_model_file
 from krisis.backends.schema import tightened
+from krisis.backends.secrets import Secret
 from krisis.errors import BackendError, InvalidValue, MissingExtra, RequestRefused
 
 
@@ -24,7 +25,8 @@ class LocalBackend(ChatBackend):
     """A GGUF file, or a model obtained with `krisis pull`, run inside this process.
 
     The engine is held to the reply's schema token by token, so even a small model gives answers
-    that can be read. With the default temperature of 0 the same request gives the same reply.
+    that can be read. With the default temperature of 0 the same request gives the same reply, as
+    long as the number of threads is the same: it decides in which order sums are formed.
     """
 
     name = "local"
@@ -38,7 +40,7 @@ class LocalBackend(ChatBackend):
         *,
         max_tokens: int | None = None,
         n_context_tokens: int = 8192,
-        n_threads: int | None = None,
+        n_threads: int = 1,
         temperature: float = 0.0,
         top_logprobs: int = 5,
     ) -> None:
@@ -46,11 +48,13 @@ class LocalBackend(ChatBackend):
             raise MissingExtra.named("local", "the backend 'local'")
         if n_context_tokens < 512:
             raise InvalidValue(f"n_context_tokens must be 512 or more, not {n_context_tokens}")
+        if n_threads < 1:
+            raise InvalidValue(f"n_threads must be 1 or more, not {n_threads}")
         self.path = find_model_file(model)
         self.model = model if "/" not in model and "\\" not in model else self.path.name
         self.max_tokens = max_tokens
         self.n_context_tokens = n_context_tokens
-        self.n_threads = n_threads or max(1, (os.cpu_count() or 2) // 2)
+        self.n_threads = n_threads
         self.temperature = temperature
         self.top_logprobs = top_logprobs
         self._one_at_a_time = threading.Lock()
@@ -63,6 +67,7 @@ class LocalBackend(ChatBackend):
             "seed": 0,
             "top_logprobs": self.top_logprobs,
             "n_context_tokens": self.n_context_tokens,
+            "n_threads": self.n_threads,
         }
 
     def identity(self) -> dict[str, Any]:
@@ -90,7 +95,10 @@ class LocalBackend(ChatBackend):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Let the model write one reply, in a thread of its own."""
         started = time.perf_counter()
-        completion = await asyncio.to_thread(self._generate, request)
+        try:
+            completion = await asyncio.to_thread(self._generate, request)
+        except Exception as error:
+            raise as_backend_error(error, request, Secret("")) from None
         _refuse_errors(completion, request)
         reply = reply_from_completion({**completion, "model": self.model})
         reply.latency_seconds = time.perf_counter() - started
@@ -98,7 +106,7 @@ class LocalBackend(ChatBackend):
 
     def _generate(self, request: ChatRequest) -> Mapping[str, Any]:
         parameters = dict(request.parameters)
-        del parameters["n_context_tokens"]
+        del parameters["n_context_tokens"], parameters["n_threads"]
         asked = {
             "messages": [
                 {"role": "system", "content": request.system},
@@ -106,6 +114,7 @@ class LocalBackend(ChatBackend):
             ],
             **parameters,
             "logprobs": bool(parameters["top_logprobs"]),
+            "cache_prompt": False,  # what was asked before must not colour the answer
             "response_format": {
                 "type": "json_schema",
                 "json_schema": {"name": "reply", "strict": True, "schema": request.schema},
@@ -126,6 +135,7 @@ class LocalBackend(ChatBackend):
         settings.n_gpu_layers = 0
         settings.cpuparams.n_threads = self.n_threads
         settings.cpuparams_batch.n_threads = self.n_threads
+        settings.cpuparams.poll = settings.cpuparams_batch.poll = 0  # wait without burning a core
         settings.verbosity = -1
         settings.warmup = False
         return xllamacpp.Server(settings)

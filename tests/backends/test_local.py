@@ -1,0 +1,127 @@
+"""A real language model, in this process and behind llama.cpp's own server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from krisis.backends.catalogue import backend_from_name
+from krisis.backends.compatible import CompatibleBackend
+from krisis.backends.local import LocalBackend
+from krisis.backends.models import PULLABLE, is_intact, path_of, pull
+from krisis.data.base import PatientRecord, RecordListSuite
+from krisis.errors import InvalidFile, InvalidValue, RequestRefused, RunFailed, UnknownName
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    try:
+        return pull("smollm2")
+    except RunFailed as error:
+        pytest.skip(f"the model cannot be obtained here: {error}")
+
+
+@pytest.fixture
+def local(smollm2: Path, suite: RecordListSuite) -> LocalBackend:
+    backend = LocalBackend("smollm2", n_context_tokens=2048)
+    backend.prepare(suite)
+    return backend
+
+
+def test_the_kept_file_has_the_published_hash(smollm2: Path) -> None:
+    assert is_intact(smollm2, PULLABLE["smollm2"])
+
+
+def test_a_batch_is_held_to_the_schema_and_each_case_has_its_own_signals(
+    local: LocalBackend, records: list[PatientRecord]
+) -> None:
+    responses = local.evaluate_batch(records)
+    assert len(responses) == 3
+    for response in responses:
+        assert response.abstained or response.prediction in (1, 2, 3, 4, 5)
+        assert response.confidence is None or 0 <= response.confidence <= 1
+        assert response.input_tokens
+        assert response.output_tokens
+        assert response.model == "smollm2"
+        if response.prediction is not None:
+            assert 0 < response.signals["token_msp"] <= 1
+            assert response.signals["token_pe"] >= 0
+            assert response.signals["token_energy"] <= 1e-6
+    told = {response.signals.get("token_msp") for response in responses}
+    assert len(told) == len(responses)
+    assert [r.raw_response for r in local.evaluate_batch(records)] == [
+        r.raw_response for r in responses
+    ]
+
+
+def test_a_prompt_longer_than_the_context_is_refused_with_advice(
+    smollm2: Path, suite: RecordListSuite
+) -> None:
+    backend = LocalBackend("smollm2", n_context_tokens=512)
+    backend.prepare(suite)
+    request = backend.build([suite.load()[0].features] * 30, mode="batch")
+    with pytest.raises(RequestRefused, match="lower the batch size or raise n_context_tokens"):
+        asyncio.run(backend.complete(request))
+
+
+@pytest.fixture
+def address(smollm2: Path) -> Iterator[str]:
+    import xllamacpp
+
+    settings = xllamacpp.CommonParams()
+    settings.model.path = str(smollm2)
+    settings.n_ctx = 2048
+    settings.n_parallel = 1
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
+    settings.verbosity = -1
+    settings.warmup = False
+    server = xllamacpp.Server(settings)
+    yield f"{server.listening_address}/v1"
+    del server
+
+
+def test_the_server_of_llama_cpp_is_spoken_to_like_any_compatible_one(
+    address: str, suite: RecordListSuite, records: list[PatientRecord]
+) -> None:
+    backend = CompatibleBackend("smollm2", base_url=address, temperature=0.0, max_tokens=400)
+    backend.prepare(suite)
+    response = backend.evaluate(records[0])
+    backend.close()
+    assert backend.ladder.current == "json_schema"
+    assert backend.ladder.proven
+    assert response.abstained or response.prediction in (1, 2, 3, 4, 5)
+    assert response.input_tokens
+    assert response.output_tokens
+    if response.prediction is not None:
+        assert 0 < response.signals["token_msp"] <= 1
+
+
+def test_a_model_that_is_not_here_says_how_to_obtain_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if path_of(PULLABLE["smollm2"]).is_file():
+        pytest.skip("this system keeps its cache elsewhere")
+    with pytest.raises(InvalidFile, match="type: krisis pull smollm2"):
+        backend_from_name("local/smollm2")
+
+
+def test_other_files_are_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="no model file"):
+        LocalBackend(str(tmp_path / "none.gguf"))
+    text = tmp_path / "text.gguf"
+    text.write_text("hello", encoding="utf-8")
+    with pytest.raises(InvalidFile, match="not a GGUF file"):
+        LocalBackend(str(text))
+    with pytest.raises(UnknownName, match="did you mean 'smollm2'"):
+        pull("smollm")
+
+
+def test_bad_numbers_are_refused(smollm2: Path) -> None:
+    with pytest.raises(InvalidValue, match="n_context_tokens"):
+        LocalBackend("smollm2", n_context_tokens=0)
+    with pytest.raises(InvalidValue, match="n_threads"):
+        LocalBackend("smollm2", n_threads=0)
