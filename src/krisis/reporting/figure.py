@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,30 @@ from krisis.reporting.visible_text import spelled_out
 
 # Metric-compatible with what every system has, so that measured labels fit where they are shown.
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+
+_WORDS = {"labelColor": str(INK), "titleColor": str(INK), "labelFontSize": 12}
+# The look of all krisis charts.
+CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "background": str(SURFACE),
+    "padding": 6,
+    "axis": {
+        "labelColor": str(MUTED),
+        "titleColor": str(INK),
+        "tickColor": str(GRID),
+        "domainColor": str(GRID),
+        "gridColor": str(GRID),
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+    },
+    "view": {"stroke": None},
+    "text": {"color": str(INK), "fontSize": 12},
+    "legend": _WORDS,
+    "header": _WORDS,
+    "title": {"color": str(INK), "fontSize": 13, "anchor": "start", "fontWeight": 600},
+}
 
 _BACKGROUND = re.compile(r'<rect width="[\d.]+" height="[\d.]+" fill="[^"]+"/>')
 _MARK_WORDS = re.compile(r' (?:role="graphics-[a-z]+"|aria-(?:roledescription|label)="[^"<>]*")')
@@ -85,8 +110,9 @@ class Figure:
         return paths
 
     def _specification(self) -> dict[str, Any]:
-        specification: dict[str, Any] = themed(self.chart).to_dict()
-        return specification
+        # Checking against the schema belongs in tests; here it would cost more than drawing.
+        specification: dict[str, Any] = self.chart.to_dict(validate=False)
+        return {**specification, "config": CONFIG}
 
 
 def _attribute(text: str) -> str:
@@ -111,34 +137,13 @@ def altair() -> Any:
 
 
 def data(rows: Table) -> Any:
-    """Return rows as inline chart data; no hidden character reaches the renderer."""
-    return altair().Data(
-        values=[
-            {name: spelled_out(v) if isinstance(v, str) else v for name, v in row.items()}
-            for row in rows
-        ]
-    )
+    """Return rows as inline chart data; no hidden character reaches the renderer.
 
-
-def themed(chart: Any) -> Any:
-    """Give a chart the look of all krisis charts."""
-    axis = {
-        "labelColor": str(MUTED),
-        "titleColor": str(INK),
-        "tickColor": str(GRID),
-        "domainColor": str(GRID),
-        "gridColor": str(GRID),
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-    }
-    return (
-        chart.configure(font=FONT, background=str(SURFACE), padding=6)
-        .configure_axis(**axis)
-        .configure_view(stroke=None)
-        .configure_text(color=str(INK), fontSize=12)
-        .configure_legend(labelColor=str(INK), titleColor=str(INK), labelFontSize=12)
-        .configure_header(labelColor=str(INK), titleColor=str(INK), labelFontSize=12)
-        .configure_title(color=str(INK), fontSize=13, anchor="start", fontWeight=600)
-    )
+    As text, because a chart copies its data every time it is combined with another.
+    """
+    shown = [
+        {name: spelled_out(v) if isinstance(v, str) else v for name, v in row.items()}
+        for row in rows
+    ]
+    library = altair()
+    return library.InlineData(values=json.dumps(shown), format=library.DataFormat(type="json"))
