@@ -162,3 +162,15 @@ def test_a_row_index_agrees_with_the_columns() -> None:
     index = RowIndex(rows)
     scored = np.array([row.error is None for row in rows])
     assert np.array_equal(index.correct[scored], rows.columns.correct)
+
+
+def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> None:
+    facts = site.get("/compare.json?run=run-a&run=run-b").json
+    (pair,) = facts["comparison"]["pairs"]
+    assert pair["deltas"]["accuracy"]["delta"] < 0
+    first = pair["changes"]["right → wrong"][0]
+    page = site.get("/compare?run=run-a&run=run-b").text
+    assert f'href="/runs/run-b/rows/{first["right_position"]}"' in page
+    assert site.get("/compare").status == 200
+    assert site.get("/compare?run=run-a&run=run-b&run=run-c").status == 400
+    assert site.get("/compare?run=run-a&run=nothing").status == 404

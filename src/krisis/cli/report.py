@@ -7,7 +7,8 @@ from pathlib import Path
 import typer
 
 from krisis.reporting.report import build_report, report_html, save_figures
-from krisis.results.result import BenchmarkResult
+from krisis.results.loading import load_result, load_results, reproduce_command
+from krisis.results.matching import refuse_other_data
 from krisis.results.strict_json import write_text
 
 app = typer.Typer(help="Write a run as one self-contained HTML page.", add_completion=False)
@@ -29,9 +30,10 @@ def report(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
-    result = BenchmarkResult.load(run)
-    others = {path.stem: BenchmarkResult.load(path) for path in baseline}
-    page = build_report(result, baselines=others)
+    result = load_result(run)
+    others = load_results(baseline)
+    refuse_other_data({run.name: result, **others})
+    page = build_report(result, baselines=others, reproduce=reproduce_command(run))
     write_text(output, report_html(page), overwrite=overwrite)
     typer.echo(f"wrote {output}")
     if figures is not None:

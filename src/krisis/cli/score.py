@@ -11,8 +11,8 @@ from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, score_all
+from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
-from krisis.results.result import BenchmarkResult
 from krisis.results.strict_json import write_text
 
 app = typer.Typer(
@@ -25,7 +25,7 @@ app = typer.Typer(
     "-m brier_score --json  |  krisis score result.json -o rescored.json",
 )
 def score(
-    results: Path = typer.Argument(..., help="A saved result (JSON)."),
+    results: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
     metric: list[str] = typer.Option([], "--metric", "-m", help="Only this metric; repeatable."),
     as_json: bool = typer.Option(False, "--json", help="Print metrics-only JSON, not text."),
     output: Path | None = typer.Option(
@@ -33,7 +33,7 @@ def score(
     ),
 ) -> None:
     """Recompute the metrics of a saved result, without any model."""
-    result = BenchmarkResult.load(results)
+    result = load_result(results)
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
     chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in metric]

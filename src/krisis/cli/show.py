@@ -6,17 +6,19 @@ from pathlib import Path
 
 import typer
 
+from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
-from krisis.results.result import BenchmarkResult
 
 app = typer.Typer(add_completion=False, help="Print the report of a saved result.")
 
 
 @app.command(epilog="Examples:  krisis show result.json  |  krisis show result.json --json")
 def show(
-    results: Path = typer.Argument(..., help="A saved result or metrics-only file (JSON)."),
+    results: Path = typer.Argument(
+        ..., help="A run directory, a saved result or a metrics-only file (JSON)."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print metrics-only JSON, not text."),
 ) -> None:
     """Print the report of a saved result."""
-    result = BenchmarkResult.load(results)
+    result = load_result(results)
     typer.echo(format_metrics_json_report(result) if as_json else format_report(result))

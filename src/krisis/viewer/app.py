@@ -14,13 +14,14 @@ from krisis.reporting import pages as shared
 from krisis.results.strict_json import dumps
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
-from krisis.viewer.pages import coverage, row, rows, run, runs
+from krisis.viewer.pages import compare, coverage, row, rows, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
 Maker = Callable[[Catalogue, Mapping[str, Any], Mapping[str, str]], Page]
 PAGES: dict[str, Maker] = {
     "/": lambda catalogue, parts, query: runs.page(catalogue),
+    "/compare": lambda catalogue, parts, query: compare.page(catalogue, _all(query, "run")),
     "/runs/{run}/progress": lambda c, parts, query: runs.progress_page(c, parts["run"]),
     "/runs/{run}/rows/{position:int}": lambda c, parts, query: row.page(
         c, parts["run"], parts["position"], query
@@ -30,6 +31,10 @@ PAGES: dict[str, Maker] = {
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
 _MEDIA = {"viewer.css": "text/css", "viewer.js": "text/javascript"}
+
+
+def _all(query: Any, name: str) -> list[str]:
+    return list(query.getlist(name))
 
 
 def create_app(folder: Path, *, host_names: tuple[str, ...] = LOCAL_NAMES) -> Any:

@@ -9,17 +9,17 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from krisis.errors import InvalidFile, KrisisError, UnknownName
-from krisis.metrics import default_benchmark_metrics
-from krisis.metrics.base import Rows, score_all
+from krisis.metrics.base import Rows
 from krisis.reporting.report import RunReport, build_report
+from krisis.results.loading import load_result, reproduce_command
 from krisis.results.result import BenchmarkResult
-from krisis.results.store import RunDirectory, is_run, load_run, read_journal, read_manifest
+from krisis.results.store import RunDirectory, is_run, read_journal, read_manifest
 from krisis.viewer.row_index import RowIndex
 
 N_RUNS_IN_MEMORY = 4
@@ -79,12 +79,8 @@ class LoadedRun:
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self.path = path
-        self.result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
-        rows = Rows(self.result.evaluation_results)
-        if rows and not self.result.metric_scores:
-            scores = score_all(default_benchmark_metrics(), rows)
-            self.result = replace(self.result, metric_scores=scores)
-        self.rows = rows
+        self.result = load_result(path)
+        self.rows = Rows(self.result.evaluation_results)
 
     @cached_property
     def features(self) -> Mapping[int, Mapping[str, Any]]:
@@ -101,7 +97,7 @@ class LoadedRun:
     @cached_property
     def report(self) -> RunReport:
         """Return the report, drawn once."""
-        return build_report(self.result)
+        return build_report(self.result, reproduce=reproduce_command(self.path))
 
 
 class Catalogue:

@@ -1,0 +1,91 @@
+"""`krisis leaderboard`: runs side by side, one table per suite and task."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from krisis.cli.console import wide_console
+from krisis.errors import InvalidFile
+from krisis.results.leaderboard import COLUMNS, Cell, Leaderboard, check_sort, leaderboards
+from krisis.results.loading import load_results
+from krisis.results.store import is_run, list_runs
+from krisis.results.strict_json import dumps
+
+app = typer.Typer(
+    help="Show runs side by side, one table per suite and task.", add_completion=False
+)
+
+
+@app.command(
+    epilog="Examples:  krisis leaderboard runs  |  krisis leaderboard runs/A runs/B b.json "
+    "--sort deferral_alignment  |  krisis leaderboard runs --sort accuracy --sort answer_rate",
+)
+def leaderboard(
+    runs: list[Path] = typer.Argument(..., help="Runs, saved results, or a folder of runs."),
+    sort: list[str] = typer.Option(
+        [], "--sort", help="Column to rank by; with several, the mean rank decides."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON, not tables."),
+) -> None:
+    """Show runs side by side with intervals; nothing is ranked until you choose by what."""
+    check_sort(sort)
+    tables = leaderboards(load_results(_expanded(runs)), sort=sort)
+    if as_json:
+        typer.echo(dumps([table.to_dict() for table in tables]))
+        return
+    console = wide_console()
+    for table in tables:
+        console.print(_drawn(table))
+        if len(table.hashes) > 1:
+            console.print(
+                f"The runs above did not all see the same cases ({len(table.hashes)} different "
+                "content hashes): do not rank them against each other.",
+                style="bold",
+            )
+    if not sort:
+        console.print(f"Not ranked. Choose with --sort: {', '.join(COLUMNS)}.", markup=False)
+
+
+def _expanded(paths: list[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        inside = list_runs(path) if path.is_dir() and not is_run(path) else [path]
+        if not inside:
+            raise InvalidFile(f"{path} holds no run; name runs, saved results or their folder")
+        found += inside
+    return found
+
+
+def _drawn(table: Leaderboard) -> Table:
+    title = Text(f"{table.suite} · {table.task}" if table.task else table.suite, style="bold")
+    drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    if table.sorted_by:
+        drawn.add_column("rank", justify="right")
+    drawn.add_column("Model", overflow="fold")
+    for column, words in COLUMNS.items():
+        drawn.add_column(f"{words} *" if column in table.sorted_by else words, justify="right")
+    for entry in table.entries:
+        rank = [f"{entry.rank:g}"] if entry.rank is not None else []
+        name = Text("\n".join([entry.name, *entry.warnings]))
+        figures = [_words(column, entry.cells[column]) for column in COLUMNS]
+        drawn.add_row(*rank, name, *figures)
+    return drawn
+
+
+def _words(column: str, cell: Cell) -> str:
+    if math.isnan(cell.value):
+        return "–"
+    if column == "token_total":
+        return f"{cell.value:,.0f}"
+    if column == "elapsed_seconds":
+        return f"{cell.value:,.1f}"
+    interval = cell.interval
+    if interval is None or math.isnan(interval.low):
+        return f"{cell.value:.3f}"
+    return f"{cell.value:.3f}\n{interval.low:.2f}–{interval.high:.2f}"

@@ -1,0 +1,228 @@
+"""A comparison as a page: differences with intervals, curves together, rows that changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from krisis import __version__
+from krisis.metrics.base import Rows
+from krisis.reporting import pages
+from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
+from krisis.reporting.risk_curves import curve_points, run_curve
+from krisis.results.compare import Comparison, MetricDelta, Pair
+from krisis.results.comparison_text import delta_cells, heading, margin_words
+from krisis.results.weighted_scores import METRICS
+
+N_CHANGED_SHOWN = 20
+_WIDTH, _MIDDLE = 60.0, 64.0
+# Colour, dash and mark differ together, so that curves can be told apart without colour.
+_STYLES = (
+    (CORRECT, [1, 0], "circle"),
+    (WRONG, [7, 3], "square"),
+    (ABSTAINED, [2, 2], "triangle-up"),
+    (REFERENCE, [9, 3, 2, 3], "diamond"),
+    (INK, [4, 2], "cross"),
+    (MUTED, [1, 3], "triangle-down"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLine:
+    """One difference as a page shows it, with its place on a strip around zero."""
+
+    name: str
+    arrow: str
+    cells: list[str]
+    test: str
+    verdict: str
+    tone: str
+    margin: str
+    low: float | None
+    high: float | None
+    middle: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairPage:
+    """One pair of runs, ready for the template."""
+
+    left: str
+    right: str
+    lines: list[DeltaLine]
+    widest: float
+    changes: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPage:
+    """A whole comparison, ready for the template."""
+
+    names: list[str]
+    suite: str
+    words: str
+    paired: bool
+    margin: float | None
+    scores: list[dict[str, Any]]
+    pairs: list[PairPage]
+    figures: list[Figure]
+    tests: str
+
+
+def comparison_page(comparison: Comparison) -> ComparisonPage:
+    """Work out everything that the page of a comparison shows."""
+    first = next(iter(comparison.runs.values())).suite_description
+    parts = [str(first[key]) for key in ("suite", "task", "features") if first.get(key)]
+    tests = sorted({d.test for pair in comparison.pairs for d in pair.deltas.values() if d.test})
+    return ComparisonPage(
+        names=list(comparison.runs),
+        suite=" · ".join(parts) or "unnamed suite",
+        words=heading(comparison),
+        paired=comparison.paired,
+        margin=comparison.options.margin,
+        scores=_score_lines(comparison),
+        pairs=[_pair_page(pair, comparison.options.level) for pair in comparison.pairs],
+        figures=_curves(comparison),
+        tests=", ".join(tests),
+    )
+
+
+def _score_lines(comparison: Comparison) -> list[dict[str, Any]]:
+    groups = comparison.indistinguishable() if comparison.paired else {}
+    arrows = {"higher": "↑", "lower": "↓", "neither": ""}
+    lines = []
+    for key in comparison.options.metrics:
+        metric = METRICS[key]
+        values = [
+            {
+                "value": scores[key].value if key in scores else math.nan,
+                "best": name in groups.get(key, ()),
+            }
+            for name, scores in comparison.scores.items()
+        ]
+        lines.append({"name": metric.name, "arrow": arrows[metric.direction], "values": values})
+    return lines
+
+
+def _pair_page(pair: Pair, level: float) -> PairPage:
+    widest = max(map(_reach, pair.deltas.values()), default=0.0) or 1.0
+    return PairPage(
+        pair.left,
+        pair.right,
+        [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
+        widest,
+        [_change(change, rows) for change, rows in pair.changes.items() if rows],
+    )
+
+
+def _reach(delta: MetricDelta) -> float:
+    interval = delta.interval
+    ends = [delta.delta] if interval is None else [delta.delta, interval.low, interval.high]
+    return max((abs(end) for end in ends if not math.isnan(end)), default=0.0)
+
+
+def _delta_line(delta: MetricDelta, widest: float, level: float) -> DeltaLine:
+    interval = delta.interval
+    known = interval is not None and not math.isnan(interval.low)
+    verdict = delta.verdict(level)
+    return DeltaLine(
+        name=delta.name,
+        arrow={"higher": "↑", "lower": "↓"}.get(delta.direction, ""),
+        cells=delta_cells(delta),
+        test=delta.test,
+        verdict=verdict,
+        tone=verdict if verdict in ("better", "worse") else "muted",
+        margin=margin_words(delta),
+        low=_place(interval.low, widest) if known and interval else None,
+        high=_place(interval.high, widest) if known and interval else None,
+        middle=None if math.isnan(delta.delta) else _place(delta.delta, widest),
+    )
+
+
+def _place(value: float, widest: float) -> float:
+    return round(_MIDDLE + _WIDTH * value / widest, 1)
+
+
+def _change(change: str, rows: Sequence[Any]) -> dict[str, Any]:
+    shown = [row.to_dict() for row in rows[:N_CHANGED_SHOWN]]
+    return {"change": change, "n_rows": len(rows), "rows": shown}
+
+
+def _curves(comparison: Comparison) -> list[Figure]:
+    """Draw the risk–coverage curves of all runs together."""
+    rows: Mapping[str, Rows] = comparison.matched.rows if comparison.matched else {}
+    found = {name: run_curve(run.columns) for name, run in rows.items()}
+    drawn = [
+        {"run": name, **point}
+        for name, curve in found.items()
+        if curve is not None
+        for point in curve_points(curve)
+    ]
+    if not drawn:
+        return []
+    return [
+        Figure(
+            "risk_coverage",
+            "Risk against coverage, all runs",
+            (
+                "Each curve ends where its model keeps every answer it gave. Compare curves at "
+                "the same coverage: a model that answers less is not safer by that alone."
+            ),
+            _curve_chart(drawn, [name for name, curve in found.items() if curve is not None]),
+            drawn,
+        )
+    ]
+
+
+def _curve_chart(drawn: list[dict[str, Any]], names: list[str]) -> Any:
+    alt = altair()
+    styles = [_STYLES[i % len(_STYLES)] for i in range(len(names))]
+    ends = [[row for row in drawn if row["run"] == name][-1] for name in names]
+    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=380)
+    encoding = {
+        "x": alt.X(
+            "coverage:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)
+        ),
+        "y": alt.Y(
+            "selective_risk:Q",
+            title="errors among the answers kept",
+            axis=alt.Axis(format=".0%", tickCount=5),
+        ),
+        "color": alt.Color(
+            "run:N",
+            sort=names,
+            scale=alt.Scale(domain=names, range=[str(s[0]) for s in styles]),
+            legend=legend,
+        ),
+    }
+    dash = alt.StrokeDash(
+        "run:N",
+        sort=names,
+        scale=alt.Scale(domain=names, range=[s[1] for s in styles]),
+        legend=legend,
+    )
+    shape = alt.Shape(
+        "run:N", scale=alt.Scale(domain=names, range=[s[2] for s in styles]), legend=None
+    )
+    lines = alt.Chart(data(drawn)).mark_line(strokeWidth=2).encode(**encoding, strokeDash=dash)
+    marks = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
+    return (lines + marks.encode(**encoding, shape=shape)).properties(width=560, height=300)
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return the page as one self-contained file."""
+    page = comparison_page(comparison)
+    return pages.render(
+        "comparison.html",
+        comparison=page,
+        title=f"Comparison: {', '.join(page.names)}",
+        heading="Comparison of "
+        + (" and ".join(page.names) if len(page.names) == 2 else f"{len(page.names)} runs"),
+        eyebrow=page.suite,
+        style=pages.style_sheet(),
+        style_hash=pages.style_hash(),
+        version=__version__,
+    )

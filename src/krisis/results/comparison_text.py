@@ -1,0 +1,139 @@
+"""A comparison for the terminal: who was compared, what differs, and what that proves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from krisis.results.compare import Comparison, MetricDelta, Pair
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+N_IDS_SHOWN = 5
+_COLUMNS = ("left", "right", "difference", "95 % interval", "p", "p (Holm)")
+_NARROW_COLUMNS = ("difference", "95 % interval", "p (Holm)")
+_WIDE = 110
+
+
+def comparison_parts(comparison: Comparison, *, width: int = 140) -> Iterator[Any]:
+    """Yield what the terminal shows, line by line and table by table."""
+    yield heading(comparison)
+    for pair in comparison.pairs:
+        yield pair_table(pair, comparison, width=width)
+        yield from change_lines(pair)
+    yield from closing_lines(comparison)
+
+
+def heading(comparison: Comparison) -> str:
+    """Say how many rows and patients the comparison rests on, and what was left out."""
+    matched = comparison.matched
+    if matched is None:
+        return (
+            "UNPAIRED: at least one file holds scores but no rows, so the runs are compared as if "
+            "they had no case in common. Name full results or run directories for a paired test."
+        )
+    failed = {name: n for name, n in matched.n_failed.items() if n}
+    missing = {name: len(ids) for name, ids in matched.unmatched.items() if ids}
+    basis = f"{matched.n_compared:,} rows of {comparison.n_patients:,} patients"
+    lines = [f"{basis}, scored by every run ({matched.n_matched:,} matched by record_id)"]
+    lines += [f"  {name}: {n:,} matched rows failed" for name, n in failed.items()]
+    lines += [
+        f"  {name}: {n:,} rows have no partner ({', '.join(matched.unmatched[name][:N_IDS_SHOWN])}"
+        f"{', …' if n > N_IDS_SHOWN else ''})"
+        for name, n in missing.items()
+    ]
+    return "\n".join(lines)
+
+
+def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table:
+    """Return the differences of two runs, metric by metric; a narrow one without the scores."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    margin = comparison.options.margin
+    columns = _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+    title = Text(f"{pair.right}  minus  {pair.left}", style="bold")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("Metric", no_wrap=True, max_width=22 if width < _WIDE else None)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    if margin is not None:
+        table.add_column(f"margin {margin:g}", no_wrap=True)
+    for delta in pair.deltas.values():
+        figures = dict(zip(_COLUMNS, delta_cells(delta), strict=True))
+        cells = [figures[name] for name in columns]
+        ending = [delta.verdict(comparison.options.level)]
+        table.add_row(delta.name, *cells, *ending, *([margin_words(delta)] if margin else []))
+    return table
+
+
+def delta_cells(delta: MetricDelta) -> list[str]:
+    """Return the figures of a difference as texts."""
+    interval = delta.interval
+    bounds = "–"
+    if interval is not None and not math.isnan(interval.low):
+        bounds = f"{interval.low:+.4f} to {interval.high:+.4f}"
+    return [
+        figure(delta.left),
+        figure(delta.right),
+        figure(delta.delta, signed=True),
+        bounds,
+        p_words(delta.p_value),
+        p_words(delta.p_adjusted),
+    ]
+
+
+def figure(value: float, *, signed: bool = False) -> str:
+    """Write a figure to four decimals, an undefined one as a dash.
+
+    >>> figure(0.25), figure(0.25, signed=True), figure(math.nan)
+    ('0.2500', '+0.2500', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    return f"{value:+.4f}" if signed else f"{value:.4f}"
+
+
+def p_words(p_value: float) -> str:
+    """Write a p-value, the smallest as a bound.
+
+    >>> p_words(0.04), p_words(0.00001)
+    ('0.0400', '< 0.0001')
+    """
+    if math.isnan(p_value):
+        return "–"
+    return "< 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
+
+
+def margin_words(delta: MetricDelta) -> str:
+    """Say whether right is proven not to be worse than left by more than the margin."""
+    words = {True: "not inferior", False: "not shown", None: "–"}
+    return words[delta.non_inferior]
+
+
+def change_lines(pair: Pair) -> Iterator[str]:
+    """Yield how many rows changed, with the first few by name."""
+    for change, rows in pair.changes.items():
+        if rows:
+            names = ", ".join(row.record_id for row in rows[:N_IDS_SHOWN])
+            more = ", …" if len(rows) > N_IDS_SHOWN else ""
+            yield f"  {change}: {len(rows):,}  ({names}{more})"
+
+
+def closing_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield who cannot be told apart from the best, and how the tests were made."""
+    groups = comparison.indistinguishable()
+    if comparison.paired and groups:
+        yield "\nBest, with all that cannot be told apart from it:"
+        for key, names in groups.items():
+            yield f"  {key}: {', '.join(names)}"
+    tests = sorted({d.test for pair in comparison.pairs for d in pair.deltas.values() if d.test})
+    if tests:
+        yield (
+            f"\nTests: {', '.join(tests)}; p (Holm) is adjusted over all metrics and pairs. "
+            "Not told apart does not mean equal: ask for --margin to show that."
+        )
