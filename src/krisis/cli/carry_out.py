@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import typer
 
 from krisis.benchmark import Benchmark
+from krisis.cli.run_file import write_beside
 from krisis.errors import BackendError, RunFailed
 from krisis.execution.assembly import assemble, execution_of
 from krisis.execution.config import RunConfig
@@ -22,9 +24,11 @@ INTERRUPTED = "interrupted"
 INTERRUPTED_EXIT = 130
 
 
-def carry_out(config: RunConfig, recorder: Recorder) -> None:
-    """Run, print the report, and end with a code that says how it went."""
+def carry_out(config: RunConfig, recorder: Recorder) -> Path:
+    """Run, print the report, and end with a code that says how it went, or the run's folder."""
     parts = assemble(config)
+    if parts.suite.notice:
+        typer.echo(parts.suite.notice, err=True)
     stop = Stop()
     benchmark = Benchmark(
         parts.suite,
@@ -41,6 +45,13 @@ def carry_out(config: RunConfig, recorder: Recorder) -> None:
             raise RunFailed(f"the run ended at its first call: {error}") from None
     typer.echo(format_report(result))
     _conclude(result, stop.reason)
+    return Path(result.extras["run_directory"])
+
+
+def write_run_file(config: RunConfig, runs: list[Path]) -> None:
+    """Write the run file that selective prediction reads, where the suite has such a format."""
+    if config.suite == "phq8":
+        typer.echo(f"Run file: {write_beside(runs, overwrite=True)}")
 
 
 def _conclude(result: BenchmarkResult, reason: str | None) -> None:

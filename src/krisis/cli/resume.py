@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from krisis.cli.carry_out import carry_out
+from krisis.cli.carry_out import carry_out, write_run_file
 from krisis.cli.run_options import given_options, option_parameters, with_parameters
 from krisis.errors import InvalidFile
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
@@ -22,7 +22,8 @@ def resume(
     **options: Any,
 ) -> None:
     """Finish a run that was cut short; records that have a row are not asked again."""
-    carry_out(stored_config(run, options), Recorder.resume(run))
+    config = stored_config(run, options)
+    write_run_file(config, [carry_out(config, Recorder.resume(run))])
 
 
 def stored_config(run: Path, options: dict[str, Any]) -> RunConfig:

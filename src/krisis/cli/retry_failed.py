@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from krisis.cli.carry_out import carry_out
+from krisis.cli.carry_out import carry_out, write_run_file
 from krisis.cli.resume import stored_config
 from krisis.cli.run_options import option_parameters, with_parameters
 from krisis.execution.config import RESUMABLE
@@ -21,7 +21,8 @@ def retry_failed(
     **options: Any,
 ) -> None:
     """Ask the failed records of a run again, and those that were never asked."""
-    carry_out(stored_config(run, options), Recorder.resume(run, retry_failed=True))
+    config = stored_config(run, options)
+    write_run_file(config, [carry_out(config, Recorder.resume(run, retry_failed=True))])
 
 
 app.command(epilog="Example:  krisis retry-failed runs/RUN --max-concurrency 2")(

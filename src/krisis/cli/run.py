@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from krisis.cli.carry_out import carry_out
+from krisis.cli.carry_out import carry_out, write_run_file
 from krisis.cli.run_options import given_options, option_parameters, with_parameters
 from krisis.execution.assembly import assemble
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
@@ -23,7 +23,8 @@ app = typer.Typer(
 _EXAMPLES = (
     "Examples:  krisis run ckd --model guideline  |  krisis run ckd --task staging --model "
     "openai/NAME --limit 50 --max-concurrency 8 --max-cost 2 --prices prices.yaml  |  "
-    "krisis run --config runs/RUN/manifest.json"
+    "krisis run phq8 --mode zero_shot --mode few_shot --model lexicon --repeats 5 "
+    "--temperature 0.7  |  krisis run --config runs/RUN/manifest.json"
 )
 
 
@@ -41,28 +42,36 @@ def run(
     resume: bool = typer.Option(
         False, "--resume", help="Take up the newest unfinished run of this suite and model."
     ),
+    mode: list[str] = typer.Option(
+        [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
+    ),
     **options: Any,
 ) -> None:
     """Put the records of a suite to a model and score what comes back."""
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
-    settings = checked_config({**stored, **given}, str(config or "krisis run"))
+    settings = [
+        checked_config({**stored, **given, **chosen}, str(config or "krisis run"))
+        for chosen in ([{"mode": name} for name in dict.fromkeys(mode)] or [{}])
+    ]
     if print_config:
-        typer.echo(config_text(settings), nl=False)
+        typer.echo("---\n".join(map(config_text, settings)), nl=False)
     elif dry_run:
-        typer.echo(_dry_run(settings), nl=False)
+        typer.echo("\n".join(map(_dry_run, settings)), nl=False)
     else:
-        unfinished = newest_unfinished(settings) if resume else None
-        carry_out(
-            settings,
-            Recorder(
-                settings.out,
-                config=settings.model_dump(mode="json"),
-                store_features=settings.store_features,
-            )
-            if unfinished is None
-            else Recorder.resume(unfinished),
-        )
+        runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
+        write_run_file(settings[0], runs)
+
+
+def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
+    unfinished = newest_unfinished(settings) if resume else None
+    if unfinished is not None:
+        return Recorder.resume(unfinished)
+    return Recorder(
+        settings.out,
+        config=settings.model_dump(mode="json"),
+        store_features=settings.store_features,
+    )
 
 
 def _dry_run(settings: RunConfig) -> str:
@@ -78,5 +87,5 @@ def _dry_run(settings: RunConfig) -> str:
     )
 
 
-_NAMES = [name for name in RunConfig.model_fields if name != "suite"]
+_NAMES = [name for name in RunConfig.model_fields if name not in ("suite", "mode")]
 app.command(epilog=_EXAMPLES)(with_parameters(run, option_parameters(_NAMES)))

@@ -49,8 +49,18 @@ def assemble(config: RunConfig) -> Assembled:
     description = suite.describe()
     if config.limit is not None:
         description["limit"] = config.limit
-    records = suite.load()[: config.limit]
+    records = first_records(suite.load(), config.limit)
     return Assembled(suite, backend, chosen or default_benchmark_metrics(), records, description)
+
+
+def first_records(records: list[PatientRecord], limit: int | None) -> list[PatientRecord]:
+    """Return the first records, and the rest of the last one's group: groups stay whole."""
+    if limit is None or limit >= len(records):
+        return records
+    group, end = records[limit - 1].group, limit
+    while group and end < len(records) and records[end].group == group:
+        end += 1
+    return records[:end]
 
 
 def suite_of(config: RunConfig) -> BaseDataSuite:
@@ -61,7 +71,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
         for name in ("features", "task", "seed", "n_synthetic", "test_size")
         if (value := getattr(config, name)) is not None
     }
-    common = {"data_path": config.data_path, "sex": config.sex}
+    common = {"data_path": config.data_path, "sex": config.sex, "mode": config.mode}
     options = {name: value for name, value in common.items() if value is not None}
     options |= config.suite_options
     known = set(inspect.signature(kind).parameters) - {"config"}

@@ -29,4 +29,4 @@ def is_complete(path: Path, manifest: Manifest) -> bool:
 
 def _same_subject(manifest: Manifest, config: RunConfig) -> bool:
     stored = manifest.config
-    return stored.get("suite") == config.suite and stored.get("model") == config.model
+    return all(stored.get(name) == getattr(config, name) for name in ("suite", "model", "mode"))

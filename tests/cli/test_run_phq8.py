@@ -1,0 +1,107 @@
+"""`krisis run phq8`: modes, the run file, the notice and the limits that users set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from krisis.cli import app as command_line
+from krisis.data.phq8.items import ITEM_KEYS
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Krisis = Callable[..., Done]
+
+
+@pytest.fixture
+def krisis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Krisis:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr("sys.argv", ["krisis", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            command_line.main()
+        printed = capsys.readouterr()
+        return Done(int(caught.value.code or 0), printed.out, printed.err)
+
+    return call
+
+
+def run_file(folder: Path) -> dict[str, object]:
+    (path,) = (folder / "runs").glob("*.json")
+    content: dict[str, object] = json.loads(path.read_text())
+    return content
+
+
+def test_two_modes_give_two_runs_and_one_run_file(tmp_path: Path, krisis: Krisis) -> None:
+    done = krisis(
+        "run", "phq8", "--mode", "zero_shot", "--mode", "few_shot", "--model", "lexicon",
+        "--repeats", "2", "--temperature", "0.7", "--n-synthetic", "20",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    directories = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    assert len(directories) == 2
+    experiments = run_file(tmp_path)["experiments"]
+    assert isinstance(experiments, list)
+    assert [one["provenance"]["mode"] for one in experiments] == ["zero_shot", "few_shot"]
+    assert "Run file: runs/" in done.stdout
+
+
+def test_a_limit_keeps_participants_whole(tmp_path: Path, krisis: Krisis) -> None:
+    done = krisis("run", "phq8", "--model", "lexicon", "--limit", "9")
+    assert done.returncode == 0, done.stderr
+    experiments = run_file(tmp_path)["experiments"]
+    assert isinstance(experiments, list)
+    results = experiments[0]["results"]
+    assert (results["n_participants"], results["n_failed"]) == (2, 0)
+
+
+def test_the_notice_is_printed_for_a_users_interviews(tmp_path: Path, krisis: Krisis) -> None:
+    line = {
+        "participant_id": "1",
+        "labels": dict.fromkeys(ITEM_KEYS, 0),
+        "transcript": [{"speaker": "Participant", "value": "I sleep fine."}],
+    }
+    lines = [json.dumps({**line, "participant_id": str(number)}) for number in range(5)]
+    (tmp_path / "own.jsonl").write_text("\n".join(lines))
+    done = krisis("run", "phq8", "--model", "lexicon", "--data-path", "own.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "may be under a licence" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--mode", "one_shot"], "unknown mode 'one_shot'"),
+        (["--data-path", "nowhere"], "nowhere does not exist"),
+        (["--task", "staging"], "the phq8 suite has the task phq8 only"),
+        (["--suite-option", "retrieval=word2vec", "--mode", "few_shot"], "unknown embedder"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_and_exit_2(
+    tmp_path: Path, krisis: Krisis, arguments: list[str], expected: str
+) -> None:
+    done = krisis("run", "phq8", "--model", "lexicon", *arguments)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_lexicon_refuses_another_suite_in_one_sentence(krisis: Krisis) -> None:
+    done = krisis("run", "ckd", "--model", "lexicon", "--limit", "2")
+    assert done.returncode == 2
+    assert "the lexicon reads PHQ-8 items only" in done.stderr
