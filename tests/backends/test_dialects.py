@@ -1,0 +1,170 @@
+"""Servers that reject or ignore a schema: an aiohttp server plays what llmock cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from krisis.backends.compatible import CompatibleBackend
+from krisis.data.base import PatientRecord, RecordListSuite
+from krisis.errors import MalformedReply, RequestRefused
+
+GOOD = json.dumps({"abstained": False, "prediction": 3, "confidence": 0.8})
+Handler = Callable[[dict[str, Any]], tuple[int, str]]
+
+
+def completion(text: str) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}}
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "choices": [{**choice, "finish_reason": "stop"}],
+    }
+
+
+class Server:
+    """A server whose answers a function decides from the body of each request."""
+
+    def __init__(self) -> None:
+        self.handler: Handler = lambda body: (200, GOOD)
+        self.bodies: list[dict[str, Any]] = []
+        self.address = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.bodies.append(body)
+        status, text = self.handler(body)
+        if status == 200:
+            return web.json_response(completion(text))
+        return web.json_response({"error": {"message": text}}, status=status)
+
+    def formats(self) -> list[str]:
+        return [body.get("response_format", {}).get("type", "text") for body in self.bodies]
+
+
+@pytest.fixture
+def odd_server() -> Iterator[Server]:
+    server, loop, ready = Server(), asyncio.new_event_loop(), threading.Event()
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", server.handle)
+    runner = web.AppRunner(app)
+
+    async def start() -> None:
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        server.address = f"http://{host}:{port}/v1"
+        ready.set()
+
+    def serve() -> None:
+        loop.run_until_complete(start())
+        loop.run_forever()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    ready.wait(10)
+    yield server
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+@pytest.fixture
+def compatible(odd_server: Server, suite: RecordListSuite) -> Iterator[CompatibleBackend]:
+    backend = CompatibleBackend(
+        "m", base_url=odd_server.address, retry_base_seconds=0.001, max_retries=4
+    )
+    backend.prepare(suite)
+    yield backend
+    backend.close()
+
+
+def test_a_schema_that_is_rejected_is_not_sent_again(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    def rejects(body: dict[str, Any]) -> tuple[int, str]:
+        asked = body.get("response_format", {}).get("type")
+        return (400, "unknown response_format") if asked == "json_schema" else (200, GOOD)
+
+    odd_server.handler = rejects
+    assert compatible.evaluate(records[0]).prediction == 3
+    assert compatible.evaluate(records[1]).prediction == 3
+    assert odd_server.formats() == ["json_schema", "json_object", "json_object"]
+    assert "must satisfy this JSON schema" in odd_server.bodies[-1]["messages"][0]["content"]
+
+
+def test_a_server_that_breaks_over_formats_is_asked_in_plain_text(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    odd_server.handler = lambda body: (500, "oops") if "response_format" in body else (200, GOOD)
+    assert compatible.evaluate(records[0]).prediction == 3
+    assert compatible.evaluate(records[1]).prediction == 3
+    assert odd_server.formats() == [*["json_schema"] * 2, *["json_object"] * 2, "text", "text"]
+
+
+def test_a_schema_that_is_ignored_is_noticed_and_the_reply_still_read(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    odd_server.handler = lambda body: (200, f"Surely:\n```json\n{GOOD}\n```")
+    assert compatible.evaluate(records[0]).prediction == 3
+    assert compatible.evaluate(records[1]).prediction == 3
+    assert compatible.evaluate(records[2]).prediction == 3
+    assert odd_server.formats() == ["json_schema", "json_object", "text"]
+
+
+def test_free_text_stays_malformed_whatever_the_server_promised(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    odd_server.handler = lambda body: (200, "stage three")
+    with pytest.raises(MalformedReply):
+        compatible.evaluate(records[0])
+
+
+def test_a_request_refused_in_every_way_is_refused_for_its_own_reason(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    odd_server.handler = lambda body: (400, "the context is too long")
+    with pytest.raises(RequestRefused, match="the context is too long"):
+        compatible.evaluate(records[0])
+    assert odd_server.formats() == ["json_schema", "json_object", "text"]
+    assert compatible.ladder.current == "json_schema"
+
+
+def test_once_proven_a_refusal_is_taken_at_its_word(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    assert compatible.evaluate(records[0]).prediction == 3
+    odd_server.handler = lambda body: (400, "the context is too long")
+    with pytest.raises(RequestRefused):
+        compatible.evaluate(records[1])
+    assert odd_server.formats() == ["json_schema", "json_schema"]
+
+
+def test_log_probabilities_that_are_refused_are_not_asked_for_again(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    odd_server.handler = lambda body: (
+        (400, "logprobs is not supported by this model") if "logprobs" in body else (200, GOOD)
+    )
+    assert compatible.evaluate(records[0]).prediction == 3
+    assert compatible.evaluate(records[1]).prediction == 3
+    assert ["logprobs" in body for body in odd_server.bodies] == [True, False, False]
+    assert odd_server.formats() == ["json_schema"] * 3
+
+
+def test_an_error_that_repeats_the_prompt_is_withheld(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    odd_server.handler = lambda body: (404, "cannot handle " + body["messages"][1]["content"])
+    with pytest.raises(RequestRefused) as caught:
+        compatible.evaluate(records[0])
+    assert "2.41" not in str(caught.value)
+    assert "repeats the prompt" in str(caught.value)
