@@ -326,6 +326,15 @@ def test_real_patients_come_first_and_synthetic_ones_are_flagged(cohort_file):
     assert (described["n_real"], described["n_synthetic"]) == (60, 15)
 
 
+def test_a_limit_on_a_file_sorted_by_diagnosis_still_holds_both(cohort_file, tmp_path):
+    header, *rows = cohort_file.read_text().splitlines()
+    rows.sort(key=lambda row: ",notckd" in row)
+    path = tmp_path / "sorted.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    first = [record.label for record in suite(path=path, n_synthetic=0).load()[:16]]
+    assert 3 <= sum(first) <= 13
+
+
 def test_real_stages_are_those_of_the_estimate(cohort_file):
     records = suite("staging", "full", cohort_file, 0, sex_column="sex").load()
     n_compared = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ FEMALE_PROBABILITY = 0.5
 DIABETES_PROBABILITY = 0.3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is derived is worked out once and kept
 class Person:
     """Latent state and risk factors, as numbers or as arrays that broadcast together."""
 
@@ -41,12 +41,12 @@ class Person:
     diabetes: Any
     hypertension: Any
 
-    @property
+    @cached_property
     def lost_function(self) -> Any:
         """Return how far the filtration rate lies below 60, between 0 and 1."""
         return np.maximum(60.0 - np.asarray(self.gfr), 0.0) / 60.0
 
-    @property
+    @cached_property
     def log_creatinine(self) -> Any:
         """Return the logarithm of the creatinine at the person's set point."""
         women = creatinine_for(self.gfr, self.age, female=True)

@@ -42,7 +42,7 @@ def _detection() -> TaskSpecification:
     return TaskSpecification(
         name="detection",
         question=(
-            "Does this adult have chronic kidney disease? It is present when, for at least three "
+            "Does this patient have chronic kidney disease? It is present when, for at least three "
             "months, the glomerular filtration rate (GFR) lies below 60 mL/min/1.73 m² or there "
             "is a marker of kidney damage such as an albumin-creatinine ratio of 30 mg/g or more. "
             "Take the findings shown as having been like this for at least three months, unless "
@@ -76,7 +76,7 @@ def _staging(split_stage_3: bool) -> TaskSpecification:
     return TaskSpecification(
         name="staging",
         question=(
-            "In which stage does this adult's usual glomerular filtration rate (GFR) lie, in "
+            "In which stage does this patient's usual glomerular filtration rate (GFR) lie, in "
             "mL/min/1.73 m², whether or not kidney disease is present? Estimate it from serum "
             "creatinine, age and sex by the CKD-EPI 2021 equation; the right answer is the stage "
             "of the patient's own steady level, around which a single creatinine varies by about "
@@ -112,7 +112,7 @@ def _progression() -> TaskSpecification:
     return TaskSpecification(
         name="progression",
         question=(
-            "How has this adult's kidney function developed from the first visit to the last? "
+            "How has this patient's kidney function developed from the first visit to the last? "
             "Judge the true course behind the shown estimates of the glomerular filtration rate "
             "(eGFR, CKD-EPI 2021): a single estimate varies by about 6 % around it."
         ),

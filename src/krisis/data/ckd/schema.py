@@ -61,7 +61,7 @@ FEATURES: dict[str, Feature] = {
     "pcc": Feature("Pus cell clumps in urine", codes=_PRESENT),
     "ba": Feature("Bacteria in urine", codes=_PRESENT),
     "bgr": Feature("Random blood glucose", "mg/dL", "usual below 140", low=15, high=1500),
-    "bu": Feature("Blood urea", "mg/dL", "usual 15 to 45", low=1, high=600),
+    "bu": Feature("Blood urea", "mg/dL", "usual 15 to 45", low=1, high=1000),
     "sc": Feature("Serum creatinine", "mg/dL", "usual 0.6 to 1.2", low=0.1, high=40),
     "sod": Feature("Serum sodium", "mmol/L", "usual 135 to 145", low=90, high=190),
     "pot": Feature("Serum potassium", "mmol/L", "usual 3.5 to 5.1", low=1.5, high=12),

@@ -164,9 +164,9 @@ class CKDSuite(BaseDataSuite):
         patients = self._read().patients
         n_held_out = min(max(1, round(len(patients) * self.config.test_size)), len(patients) - 1)
         order = np.random.default_rng(self.config.seed).permutation(len(patients))
-        held_out = set(order[:n_held_out].tolist())
-        training = [p for index, p in enumerate(patients) if index not in held_out]
-        return training, [patients[index] for index in sorted(held_out)]
+        # Files come sorted by diagnosis: in drawn order, neither a limit nor a batch follows it.
+        held_out, training = order[:n_held_out], order[n_held_out:]
+        return [patients[index] for index in training], [patients[index] for index in held_out]
 
     def _real_records(self) -> list[PatientRecord]:
         if not self._uses_file:
