@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.repeats import collapse_repeats, consistency_signals, modal_answer
+from krisis.metrics.repeats import collapse_repeats, consistency_signals
+from krisis.statistics.consistency import consistency_of
 
 ANSWERS = st.lists(st.one_of(st.none(), st.integers(0, 3)), min_size=1, max_size=9)
 
@@ -37,7 +38,7 @@ def row(answer: int | None, sample: int, record: str = "r", **fields: object) ->
 def test_the_mode_prefers_abstention_and_then_the_smaller_score(
     answers: list[int | str | None], mode: int | str | None
 ) -> None:
-    assert modal_answer(answers) == mode
+    assert consistency_of(answers).mode == mode
 
 
 def test_consistency_by_hand() -> None:
@@ -66,6 +67,10 @@ def test_a_record_asked_once_has_no_consistency() -> None:
     assert collapse_repeats([single]) == [single]
 
 
+def test_rows_without_a_name_are_not_taken_for_samples() -> None:
+    assert len(collapse_repeats([row(1, 0, ""), row(2, 0, "")])) == 2
+
+
 def test_records_keep_their_order() -> None:
     rows = [row(1, sample, record) for sample in range(2) for record in "cab"]
     assert [one.record_id for one in collapse_repeats(rows)] == ["c", "a", "b"]
@@ -75,7 +80,7 @@ def test_records_keep_their_order() -> None:
 def test_the_order_of_samples_does_not_matter(answers: list[int | None], random: object) -> None:
     shuffled = list(answers)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert modal_answer(shuffled) == modal_answer(answers)
+    assert consistency_of(shuffled).mode == consistency_of(answers).mode
     one, other = consistency_signals(answers), consistency_signals(shuffled)
     assert one["consistency_modal_confidence"] == other["consistency_modal_confidence"]
     assert 1 / len(answers) <= float(str(one["consistency_modal_confidence"])) <= 1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from krisis.metrics.base import EvaluationResult
+from krisis.statistics.consistency import consistency_of
 
 Answer = int | str | None
 
@@ -21,9 +19,9 @@ def collapse_repeats(rows: Iterable[EvaluationResult]) -> list[EvaluationResult]
     the first sample that gave the mode. Failed samples are left out unless all failed. Records
     asked once are returned as they are, without consistency signals.
     """
-    samples: dict[str, list[EvaluationResult]] = {}
-    for row in rows:
-        samples.setdefault(row.record_id, []).append(row)
+    samples: dict[str | int, list[EvaluationResult]] = {}
+    for position, row in enumerate(rows):
+        samples.setdefault(row.record_id or position, []).append(row)  # unnamed rows stay apart
     return [_collapsed(group) for group in samples.values()]
 
 
@@ -32,7 +30,7 @@ def _collapsed(group: Sequence[EvaluationResult]) -> EvaluationResult:
     if len(group) == 1 or not settled:
         return group[0]
     answers = [_answer(row) for row in settled]
-    mode = modal_answer(answers)
+    mode = consistency_of(answers).mode
     chosen = settled[answers.index(mode)]
     signals = {**chosen.signals, **consistency_signals(answers)}
     metadata = {key: value for key, value in chosen.metadata.items() if key != "sample_index"}
@@ -40,37 +38,17 @@ def _collapsed(group: Sequence[EvaluationResult]) -> EvaluationResult:
 
 
 def consistency_signals(answers: Sequence[Answer]) -> dict[str, object]:
-    """Return the share of the mode and the population standard deviation of the scores.
-
-    The deviation is null when no sample has a numeric score.
+    """Return the share of the mode, the spread of the scores and the samples themselves.
 
     >>> consistency_signals([1, 1, 2, None])["consistency_modal_confidence"]
     0.5
     """
-    mode = modal_answer(answers)
-    scores = [answer for answer in answers if isinstance(answer, int)]
+    consistency = consistency_of(answers)
     return {
-        "consistency_modal_confidence": sum(answer == mode for answer in answers) / len(answers),
-        "consistency_score_std": float(np.std(scores)) if scores else None,
+        "consistency_modal_confidence": consistency.modal_confidence,
+        "consistency_score_std": consistency.score_std,
         "consistency_samples": list(answers),
     }
-
-
-def modal_answer(answers: Sequence[Answer]) -> Answer:
-    """Return the most frequent answer.
-
-    >>> modal_answer([2, 1, None, 2, None]), modal_answer([3, 1])
-    (None, 1)
-    """
-    counts = Counter(answers)
-    return min(counts, key=lambda answer: (-counts[answer], answer is not None, _order(answer)))
-
-
-def _order(answer: Answer) -> tuple[bool, float, str]:
-    """Order numbers before texts, so that mixed answers can be compared."""
-    if isinstance(answer, str):
-        return True, 0.0, answer
-    return False, float(answer or 0), ""
 
 
 def _answer(row: EvaluationResult) -> Answer:

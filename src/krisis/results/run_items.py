@@ -11,6 +11,7 @@ from krisis.errors import InvalidFile
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.columns import Columns, FloatArray, canonical_label
 from krisis.metrics.items import STATED, ItemTable, Source
+from krisis.metrics.repeats import collapse_repeats
 from krisis.results.phq8_run import experiment_of, is_phq8_run
 from krisis.results.result import BenchmarkResult
 from krisis.results.store import load_run, read_manifest
@@ -40,7 +41,11 @@ def read_items(path: str | Path, mode: str | None = None) -> ItemTable:
 
 
 def items_of(rows: Sequence[EvaluationResult], source: Source) -> ItemTable:
-    """Return krisis rows as items: one per row, the patient as participant."""
+    """Return krisis rows as items: one per record, the patient as participant.
+
+    Repeats of a record become its modal answer with consistency signals.
+    """
+    rows = collapse_repeats(rows)
     scored = [row for row in rows if row.error is None]
     names = sorted({_patient(row, i) for i, row in enumerate(scored)})
     position = {name: index for index, name in enumerate(names)}
