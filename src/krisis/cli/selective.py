@@ -11,7 +11,7 @@ import typer
 
 from krisis.cli import selective_options as given
 from krisis.cli.selective_output import print_evaluation, warn, with_progress
-from krisis.cli.selective_plot import draw_evaluation
+from krisis.cli.selective_plot import check_plot, draw_evaluation
 from krisis.confidence.artifact import artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
@@ -21,7 +21,7 @@ from krisis.confidence.evaluation import (
     same_participants,
 )
 from krisis.confidence.variants import available_variants, confidence_of, default_variant
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics.columns import FloatArray
 from krisis.metrics.items import LOSSES, ItemTable
 from krisis.results.run_items import read_items
@@ -57,6 +57,9 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     as_json: given.AsJson = False,
 ) -> None:
     """Read, evaluate, print; write only what was asked for."""
+    check_plot(plot)
+    if output is not None and output.exists():
+        raise InvalidFile(f"{output} exists already; choose another name")
     tables = _tables(inputs, mode, intersection_only=intersection_only)
     options = _options(
         tables,

@@ -11,6 +11,7 @@ from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
 from krisis.results.strict_json import write_text
 
 _MOST_CURVES = 3
+_SUFFIXES = (".svg", ".png", ".html")
 
 
 def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
@@ -27,15 +28,21 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     _write(risk_coverage_figure(curves), path)
 
 
+def check_plot(path: Path | None) -> None:
+    """Refuse a file that could not be drawn, before any work is done."""
+    if path is None:
+        return
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InvalidValue(f"--plot draws .svg, .png or .html files, not {path.name!r}")
+    if path.exists():
+        raise InvalidFile(f"{path} exists already; choose another name")
+
+
 def _write(figure: Figure, path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix == ".svg":
         write_text(path, figure.svg)
     elif suffix == ".html":
         write_text(path, themed(figure.chart).to_html(inline=True))
-    elif suffix == ".png":
-        if path.exists():
-            raise InvalidFile(f"{path} exists already; choose another name")
-        path.write_bytes(figure.png())
     else:
-        raise InvalidValue(f"--plot draws .svg, .png or .html files, not {path.name!r}")
+        path.write_bytes(figure.png())

@@ -1,0 +1,480 @@
+"""`krisis selective` and `krisis calibrate` from the outside, and the scripts that call them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from krisis.cli.app import app
+from krisis.errors import UserError
+from krisis.metrics import EvaluationResult
+from krisis.results.result import BenchmarkResult
+
+ROOT = Path(__file__).parents[2]
+_SPEC = importlib.util.spec_from_file_location(
+    "phq8_run_files", ROOT / "tests" / "confidence" / "phq8_run_files.py"
+)
+run_files = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(run_files)
+
+FAST = ["--bootstrap-resamples", "300"]
+
+
+def krisis(*arguments):
+    return CliRunner().invoke(app, [str(part) for part in arguments])
+
+
+def sentence(*arguments):
+    """Return the one sentence with which a command refuses."""
+    result = krisis(*arguments)
+    assert isinstance(result.exception, UserError), result.output
+    assert result.exception.exit_code == 2
+    text = str(result.exception)
+    assert "\n" not in text
+    return text
+
+
+@pytest.fixture
+def run(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run_files.run_file(21, modes=("zero_shot", "few_shot"))))
+    return path
+
+
+def evaluated(run, *arguments):
+    result = krisis("selective", "--input", run, "--json", *FAST, *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_artifact_has_every_key(run):
+    artifact = evaluated(run, "--mode", "few_shot")
+    assert set(artifact) >= {
+        "schema_version",
+        "created_at",
+        "inputs",
+        "population",
+        "loss",
+        "confidence_variants",
+        "comparison",
+    }
+    assert artifact["inputs"][0] == {
+        "path": str(run),
+        "run_id": "synthetic",
+        "git_commit": "0" * 40,
+        "mode": "few_shot",
+    }
+    counts = artifact["population"]
+    assert counts["participants_total"] == 21
+    assert (counts["participants_included"], counts["participants_failed"]) == (20, 1)
+    assert counts["items_total"] == 160
+    assert counts["coverage_end_to_end"] == counts["items_predicted"] / 168
+    assert artifact["loss"] == {
+        "name": "abs_norm",
+        "definition": "abs(prediction - truth) / 3",
+        "raw_multiplier": 3,
+    }
+    assert artifact["comparison"] == {
+        "enabled": False,
+        "intersection_only": False,
+        "deltas": None,
+    }
+    variant = artifact["confidence_variants"]["llm"]
+    assert set(variant) >= {
+        "cmax",
+        "aurc_full",
+        "augrc_full",
+        "aurc_optimal",
+        "augrc_optimal",
+        "eaurc",
+        "eaugrc",
+        "aurc_achievable",
+        "interpretation",
+        "aurc_at_c",
+        "augrc_at_c",
+        "mae_at_coverage",
+        "bootstrap",
+        "curve",
+    }
+    assert list(variant["mae_at_coverage"]) == [f"0.{i}0" for i in range(1, 10)]
+    assert set(variant["bootstrap"]["ci95"]) >= {
+        "aurc_full",
+        "augrc_full",
+        "aurc_at_c",
+        "augrc_at_c",
+        "cmax",
+        "mae_at_coverage",
+    }
+    low, high = variant["bootstrap"]["ci95"]["aurc_full"]
+    assert low < variant["aurc_full"] < high
+    assert variant["bootstrap"]["drop_rate"]["aurc_full"] == 0.0
+    assert len(variant["curve"]["coverage"]) == len(variant["curve"]["threshold"])
+
+
+def test_losses_differ_by_the_span_of_the_scale(run):
+    absolute = evaluated(run, "--mode", "few_shot", "--loss", "abs")["confidence_variants"]["llm"]
+    normed = evaluated(run, "--mode", "few_shot")["confidence_variants"]["llm"]
+    assert absolute["aurc_full"] == pytest.approx(3 * normed["aurc_full"])
+
+
+def test_the_same_seed_gives_the_same_figures(run):
+    one, two = (evaluated(run, "--mode", "few_shot", "--seed", 7) for _ in range(2))
+    assert one["confidence_variants"] == two["confidence_variants"]
+
+
+def test_legacy_draws_reproduce_plain_percentiles(run):
+    artifact = evaluated(run, "--mode", "few_shot", "--rng", "legacy", "--loss", "abs")
+    variant = artifact["confidence_variants"]["llm"]
+    assert variant["bootstrap"]["method"] == "percentile"
+    results = json.loads(run.read_text())["experiments"][1]["results"]["results"]
+    people = sorted((r for r in results if r["success"]), key=lambda r: r["participant_id"])
+    drawn = np.random.RandomState(42).randint(0, 20, size=(300, 20))
+    shares = [
+        np.mean([[v is not None for v in people[i]["predicted_items"].values()] for i in row])
+        for row in drawn
+    ]
+    expected = np.percentile(shares, [2.5, 97.5])
+    np.testing.assert_allclose(variant["bootstrap"]["ci95"]["cmax"], expected, atol=1e-15)
+
+
+def test_all_variants_share_their_resamples_and_the_absent_are_listed(run):
+    artifact = evaluated(run, "--mode", "few_shot", "--confidence", "all")
+    variants = artifact["confidence_variants"]
+    assert len(variants) == 13
+    assert variants["llm"]["bootstrap"] == variants["total_evidence"]["bootstrap"]
+    assert set(artifact["variants_without_signals"]) == {
+        "stated",
+        "calibrated",
+        "verbalized_calibrated",
+    }
+
+
+def test_two_modes_are_compared_on_the_same_resamples(run):
+    artifact = evaluated(run, "--mode", "zero_shot", "--input", run, "--mode", "few_shot")
+    variant = artifact["confidence_variants"]["llm"]
+    deltas = artifact["comparison"]["deltas"]["llm"]
+    for key in ("aurc_full", "augrc_full", "cmax", "eaurc", "aurc_achievable"):
+        expected = variant["input_1"][key] - variant["input_0"][key]
+        assert deltas[key]["delta"] == pytest.approx(expected)
+    assert deltas["aurc_full"]["ci95"][0] < deltas["aurc_full"]["ci95"][1]
+    assert deltas["aurc_achievable"]["reason"] == "this_figure_is_not_resampled"
+    common = min(variant[side]["cmax"] for side in ("input_0", "input_1"))
+    assert deltas["at_common_coverage"]["coverage"] == common
+
+
+def test_a_run_compared_with_itself_has_no_difference(run):
+    artifact = evaluated(run, "--mode", "few_shot", "--input", run)
+    delta = artifact["comparison"]["deltas"]["llm"]["aurc_full"]
+    assert delta["delta"] == 0.0
+
+
+def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(run_files.run_file(31)))
+    both = ["--input", run, "--mode", "few_shot", "--input", other, "--mode", "few_shot"]
+    text = sentence("selective", *both)
+    assert "20 and 30 successful participants, 20 of them in both" in text
+    assert "--intersection-only" in text
+    result = krisis("selective", *both, "--intersection-only", "--json", *FAST)
+    artifact = json.loads(result.stdout)
+    assert artifact["comparison"]["participants_compared"] == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--confidence", "lmm"], "did you mean 'llm'"),
+        (["--loss", "square"], "unknown loss"),
+        (["--coverage-grid", "0.1,x"], "numbers with commas"),
+        (["--coverage-grid", "0.101,0.102"], "the same to 2 decimals"),
+        (["--coverage-grid", "0,0.5"], "must lie above 0"),
+        (["--area-coverage", "1.5"], "must lie above 0"),
+        (["--bootstrap-resamples", "0"], "n_resamples must be 1 or more"),
+        (["--seed", "-1"], "seed must lie between"),
+        (["--rng", "mersenne"], "rng must be 'default' or 'legacy'"),
+        (["--interval-method", "bca"], "unknown interval method"),
+        (["--confidence", "calibrated"], "--calibration ARTIFACT"),
+        (["--plot", "curves.pdf"], r".svg, .png or .html files, not 'curves.pdf'"),
+    ],
+)
+def test_bad_options_are_one_sentence(run, arguments, message):
+    common = ["selective", "--input", run, "--mode", "few_shot", *FAST]
+    assert message in sentence(*common, *arguments)
+
+
+def test_too_many_inputs_or_modes(run):
+    assert "3 times" in sentence("selective", *["--input", run] * 3)
+    text = sentence("selective", "--input", run, *["--mode", "few_shot"] * 3)
+    assert "3 modes came with 1 inputs" in text
+
+
+def test_a_mode_is_asked_for_with_the_list_of_modes(run):
+    assert "zero_shot, few_shot" in sentence("selective", "--input", run)
+
+
+def test_nan_in_a_file_is_refused(run):
+    run.write_text(run.read_text().replace('"token_msp": 0.', '"token_msp": NaN, "x": 0.', 1))
+    assert "not complete JSON" in sentence("selective", "--input", run, "--mode", "few_shot")
+
+
+def _with_all(run, **changes):
+    content = json.loads(run.read_text())
+    for result in content["experiments"][1]["results"]["results"]:
+        result.update(json.loads(json.dumps(changes)))
+    run.write_text(json.dumps(content))
+
+
+def test_an_all_abstained_run_is_null_with_a_reason_and_never_zero(run):
+    _with_all(run, success=True, predicted_items=dict.fromkeys(run_files.ITEMS))
+    variant = evaluated(run, "--mode", "few_shot", "--confidence", "all")["confidence_variants"][
+        "llm"
+    ]
+    for key in ("aurc_full", "augrc_full", "aurc_optimal", "eaurc", "aurc_achievable"):
+        assert variant[key] is None
+    assert variant["reason"] == "no_predicted_items"
+    assert variant["aurc_at_c"]["value"] is None
+    assert variant["bootstrap"]["ci95"]["aurc_full"] is None
+    assert variant["bootstrap"]["reasons"]["aurc_full"]
+    assert variant["cmax"] == 0.0
+    shown = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
+    assert "Nothing was predicted" in shown.output
+
+
+def test_an_all_failed_run_is_null_with_a_reason(run):
+    _with_all(run, success=False)
+    artifact = evaluated(run, "--mode", "few_shot")
+    assert artifact["population"]["participants_failed"] == 21
+    assert artifact["population"]["coverage_end_to_end"] == 0.0
+    variant = artifact["confidence_variants"]["llm"]
+    assert variant["aurc_full"] is None
+    assert variant["cmax"] is None
+    assert variant["bootstrap"]["ci95"]["cmax"] is None
+
+
+def test_gaps_are_null_where_nothing_was_lost(run):
+    content = json.loads(run.read_text())
+    for result in content["experiments"][1]["results"]["results"]:
+        result["predicted_items"] = dict(result["ground_truth_items"])
+    run.write_text(json.dumps(content))
+    variant = evaluated(run, "--mode", "few_shot")["confidence_variants"]["llm"]
+    assert variant["aurc_full"] == 0.0
+    assert variant["interpretation"]["aurc_gap_pct"] is None
+    assert variant["interpretation"]["achievable_gain_pct"] is None
+    reason = variant["bootstrap"]["reasons"]["aurc_full"]
+    assert reason == "every_resample_gives_the_same_value"
+
+
+def test_the_table_names_failures_method_and_risks(run):
+    result = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
+    assert result.exit_code == 0
+    text = result.output
+    assert "1 of 21 participants FAILED" in text
+    assert "expanded_percentile over 300 resamples of 20 participants" in text
+    assert "Risk at coverage" in text
+    assert "Totals (input_0)" in text
+
+
+def test_outputs_are_written_once_and_never_over(run, tmp_path):
+    output = tmp_path / "a.json"
+    arguments = ["--input", run, "--mode", "few_shot", *FAST, "--output", output]
+    assert krisis("selective", *arguments).exit_code == 0
+    before = output.read_text()
+    assert "exists already" in sentence("selective", *arguments)
+    assert output.read_text() == before
+    fresh = tmp_path / "b.json"
+    both = ["--input", run, "--mode", "few_shot", *FAST, "--output", fresh, "--plot", output]
+    assert ".svg, .png or .html" in sentence("selective", *both)
+    assert not fresh.exists()
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "html"])
+def test_curves_are_drawn_without_a_browser(run, tmp_path, suffix):
+    path = tmp_path / f"curves.{suffix}"
+    result = krisis(
+        "selective",
+        "--input",
+        run,
+        "--mode",
+        "few_shot",
+        *FAST,
+        "--plot",
+        path,
+        "--confidence",
+        "llm,token_msp",
+    )
+    assert result.exit_code == 0, result.output
+    content = path.read_bytes()
+    if suffix == "png":
+        assert content.startswith(b"\x89PNG")
+    else:
+        text = content.decode()
+        assert all(word in text for word in ("generalized risk", "selective risk", "token_msp"))
+    if suffix == "html":
+        assert "cdn" not in content.decode().split("<script>")[0]
+
+
+def test_a_krisis_run_is_evaluated_by_the_same_command(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [
+        EvaluationResult(
+            int(rng.random() < 0.7),
+            1,
+            bool(rng.random() < 0.2),
+            float(rng.random()),
+            cluster_id=f"p{i // 2}",
+            record_id=str(i),
+        )
+        for i in range(60)
+    ]
+    path = tmp_path / "result.json"
+    BenchmarkResult(rows, {}, {}, "b").save(path)
+    artifact = evaluated(path)
+    assert list(artifact["confidence_variants"]) == ["stated"]
+    assert artifact["loss"]["name"] == "error"
+    assert artifact["population"]["participants_total"] == 30
+    assert artifact["phq8_totals"] == [None]
+
+
+def test_a_krisis_run_with_an_answer_without_confidence_names_the_patient(tmp_path):
+    rows = [
+        EvaluationResult(1, 1, confidence=0.5, cluster_id="a"),
+        EvaluationResult(1, 1, cluster_id="patient-7"),
+    ]
+    path = tmp_path / "result.json"
+    BenchmarkResult(rows, {}, {}, "b").save(path)
+    assert "patient-7" in sentence("selective", "--input", path)
+
+
+def test_calibrating_and_applying(run, tmp_path):
+    train = tmp_path / "train.json"
+    train.write_text(json.dumps(run_files.run_file(31, seed=9)))
+    artifact = tmp_path / "temperature.json"
+    fitted = krisis(
+        "calibrate",
+        "--input",
+        train,
+        "--method",
+        "temperature",
+        "--features",
+        "verbalized_confidence",
+        "--output",
+        artifact,
+    )
+    assert fitted.exit_code == 0, fitted.output
+    assert "cross-fitted in 5 folds" in fitted.output
+    assert "no news" in fitted.output
+    result = krisis(
+        "selective",
+        "--input",
+        run,
+        "--mode",
+        "few_shot",
+        "--confidence",
+        "verbalized,verbalized_calibrated",
+        "--calibration",
+        artifact,
+        *FAST,
+    )
+    assert result.exit_code == 0, result.output
+    assert "was fitted on 20 of the participants" in result.output
+    assert "no news" in result.output
+
+
+def test_calibrating_refuses_what_it_cannot_learn(run, tmp_path):
+    output = tmp_path / "c.json"
+    common = ["calibrate", "--input", run, "--mode", "few_shot", "--output", output]
+    assert "no item of" in sentence(*common, "--features", "sleepiness")
+    assert "did you mean" in sentence(*common, "--method", "isotonical")
+    assert not output.exists()
+
+
+def script(name, *arguments, cwd):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / name), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def test_the_three_scripts_take_their_command_lines(tmp_path):
+    folder = tmp_path / "data" / "outputs"
+    folder.mkdir(parents=True)
+    content = run_files.run_file(12, modes=("zero_shot", "few_shot"))
+    for name in ("your_run.json", "train_run.json"):
+        (folder / name).write_text(json.dumps(content))
+    your, train = "data/outputs/your_run.json", "data/outputs/train_run.json"
+    lines = [
+        (
+            "evaluate_selective_prediction.py",
+            "--input",
+            your,
+            "--mode",
+            "few_shot",
+            "--confidence",
+            "default",
+            "--loss",
+            "abs",
+            "--bootstrap-resamples",
+            "10000",
+            "--seed",
+            "42",
+        ),
+        (
+            "evaluate_selective_prediction.py",
+            "--input",
+            your,
+            "--mode",
+            "zero_shot",
+            "--input",
+            your,
+            "--mode",
+            "few_shot",
+            "--loss",
+            "abs",
+            "--seed",
+            "42",
+        ),
+        (
+            "calibrate_verbalized_confidence.py",
+            "--input",
+            train,
+            "--mode",
+            "few_shot",
+            "--output",
+            "data/outputs/calibration_verbalized_temperature_scaling_fewshot.json",
+        ),
+        (
+            "train_confidence_calibrator.py",
+            "--input",
+            train,
+            "--mode",
+            "few_shot",
+            "--method",
+            "logistic",
+            "--features",
+            "verbalized_confidence,retrieval_similarity_mean",
+            "--output",
+            "data/outputs/calibration_logistic_fewshot.json",
+        ),
+    ]
+    for name, *arguments in lines:
+        done = script(name, *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    written = json.loads(
+        (folder / "calibration_verbalized_temperature_scaling_fewshot.json").read_text()
+    )
+    assert written["method"] == "temperature_scaling"
+    refused = script("evaluate_selective_prediction.py", "--input", your, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("krisis: data/outputs/your_run.json holds several")
+    assert not math.isnan(written["model"]["temperature"])

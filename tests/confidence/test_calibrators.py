@@ -1,0 +1,331 @@
+"""Calibrators: against scikit-learn and brute force, honest figures, safe artifacts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+
+from krisis.confidence.calibrators import calibrator_from, fit_calibrator, target_values
+from krisis.confidence.models import MODELS, binned_gap, log_loss, mean_square
+from krisis.confidence.variants import confidence_of
+from krisis.errors import UserError
+from krisis.metrics.items import STATED, ItemTable, Source
+from krisis.metrics.selective_prediction import risk_coverage_curve
+
+RNG = np.random.default_rng(0)
+
+
+def table_with(n_participants=40, *, seed=0, path="train.json"):
+    rng = np.random.default_rng(seed)
+    n = n_participants * 8
+    participant = np.repeat(np.arange(n_participants), 8)
+    spoken = rng.integers(1, 6, n)
+    similarity = rng.random(n)
+    chance = 1 / (1 + np.exp(-(0.6 * (spoken - 3) + 2 * (similarity - 0.5))))
+    truth = rng.integers(0, 4, n)
+    wrong = rng.random(n) > chance
+    prediction = np.where(wrong, (truth + rng.integers(1, 4, n)) % 4, truth).astype(float)
+    prediction[rng.random(n) < 0.1] = np.nan
+    return ItemTable(
+        participants=[int(300 + i) for i in range(n_participants)],
+        participant=participant,
+        item_names=["Sleep"] * n,
+        truth=truth.astype(float),
+        prediction=prediction,
+        signals=[
+            {"verbalized_confidence": int(v), "retrieval_similarity_mean": float(s)}
+            for v, s in zip(spoken, similarity, strict=True)
+        ],
+        scale=3.0,
+        source=Source(path, "run-1", "abc", "few_shot"),
+    )
+
+
+FEATURES = RNG.normal(size=(300, 2)) * [1.0, 20.0] + [0.0, 5.0]
+BINARY = (RNG.random(300) < 1 / (1 + np.exp(-FEATURES[:, 0] - 0.05 * FEATURES[:, 1]))).astype(float)
+
+
+def test_logistic_is_that_of_scikit_learn():
+    scaler = StandardScaler().fit(FEATURES)
+    oracle = LogisticRegression(C=1.0, tol=1e-10).fit(scaler.transform(FEATURES), BINARY)
+    expected = oracle.predict_proba(scaler.transform(FEATURES))[:, 1]
+    ours = MODELS["logistic"].fit(FEATURES, BINARY).predict(FEATURES)
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+def test_linear_is_ridge_regression_clipped():
+    target = np.clip(0.5 + 0.4 * FEATURES[:, 0] + RNG.normal(0, 0.1, 300), 0, 1)
+    scaler = StandardScaler().fit(FEATURES)
+    oracle = Ridge(alpha=1.0).fit(scaler.transform(FEATURES), target)
+    expected = np.clip(oracle.predict(scaler.transform(FEATURES)), 0, 1)
+    ours = MODELS["linear"].fit(FEATURES, target).predict(FEATURES)
+    np.testing.assert_allclose(ours, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_isotonic_is_that_of_scikit_learn(sign):
+    feature = np.round(sign * FEATURES[:, :1], 1)
+    oracle = IsotonicRegression(increasing=sign > 0, out_of_bounds="clip").fit(feature, BINARY)
+    grid = np.linspace(-4, 4, 101)[:, None]
+    ours = MODELS["isotonic"].fit(feature, BINARY)
+    np.testing.assert_allclose(ours.predict(grid), oracle.predict(grid), atol=1e-10)
+
+
+def test_the_temperature_is_the_best_of_a_fine_grid():
+    probability = np.clip(RNG.random(400), 0.02, 0.98)
+    logits = np.log(probability / (1 - probability))
+    target = (RNG.random(400) < 1 / (1 + np.exp(-logits / 2.5))).astype(float)
+    model = MODELS["temperature"].fit(probability[:, None], target)
+    grid = np.linspace(0.05, 10, 4000)
+    losses = [log_loss(1 / (1 + np.exp(-logits / t)), target) for t in grid]
+    assert model.temperature == pytest.approx(grid[int(np.argmin(losses))], abs=0.01)
+    assert log_loss(model.predict(probability[:, None]), target) <= min(losses) + 1e-9
+
+
+def test_targets():
+    table = table_with(3)
+    errors = table.errors()
+    np.testing.assert_array_equal(target_values(table, "correctness"), errors == 0)
+    np.testing.assert_array_equal(target_values(table, "near_correct"), errors <= 1)
+    np.testing.assert_allclose(target_values(table, "loss"), 1 - errors / 3)
+
+
+def test_figures_by_hand():
+    probability, target = np.array([0.9, 0.6, 0.6]), np.array([1.0, 1.0, 0.0])
+    expected = -(math.log(0.9) + math.log(0.6) + math.log(0.4)) / 3
+    assert log_loss(probability, target) == pytest.approx(expected)
+    assert mean_square(probability, target) == pytest.approx((0.01 + 0.16 + 0.36) / 3)
+    assert binned_gap(probability, target) == pytest.approx((0.1 + 0.2) / 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "features", "target"),
+    [
+        ("temperature", ["verbalized_confidence"], "correctness"),
+        ("logistic", ["verbalized_confidence", "retrieval_similarity_mean"], "near_correct"),
+        ("linear", ["verbalized_confidence", "retrieval_similarity_mean"], "loss"),
+        ("isotonic", ["retrieval_similarity_mean"], "correctness"),
+    ],
+)
+def test_an_artifact_read_back_gives_the_same_confidence(method, features, target):
+    table = table_with()
+    fitted = fit_calibrator(table, features, method=method, target=target)
+    text = json.dumps(fitted.model_dump(mode="json"), allow_nan=False)
+    read = calibrator_from(json.loads(text), place="artifact.json")
+    np.testing.assert_array_equal(fitted.apply(table), read.apply(table))
+    values = confidence_of(table, "calibrated", calibrator=read)
+    assert ((values >= 0) & (values <= 1)).all()
+    assert read.fitted_on.n_samples == int(table.predicted.sum())
+
+
+def test_the_same_seed_gives_the_same_artifact():
+    one, two = (
+        fit_calibrator(table_with(), ["verbalized_confidence"], seed=7).model_dump_json()
+        for _ in range(2)
+    )
+    assert one == two
+
+
+def test_calibration_helps_on_participants_that_were_not_seen():
+    fitted = fit_calibrator(
+        table_with(), ["verbalized_confidence", "retrieval_similarity_mean"], method="logistic"
+    )
+    crossed = fitted.metrics["cross_fitted"]
+    assert crossed["n_folds"] == 5
+    assert crossed["after"]["nll"] < crossed["before"]["nll"]
+    assert "flattering" in fitted.metrics["training_set"]["note"]
+
+
+def test_cross_fitting_never_sees_the_participant_it_predicts():
+    # Each participant has a level of their own: inside a participant the target is constant, so
+    # a model that has seen the participant would look far better than one that has not.
+    table = table_with(10)
+    level = np.array([i % 2 for i in range(10)], dtype=float)
+    prediction = np.where(level[table.participant] == 1, table.truth, (table.truth + 1) % 4)
+    signals = [{"retrieval_similarity_mean": float(code)} for code in table.participant]
+    mixed = ItemTable(
+        table.participants,
+        table.participant,
+        table.item_names,
+        table.truth,
+        prediction,
+        signals,
+        3.0,
+        table.source,
+    )
+    fitted = fit_calibrator(mixed, ["retrieval_similarity_mean"], method="isotonic")
+    seen, unseen = (fitted.metrics[k]["after"]["brier"] for k in ("training_set", "cross_fitted"))
+    assert unseen > seen + 0.05
+
+
+def test_one_participant_cannot_be_judged_on_others():
+    crossed = fit_calibrator(table_with(1), ["verbalized_confidence"]).metrics["cross_fitted"]
+    assert crossed["after"] is None
+    assert "one participant" in crossed["reason"]
+
+
+def test_a_temperature_keeps_the_ranking_and_says_so():
+    table = table_with()
+    fitted = fit_calibrator(table, ["verbalized_confidence"], method="temperature")
+    plain = confidence_of(table, "verbalized")
+    calibrated = confidence_of(table, "verbalized_calibrated", calibrator=fitted)
+    losses = table.losses("abs")
+    areas = [risk_coverage_curve(losses, c, table.n_items).aurc() for c in (plain, calibrated)]
+    assert areas[0] == pytest.approx(areas[1], abs=1e-15)
+    assert "no news" in fitted.order_note()
+    both = fit_calibrator(table, ["verbalized_confidence", "retrieval_similarity_mean"])
+    assert both.order_note() == ""
+    merged = fit_calibrator(table, ["verbalized_confidence"], method="isotonic")
+    assert "ties" in merged.order_note()
+
+
+def test_participants_seen_again_are_counted():
+    fitted = fit_calibrator(table_with(40), ["verbalized_confidence"])
+    assert fitted.overlap(table_with(10)) == 10
+    others = table_with(10).restricted([])
+    assert fitted.overlap(others) == 0
+
+
+def test_participant_names_are_not_in_the_artifact():
+    table = table_with(3)
+    named = ItemTable(
+        ["alice", "bob", "carol"],
+        table.participant,
+        table.item_names,
+        table.truth,
+        table.prediction,
+        table.signals,
+        3.0,
+        table.source,
+    )
+    text = fit_calibrator(named, ["verbalized_confidence"]).model_dump_json()
+    assert not any(name in text for name in ("alice", "bob", "carol"))
+
+
+@pytest.mark.parametrize(
+    ("features", "options", "message"),
+    [
+        (["token_msp"], {}, "no item of train.json carries the feature 'token_msp'; it has:"),
+        ([], {}, "name one or more features"),
+        (["verbalized_confidence"] * 2, {}, "each once"),
+        (["verbalized_confidence"], {"method": "logistical"}, "did you mean 'logistic'"),
+        (["verbalized_confidence"], {"target": "correct"}, "did you mean"),
+        (["verbalized_confidence"], {"method": "temperature", "target": "loss"}, "yes or no"),
+        (["retrieval_similarity_mean"], {"method": "temperature"}, "a scale of its own"),
+        (
+            ["verbalized_confidence", "retrieval_similarity_mean"],
+            {"method": "isotonic"},
+            "takes one feature, not 2",
+        ),
+    ],
+)
+def test_requests_that_cannot_be_fitted_are_one_sentence(features, options, message):
+    with pytest.raises(UserError, match=message):
+        fit_calibrator(table_with(6), features, **options)
+
+
+def test_a_run_without_predictions_teaches_nothing():
+    table = table_with(2)
+    silent = ItemTable(
+        table.participants,
+        table.participant,
+        table.item_names,
+        table.truth,
+        np.full(16, np.nan),
+        table.signals,
+        3.0,
+        table.source,
+    )
+    with pytest.raises(UserError, match="no predicted item"):
+        fit_calibrator(silent, ["verbalized_confidence"])
+
+
+def good_artifact():
+    names = ["verbalized_confidence", "retrieval_similarity_mean"]
+    return fit_calibrator(table_with(), names).model_dump(mode="json")
+
+
+def _spoil(path, value):
+    def change(content):
+        *parents, last = path
+        for part in parents:
+            content = content[part]
+        content[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _spoil(["schema_version"], "2"),
+        _spoil(["kind"], "something"),
+        _spoil(["method"], "isotonic"),
+        _spoil(["features"], ["verbalized_confidence"]),
+        _spoil(["features"], "verbalized_confidence"),
+        _spoil(["target"], "truth"),
+        _spoil(["model", "weights"], [1.0]),
+        _spoil(["model", "weights"], [1.0, "x"]),
+        _spoil(["model", "scales"], [1.0, 0.0]),
+        _spoil(["model", "scales"], [1.0, -2.0]),
+        _spoil(["model", "intercept"], None),
+        _spoil(["model", "method"], "pickle"),
+        _spoil(["input_scale"], {"verbalized_confidence": [1, 5]}),
+        _spoil(["fitted_on"], {}),
+        _spoil(["model"], {"method": "temperature_scaling", "temperature": 40.0}),
+        _spoil(["unknown"], 1),
+    ],
+)
+def test_a_damaged_artifact_is_refused_in_one_sentence(change):
+    content = copy.deepcopy(good_artifact())
+    change(content)
+    with pytest.raises(UserError, match=r"a\.json is no usable calibrator.*krisis calibrate"):
+        calibrator_from(content, place="a.json")
+
+
+def test_a_calibrator_of_another_scale_is_not_applied():
+    content = good_artifact()
+    content["input_scale"]["verbalized_confidence"] = [0.0, 100.0]
+    calibrator = calibrator_from(content, place="a.json")
+    with pytest.raises(UserError, match="from 0 to 100 and the run has it from 1 to 5"):
+        calibrator.apply(table_with(3))
+    near = fit_calibrator(table_with(), ["verbalized_confidence"], target="near_correct")
+    table = table_with(3)
+    wide = ItemTable(
+        table.participants,
+        table.participant,
+        table.item_names,
+        table.truth,
+        table.prediction,
+        table.signals,
+        4.0,
+        table.source,
+    )
+    with pytest.raises(UserError, match=r"span 3\.0 and train\.json has scores that span 4\.0"):
+        near.apply(wide)
+
+
+def test_a_calibrator_on_stated_confidence_serves_krisis_runs():
+    table = table_with(12)
+    signals = [{STATED: (s["verbalized_confidence"] - 1) / 4} for s in table.signals]
+    run = ItemTable(
+        table.participants,
+        table.participant,
+        table.item_names,
+        table.truth,
+        table.prediction,
+        signals,
+        3.0,
+        Source("runs/r", kind="krisis_run"),
+    )
+    fitted = fit_calibrator(run, [STATED], method="temperature")
+    assert confidence_of(run, "calibrated", calibrator=fitted).size == int(run.predicted.sum())
+    with pytest.raises(UserError, match="fitted on verbalized_confidence and the artifact is"):
+        confidence_of(run, "verbalized_calibrated", calibrator=fitted)
