@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from krisis.metrics.columns import Columns, FloatArray
+from krisis.metrics.columns import Columns
+from krisis.metrics.intervals import units_of
+from krisis.metrics.resampled_curve import CurveItems
 from krisis.metrics.selective_prediction import (
     RiskCoverageCurve,
     optimal_curve,
@@ -15,9 +17,10 @@ from krisis.metrics.selective_prediction import (
 )
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
+from krisis.reporting.risk_coverage import risk_band
+from krisis.statistics.bootstrap import BootstrapOptions
 
 N_POINTS = 300
-N_BAND_POINTS = 60
 N_RESAMPLES = 400
 MODEL, BEST = "this model", "best possible ranking"
 
@@ -47,55 +50,25 @@ def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     ]
 
 
-def curve_band(columns: Columns, *, seed: int = 42) -> list[dict[str, float]]:
+def curve_band(columns: Columns, cmax: float) -> list[dict[str, float]]:
     """Return where both risks lie in 95 % of resamples of patients, on a grid of coverages.
 
-    Each resample is drawn as weights of patients; its curve is read at the coverages of the grid
-    by linear interpolation.
+    At one coverage the generalized risk is the selective risk times that coverage.
     """
+    unit, n_units = units_of(columns)
     answered = columns.answered
-    order = np.argsort(-columns.confidence[answered], kind="stable")
-    cluster, loss = columns.cluster[answered][order], row_losses(columns)[order]
-    stated = columns.confidence[answered][order]
-    ends = np.append(np.flatnonzero(stated[1:] != stated[:-1]), stated.size - 1)
-    n_clusters = int(columns.cluster.max()) + 1
-    per_cluster = np.bincount(columns.cluster, minlength=n_clusters)
-    grid = np.linspace(0.02, float(row_curve(columns).cmax), N_BAND_POINTS)
-    generator = np.random.default_rng(seed)
-    drawn = np.full((2, N_RESAMPLES, grid.size), np.nan)
-    for r in range(N_RESAMPLES):
-        weight = np.bincount(generator.integers(0, n_clusters, n_clusters), minlength=n_clusters)
-        drawn_rows = weight[cluster].astype(np.float64)
-        accepted, lost = np.cumsum(drawn_rows)[ends], np.cumsum(drawn_rows * loss)[ends]
-        _read(accepted, lost, float(weight @ per_cluster), grid=grid, into=drawn[:, r])
-    return _band_rows(grid, drawn)
-
-
-def _read(
-    accepted: FloatArray, lost: FloatArray, total: float, *, grid: FloatArray, into: FloatArray
-) -> None:
-    first = int(np.searchsorted(accepted, 1))
-    if first == accepted.size:
-        return
-    coverage = accepted[first:] / total
-    inside = grid <= coverage[-1]
-    into[0, inside] = np.interp(grid[inside], coverage, lost[first:] / accepted[first:])
-    into[1, inside] = np.interp(grid[inside], coverage, lost[first:] / total)
-
-
-def _band_rows(grid: FloatArray, drawn: FloatArray) -> list[dict[str, float]]:
-    # A coverage that few resamples reach has no honest band.
-    shown = np.isfinite(drawn[0]).mean(axis=0) >= 0.5
-    low, high = np.nanquantile(drawn[:, :, shown], [0.025, 0.975], axis=1)
+    per_unit = np.bincount(unit, minlength=n_units).astype(np.float64)
+    items = CurveItems(row_losses(columns), columns.confidence[answered], unit[answered], per_unit)
+    band = risk_band(items, cmax, options=BootstrapOptions(n_resamples=N_RESAMPLES))
     return [
         {
-            "coverage": float(c),
-            "selective_low": float(low[0, i]),
-            "selective_high": float(high[0, i]),
-            "generalized_low": float(low[1, i]),
-            "generalized_high": float(high[1, i]),
+            "coverage": row["coverage"],
+            "selective_low": row["low"],
+            "selective_high": row["high"],
+            "generalized_low": row["low"] * row["coverage"],
+            "generalized_high": row["high"] * row["coverage"],
         }
-        for i, c in enumerate(grid[shown])
+        for row in band
     ]
 
 
@@ -105,7 +78,7 @@ def risk_figures(columns: Columns) -> list[Figure]:
     if curve is None:
         return []
     best = optimal_curve(row_losses(columns), columns.n_scored)
-    band = curve_band(columns)
+    band = curve_band(columns, curve.cmax)
     return [
         _figure("selective", curve, best, band=band),
         _figure("generalized", curve, best, band=band),

@@ -1,0 +1,325 @@
+"""The pages in a real Chromium: they work, stay quiet, reach nobody, and show payloads as text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.invented_runs import invented_rows, result_of, write_run
+from tests.viewer.conftest import Site
+
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.reporting.report import build_report, report_html
+
+pytestmark = pytest.mark.browser
+
+ARTIFACTS = Path(__file__).parents[2] / "artifacts"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+]
+PAYLOADS = {
+    "script": "<script>window.harmed = 'script'</script>",
+    "textarea": "</textarea></pre></style><img src=x onerror=\"window.harmed = 'img'\">",
+    "svg": "<svg><script>window.harmed='svg'</script><a href=javascript:harmed=1>x</a></svg>",
+    "markdown": "[click](javascript:window.harmed=1) ![pixel](http://198.51.100.7/p.png) `code`",
+    "template": "{{ 7*7 }} {% include 'x' %} ${window.harmed=1}",
+    "rtl": "שלום \u202egnorw\u202c مرحبا",
+    "zero-width": "in\u200bvis\u2060ible\u00ad \ufeff\x07",
+    "attribute": '" onmouseover="window.harmed=1" x=" \' onfocus=\'window.harmed=1',
+    "long": "megabyte " * 120_000,
+}
+
+
+def chromium_path() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return found
+    pytest.skip("no Chromium on PATH; install the package `chromium` to run these tests")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    path = chromium_path()
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def eventually(locator: Any) -> Any:
+    """Return the assertions that wait; the policy of the pages forbids waiting by evaluation."""
+    from playwright.sync_api import expect
+
+    return expect(locator)
+
+
+class Watched:
+    """A page with everything that went wrong on it."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.problems: list[str] = []
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+        page.on("request", self._request)
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith(("http://127.0.0.1:", "file://", "data:", "about:")):
+            self.problems.append(f"request to {request.url[:80]}")
+
+    def picture(self, name: str) -> None:
+        ARTIFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=ARTIFACTS / f"{name}.png", full_page=True)
+
+
+@pytest.fixture
+def watched(chromium: Any) -> Iterator[Watched]:
+    context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    page = Watched(context.new_page())
+    yield page
+    context.close()
+    assert page.problems == []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    shown = {"serum creatinine (mg/dL)": 1.9, "age (years)": 61}
+    write_run(folder / "run-a", result_of(invented_rows(), "openai/model-a"), features=shown)
+    write_run(folder / "run-b", result_of(invented_rows(skill=0.8), "local/model-b"))
+    write_run(folder / "run-c", result_of(invented_rows(30), "local/model-c"), n_cases=160)
+    write_run(folder / "run-payload", payload_run())
+    return folder
+
+
+def payload_run() -> Any:
+    """Return a run in which everything that a model or a file can say is hostile."""
+    rows = Rows(
+        EvaluationResult(
+            payload[:200],
+            1,
+            confidence=0.9,
+            raw_response=payload,
+            prompt=payload[:500],
+            prompt_mode=payload[:50],
+            record_id=f"{name}{i} {payload[:60]}",
+            metadata={
+                "should_abstain": True,
+                "abstain_reasons": [payload[:80]],
+                "sex": payload[:40],
+                "ckd_stage": payload[:40],
+            },
+            signals={payload[:30]: payload[:80]},
+        )
+        for name, payload in PAYLOADS.items()
+        for i in range(11)
+    )
+    rows.append(
+        EvaluationResult(None, 1, record_id="failed", error=PAYLOADS["script"] + PAYLOADS["svg"])
+    )
+    return result_of(rows, PAYLOADS["script"])
+
+
+@pytest.fixture(scope="module")
+def site(serve: Callable[[Path], Site], folder: Path) -> Site:
+    return serve(folder)
+
+
+PAGES = {
+    "runs": "/",
+    "run": "/runs/run-a",
+    "rows": "/runs/run-a/rows",
+    "row": "/runs/run-a/rows/3",
+    "coverage": "/runs/run-a/coverage?coverage=0.5",
+    "compare": "/compare?run=run-a&run=run-b",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_is_quiet_in_light_dark_and_narrow_windows(
+    watched: Watched, site: Site, name: str
+) -> None:
+    page = watched.page
+    page.goto(site.address + PAGES[name])
+    watched.picture(f"viewer-{name}-light")
+    page.emulate_media(color_scheme="dark")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(21, 25, 30)"
+    watched.picture(f"viewer-{name}-dark")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.picture(f"viewer-{name}-narrow")
+
+
+def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/rows")
+    n_abstained = sum(row.outcome == "abstained" for row in invented_rows())
+    page.select_option("select[name=outcome]", "abstained")
+    eventually(page.locator("#n-found")).to_have_text(str(n_abstained))
+    assert set(page.locator("#results .tag").all_text_contents()) == {"abstained"}
+    page.fill("input[name=text]", "case-00000")
+    page.wait_for_url("**text=case-00000*")
+    kept = page.locator("#results tbody tr").count()
+    page.reload()
+    assert page.locator("#results tbody tr").count() == kept
+    page.goto(f"{site.address}/runs/run-a/rows?confidence_min=0.9&correct=no&sort=-confidence")
+    stated = page.locator("#results tbody td:nth-child(6)").all_text_contents()
+    assert stated == sorted(stated, reverse=True)
+    assert float(stated[-1]) >= 0.9
+
+
+def test_the_next_page_of_rows_follows_the_filters(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/rows?outcome=answered")
+    page.click("a[rel=next]")
+    assert "page 2 of" in page.text_content(".pager")
+    assert page.input_value("select[name=outcome]") == "answered"
+
+
+def test_the_slider_shows_what_the_server_counts(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/coverage")
+    before = page.text_content("[data-point=coverage]")
+    page.focus("#coverage")
+    for _ in range(5):
+        page.keyboard.press("PageDown")
+    eventually(page.locator("[data-point=coverage]")).not_to_have_text(before)
+    page.wait_for_load_state("networkidle")
+    wanted = page.input_value("#coverage")
+    point = site.get(f"/runs/run-a/coverage.json?coverage={wanted}").json["point"]
+    assert page.text_content("[data-point=coverage]") == f"{point['coverage'] * 100:.1f} %"
+    assert page.text_content("[data-point=selective_risk]") == (
+        f"{point['selective_risk'] * 100:.1f} %"
+    )
+    words = f"Answers that would be deferred: {point['n_deferred']}"
+    eventually(page.locator("#deferred h2")).to_have_text(words)
+    marker = float(page.get_attribute("#curve .marker", "x1"))
+    assert marker == pytest.approx(point["coverage"] * 600, abs=0.1)
+
+
+def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(site.address)
+    page.check("input[value=run-a]")
+    page.check("input[value=run-b]")
+    page.click("text=Compare the chosen runs")
+    heading = page.locator("h2", has_text="minus")
+    assert heading.count() == 1
+    page.locator("details[open] tbody a").first.click()
+    assert "/rows/" in page.url
+
+
+def test_the_list_and_the_run_move_while_rows_come_in(
+    watched: Watched, serve: Callable[[Path], Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "live", result_of(invented_rows(20), "m/live"), n_cases=40)
+    site = serve(tmp_path)
+    page = watched.page
+    page.goto(site.address)
+    assert page.get_attribute("progress", "value") == "20"
+    lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    moved = json.loads(lines[-1]) | {"position": 20}
+    with (run / "rows.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(moved) + "\n")
+    page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/runs/run-payload",
+        "/runs/run-payload/rows?size=500",
+        "/runs/run-payload/coverage?coverage=0.5",
+        "/compare?run=run-payload&run=run-payload",
+        *(f"/runs/run-payload/rows/{11 * i}" for i in range(len(PAYLOADS))),
+        f"/runs/run-payload/rows/{11 * len(PAYLOADS)}",
+    ],
+)
+def test_payloads_are_text_on_every_page(watched: Watched, site: Site, path: str) -> None:
+    page = watched.page
+    page.goto(site.address + path)
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("window.harmed") is None
+    assert page.locator("main img, main iframe, main textarea, main script").count() == 0
+    assert page.locator("main a[href^='javascript']").count() == 0
+    text = page.evaluate("document.body.textContent")
+    assert not any(hidden in text for hidden in ("\u202e", "\u200b", "\u2060", "\ufeff", "\x07"))
+
+
+def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) -> None:
+    page = watched.page
+    names = list(PAYLOADS)
+    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('script')}")
+    assert page.text_content("#reply") == PAYLOADS["script"]
+    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('long')}")
+    assert len(page.text_content("#reply")) == 50_000
+    page.click("text=Show all")
+    assert page.text_content("#reply") == PAYLOADS["long"]
+    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('zero-width')}")
+    assert "inU+200BvisU+2060ible" in page.text_content("#reply")
+    assert page.locator("#reply .hidden-character").count() == 5
+    watched.picture("viewer-row-hidden-characters")
+
+
+def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(report_html(build_report(result_of(invented_rows()))), encoding="utf-8")
+    page = watched.page
+    page.goto(path.as_uri())
+    watched.picture("report-light")
+    page.emulate_media(color_scheme="dark")
+    watched.picture("report-dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(254, 254, 254)"
+    ARTIFACTS.mkdir(exist_ok=True)
+    pdf = page.pdf(path=ARTIFACTS / "report.pdf", format="A4")
+    assert pdf.startswith(b"%PDF")
+    page.emulate_media(media="screen", color_scheme="light")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.picture("report-narrow")
+
+
+def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(report_html(build_report(result_of(invented_rows(60)))), encoding="utf-8")
+    page = watched.page
+    page.goto(path.as_uri())
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#content")
+    page.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.querySelector('details').open") is True
+
+
+def test_a_hostile_run_makes_a_harmless_report(watched: Watched, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(report_html(build_report(payload_run())), encoding="utf-8")
+    page = watched.page
+    page.goto(path.as_uri())
+    assert page.evaluate("window.harmed") is None
+    assert PAYLOADS["script"] in page.evaluate("document.body.textContent")
+    watched.picture("report-payload")
