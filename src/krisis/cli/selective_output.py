@@ -16,6 +16,7 @@ from rich.table import Table
 from krisis.confidence.artifact import EXCESS_NOTE, population
 from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.evaluation import Evaluation
+from krisis.confidence.signals import MissingSignal
 from krisis.confidence.variants import CALIBRATED
 from krisis.metrics.resampled_curve import area_key
 from krisis.statistics.intervals import Interval
@@ -161,8 +162,28 @@ def _notes(
     if calibrator is not None and set(evaluation.curves) & set(CALIBRATED):
         note = calibrator.order_note()
         notes += [f"Calibrated: {note}."] if note else []
+        notes += _calibration_lines(evaluation, calibrator)
     notes += [f"not evaluated: {name}: {why}" for name, why in evaluation.absent.items()]
     return notes
+
+
+def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[str]:
+    lines = []
+    for position, table in enumerate(evaluation.tables):
+        try:
+            before, old, new = calibrator.judged_on(table)
+        except MissingSignal:
+            continue
+        changes = ", ".join(
+            f"{name.upper()} {figure(_number(old[name]))} → {figure(_number(new[name]))}"
+            for name in old
+        )
+        lines.append(f"Calibrated (input_{position}), against {before} as it is: {changes}.")
+    return lines
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _total_lines(reports: Sequence[Mapping[str, Any] | None]) -> list[str]:

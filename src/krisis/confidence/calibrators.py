@@ -22,7 +22,7 @@ from krisis.confidence.models import (
 from krisis.confidence.signals import SIGNALS, MissingSignal, known_signals, signal_values
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics.columns import FloatArray
-from krisis.metrics.items import ItemTable, ParticipantId
+from krisis.metrics.items import STATED, ItemTable, ParticipantId
 
 Target = Literal["correctness", "near_correct", "loss"]
 TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
@@ -74,6 +74,20 @@ class Calibrator(BaseModel):
             _check_scale(name, self.input_scale[name])
         values = _features(table, self.features, needed_by="the calibrator")
         return self.model.predict(_as_probability(values, self))
+
+    def judged_on(self, table: ItemTable) -> tuple[str, Figures, Figures]:
+        """Return what stood there before, its figures on a run, and those of the calibrator.
+
+        Before is the one feature itself, or the stated confidence where several were learnt from.
+        """
+        goal = target_values(table, self.target)
+        before = self.features[0]
+        if len(self.features) > 1 or not _bounded(before):
+            before = STATED
+        raw = signal_values(table, before, needed_by="the comparison with a calibrator")
+        scale = SIGNALS[before].lowest, SIGNALS[before].highest
+        uncalibrated = figures_of(_unit_interval(raw, scale), goal)
+        return before, uncalibrated, figures_of(self.apply(table), goal)
 
     def is_temperature_of(self, feature: str) -> bool:
         """Tell whether this is a temperature fitted on that signal."""

@@ -145,7 +145,7 @@ def _calibrated(table: ItemTable, variant: str, calibrator: Calibrator | None) -
             "which `krisis calibrate` writes"
         )
     if variant == "verbalized_calibrated" and not calibrator.is_temperature_of(_SPOKEN):
-        raise InvalidValue(
+        raise MissingSignal(  # so that `all` lists it with the reason and goes on
             "the variant 'verbalized_calibrated' needs a temperature fitted on "
             "verbalized_confidence and the artifact is another one; use the variant 'calibrated'"
         )
