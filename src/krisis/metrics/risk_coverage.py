@@ -18,6 +18,7 @@ Space = Literal["selective", "generalized"]
 # Few levels are met all the time (evidence counts, stated steps); above this number sorting wins.
 _FEW_LEVELS = 32
 _N_PROBED = 1024
+_ITEMS_PER_BLOCK = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,9 +123,13 @@ class RiskCoverageCurve:
         """Integrate in units of items, so that nothing is rounded before the end."""
         if max_coverage is not None:
             return self._area_until(height, first, check_coverage(max_coverage))
-        widths, k = np.diff(self.n_accepted), self.n_accepted
-        total = float(k[0]) * (first + float(height[0])) / 2
-        total += (float(widths @ height[1:]) + float(widths @ height[:-1])) / 2
+        ends = float(height[0]), float(height[-1])
+        total = float(self.n_accepted[0]) * (first + ends[0]) / 2
+        if self.n_accepted.size == self.n_accepted[-1]:
+            total += float(height.sum()) - (ends[0] + ends[1]) / 2  # every step is one item
+        else:
+            widths = np.diff(self.n_accepted).astype(np.float64)
+            total += (float(widths @ height[1:]) + float(widths @ height[:-1])) / 2
         return total / self.n_items
 
     def _area_until(self, height: FloatArray, first: float, limit: float) -> float:
@@ -224,13 +229,26 @@ def _few_plateaus(loss: FloatArray, level: FloatArray) -> Plateaus | None:
     levels = np.unique(level[:: level.size // _N_PROBED])
     if levels.size > _FEW_LEVELS:
         return None
-    code = np.searchsorted(levels, level)
-    np.minimum(code, levels.size - 1, out=code)
-    if not np.array_equal(levels[code], level):
-        return None
-    count = np.bincount(code)[::-1]
-    total = np.bincount(code, loss)[::-1]
-    return levels[::-1], np.cumsum(count), np.cumsum(total)
+    count, total = np.zeros(levels.size, dtype=np.int64), np.zeros(levels.size)
+    for start in range(0, level.size, _ITEMS_PER_BLOCK):
+        block = slice(start, start + _ITEMS_PER_BLOCK)
+        code = _level_codes(level[block], levels)
+        if not np.array_equal(levels[code], level[block]):
+            return None
+        count += np.bincount(code, minlength=levels.size)
+        total += np.bincount(code, loss[block], minlength=levels.size)
+    return levels[::-1], np.cumsum(count[::-1]), np.cumsum(total[::-1])
+
+
+def _level_codes(values: FloatArray, levels: FloatArray) -> IntArray:
+    """Return the position of the last level that each value reaches.
+
+    Comparing with every level beats a binary search as long as the levels are few.
+    """
+    code = np.zeros(values.size, dtype=np.uint8)
+    for level in levels[1:]:
+        code += values >= level
+    return code.astype(np.int64)
 
 
 def _lower_hull(x: FloatArray, y: FloatArray) -> IntArray:
