@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from krisis.cli import app as command_line
+from krisis.confidence.calibrators import calibrator_from
 from krisis.data.phq8.items import ITEM_KEYS
+from krisis.results.run_items import read_items
+from krisis.results.strict_json import read_object
 
 
 @dataclass(frozen=True)
@@ -105,3 +108,55 @@ def test_the_lexicon_refuses_another_suite_in_one_sentence(krisis: Krisis) -> No
     done = krisis("run", "ckd", "--model", "lexicon", "--limit", "2")
     assert done.returncode == 2
     assert "the lexicon reads PHQ-8 items only" in done.stderr
+
+
+def test_every_variant_is_there_but_those_the_model_cannot_give(
+    tmp_path: Path, krisis: Krisis
+) -> None:
+    krisis(
+        "run", "phq8", "--mode", "few_shot", "--model", "lexicon", "--repeats", "3",
+        "--temperature", "0.7", "--n-synthetic", "60", "--test-size", "0.5", "--no-cache",
+    )  # fmt: skip
+    (run,) = (tmp_path / "runs").glob("*.json")
+    fitted = krisis(
+        "calibrate", "--input", str(run), "--method", "temperature",
+        "--features", "verbalized_confidence", "--output", "t.json",
+    )  # fmt: skip
+    assert fitted.returncode == 0, fitted.stderr
+    done = krisis(
+        "selective", "--input", str(run), "--confidence", "all", "--json",
+        "--confidence", "secondary:verbalized+consistency:average",
+        "--calibration", "t.json", "--bootstrap-resamples", "100",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert set(figures["confidence_variants"]) == {
+        "llm", "total_evidence", "retrieval_similarity_mean", "retrieval_similarity_max",
+        "hybrid_evidence_similarity", "verbalized", "verbalized_calibrated", "hybrid_verbalized",
+        "calibrated", "consistency", "consistency_inverse_std", "hybrid_consistency", "stated",
+        "secondary:verbalized+consistency:average",
+    }  # fmt: skip
+    without = figures["variants_without_signals"]
+    assert set(without) == {"token_msp", "token_pe", "token_energy"}
+    assert all("is missing" in reason for reason in without.values())
+
+
+@pytest.mark.parametrize("mode", ["zero_shot", "few_shot"])
+def test_a_calibrator_of_the_train_participants_lowers_the_held_out_log_loss(
+    tmp_path: Path, krisis: Krisis, mode: str
+) -> None:
+    for split in ("train", "test"):
+        krisis(
+            "run", "phq8", "--mode", mode, "--model", "lexicon", "--no-cache",
+            "--suite-option", f"split={split}", "--out", split,
+        )  # fmt: skip
+    (train,), (test,) = ((tmp_path / split).glob("*.json") for split in ("train", "test"))
+    features = "verbalized_confidence,llm_evidence_count,retrieval_similarity_mean"
+    krisis("calibrate", "--input", str(train), "--features", features, "--output", "c.json")
+    calibrator = calibrator_from(read_object(tmp_path / "c.json"), place=tmp_path / "c.json")
+    table = read_items(test)
+    assert calibrator.overlap(table) == 0
+    _, before, after = calibrator.judged_on(table)
+    assert after["nll"] is not None
+    assert before["nll"] is not None
+    assert after["nll"] < before["nll"]

@@ -145,6 +145,13 @@ def test_only_quotes_that_were_said_count_as_evidence() -> None:
     ]  # fmt: skip
 
 
+def test_a_second_review_changes_nothing() -> None:
+    suite = PHQ8Suite(SMALL)
+    record = suite.load()[0]
+    once = reviewed(suite, record, evidence_quotes=["Bit of traffic", "never said"])
+    assert reviewed(suite, record, **once) == once
+
+
 def test_a_model_that_gives_no_quotes_gets_no_evidence_count() -> None:
     suite = PHQ8Suite(SMALL)
     assert "llm_evidence_count" not in reviewed(suite, suite.load()[0])

@@ -123,7 +123,9 @@ class PHQ8Suite(BaseDataSuite):
         reviewed = {name: value for name, value in signals.items() if name != "evidence_quotes"}
         quotes = signals.get("evidence_quotes")
         if isinstance(quotes, list | tuple):
-            checked = check_quotes(Transcript.parse(record.context), [str(q) for q in quotes])
+            # A replayed response was reviewed before: its rejected quotes stand apart.
+            given = [str(quote) for quote in (*quotes, *signals.get("quotes_not_found", ()))]
+            checked = check_quotes(Transcript.parse(record.context), given)
             reviewed["llm_evidence_count"] = len(checked.found)
             reviewed["n_quotes_not_found"] = len(checked.not_found)
             if self.stores_text:
