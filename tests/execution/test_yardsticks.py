@@ -14,7 +14,7 @@ from krisis.results.result import BenchmarkResult
 
 
 def test_the_scores_are_those_of_a_run_of_the_baseline():
-    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=40))
+    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=20))
     found = baseline_scores(suite, suite.load(), default_benchmark_metrics())["baselines"]
     assert list(found) == list(suite.baselines)
     for name in suite.baselines:

@@ -19,7 +19,7 @@ from krisis.data.ckd.deferral import REASONS, DeferralRule
 from krisis.data.ckd.egfr import ckd_epi_2021, stage
 from krisis.data.ckd.export import uci_text
 from krisis.data.ckd.imputation import Imputer
-from krisis.data.ckd.progression import course_label, shown_egfr, shown_visits
+from krisis.data.ckd.progression import change_limits, course_label, shown_egfr, shown_visits
 from krisis.data.ckd.schema import FEATURES, REDUCED
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.ckd.uci import read_uci
@@ -271,6 +271,16 @@ def test_progression_is_the_definition_on_the_latent_course():
 )
 def test_courses_by_hand(first, last, days, expected):
     assert int(course_label(first, last, days)) == expected
+
+
+@pytest.mark.parametrize("days", [60, 364, 366, 1300])
+def test_the_limits_of_a_change_are_the_definition_solved_for_it(days):
+    draw = np.random.default_rng(1)
+    last = np.exp(draw.uniform(np.log(5), np.log(130), 20_000))
+    change = draw.uniform(-1.2, 1.2, 20_000)
+    worse, better = change_limits(last, days)
+    by_limits = np.where(change <= worse, 1, np.where(change >= better, 2, 0))
+    assert (by_limits == course_label(last / np.exp(change), last, days)).all()
 
 
 def test_one_ratio_cannot_tell_the_course():

@@ -21,7 +21,7 @@ from krisis.data.base import Label, Task
 from krisis.data.ckd import latent
 from krisis.data.ckd.cohort import Draws
 from krisis.data.ckd.deferral import CHRONIC_DAYS, visible_reasons
-from krisis.data.ckd.egfr import category_index, ckd_epi_2021, creatinine_for
+from krisis.data.ckd.egfr import CATEGORY_LIMITS, category_index, ckd_epi_2021, creatinine_for
 from krisis.data.ckd.measurement import LOG_CREATININE_SD
 from krisis.data.ckd.posterior import posterior
 
@@ -72,6 +72,24 @@ def course_label(first_gfr: Any, last_gfr: Any, n_days: float) -> Array:
     worse = ((ratio <= 1 - PROGRESSION_FALL) & (step < 0)) | rapid
     better = (ratio >= 1 + PROGRESSION_FALL) & (step > 0)
     return np.where(worse, 1, np.where(better, 2, 0))
+
+
+def change_limits(last_gfr: Array, n_days: float) -> tuple[Array, Array]:
+    """Return the log changes at which a course that ends here becomes worsening and improving.
+
+    The definition of `course_label`, solved for the change: any larger fall is worsening too, any
+    larger rise improving.
+    """
+    edges = np.array([1e-9, *CATEGORY_LIMITS, 1e9])  # below G5 and above G1 lies nothing
+    category = category_index(last_gfr)
+    from_above = np.log(last_gfr / edges[category + 1])
+    worse = np.minimum(math.log1p(-PROGRESSION_FALL), from_above)
+    if n_days >= DAYS_PER_YEAR:
+        loss = RAPID_ML_MIN_PER_YEAR * n_days / DAYS_PER_YEAR
+        rapid = np.minimum(math.log1p(-VARIABILITY), np.log(last_gfr / (last_gfr + loss)))
+        worse = np.maximum(worse, rapid)
+    better = np.maximum(math.log1p(PROGRESSION_FALL), np.log(last_gfr / edges[category]))
+    return worse, better
 
 
 def draw_courses(person: latent.Person, draws: Draws) -> list[Course]:
@@ -197,9 +215,13 @@ def _exact_probabilities(features: Mapping[str, Any], visits: list[Visit]) -> Ar
         if visit[1] is not None:
             log_gfr = log_last - _CHANGES * (1 - visit[0] / n_days)
             weight = weight * _visit_likelihood(features, visit, n_days, log_gfr)
-    labels = course_label(np.exp(log_last - _CHANGES), np.exp(log_last), n_days)
-    sums = np.bincount(labels.ravel(), weights=weight.ravel(), minlength=3)
-    return np.asarray(sums / sums.sum())
+    worse_at, better_at = change_limits(np.exp(log_last), n_days)
+    # A limit may cut through a cell: each part of the cell counts for its own answer.
+    worse = np.clip((worse_at - _CHANGES) / _CHANGE_STEP + 0.5, 0.0, 1.0)
+    better = np.clip((_CHANGES - better_at) / _CHANGE_STEP + 0.5, 0.0, 1.0)
+    total = float(weight.sum())
+    p_worse, p_better = float((weight * worse).sum()), float((weight * better).sum())
+    return np.array([total - p_worse - p_better, p_worse, p_better]) / total
 
 
 _FINE_LOG_GFR = np.linspace(math.log(2.0), math.log(300.0), 2500)
