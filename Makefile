@@ -1,10 +1,11 @@
 # Every target works on a fresh machine with python3, pip and make.
 PYTHON ?= python3
 VENV ?= .venv
+HF_VENV ?= .venv-hf
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check pytest test-slow bench docs format clean
+.PHONY: demo test check pytest test-slow test-hf bench docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -23,6 +24,10 @@ pytest: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
+# torch is large and no other target needs it, so it has an environment of its own.
+test-hf: $(HF_VENV)/.hf
+	$(HF_VENV)/bin/python -m pytest -m hf tests/backends
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
@@ -35,7 +40,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) site artifacts .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(HF_VENV) site artifacts .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,4 +51,10 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) -e ".[dev]"
+	touch $@
+
+$(HF_VENV)/.hf: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(HF_VENV)
+	$(HF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ".[hf,openai,anthropic,gemini]" "torch==2.13.0" pytest hypothesis llmock aiohttp
 	touch $@

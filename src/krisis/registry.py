@@ -32,6 +32,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "openrouter": "krisis.backends.api:APIBackend",
         "compatible": "krisis.backends.compatible:CompatibleBackend",
         "local": "krisis.backends.local:LocalBackend",
+        "hf": "krisis.backends.huggingface:TransformersBackend",
+        "replay": "krisis.backends.replay:ReplayBackend",
     },
     "metrics": {
         "accuracy": "krisis.metrics.accuracy:Accuracy",

@@ -52,7 +52,7 @@ def test_a_single_case(
     response = backend.evaluate(records[0])
     assert (response.prediction, response.abstained, response.confidence) == (4, False, 0.85)
     assert response.prompt_mode == "single"
-    assert response.model or backend.name == "gemini"  # llmock's Gemini names no model
+    assert response.model or backend.provider == "gemini"  # llmock's Gemini names no model
     assert response.input_tokens
     assert response.output_tokens
     assert response.latency_seconds

@@ -34,5 +34,5 @@ class CompatibleBackend(OpenAIFamilyBackend):
 
     def _find_key(self, given: str | None) -> Secret:
         if self._given_client is None and importlib.util.find_spec(self.sdk) is None:
-            raise MissingExtra.named(self.extra, f"the backend {self.name!r}")
+            raise MissingExtra.named(self.extra, f"the backend {self.provider!r}")
         return Secret(given or os.environ.get(self.key_variables[0], ""))

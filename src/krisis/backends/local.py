@@ -52,6 +52,7 @@ class LocalBackend(ChatBackend):
             raise InvalidValue(f"n_threads must be 1 or more, not {n_threads}")
         self.path = find_model_file(model)
         self.model = model if "/" not in model and "\\" not in model else self.path.name
+        self.name = f"local/{self.model}"
         self.max_tokens = max_tokens
         self.n_context_tokens = n_context_tokens
         self.n_threads = n_threads

@@ -67,6 +67,7 @@ class ProviderBackend(ChatBackend):
     def __init__(self, model: str, max_tokens: int | None, options: CallOptions) -> None:
         _refuse_bad_options(self, model, max_tokens, options)
         self.model = model
+        self.name = f"{self.provider}/{model}"
         self.max_tokens = max_tokens
         self.base_url = options.get("base_url") or self.default_base_url
         self.temperature = options.get("temperature")
@@ -86,8 +87,8 @@ class ProviderBackend(ChatBackend):
         if self._given_client is not None or given:
             return Secret(given or "")
         if importlib.util.find_spec(self.sdk) is None:
-            raise MissingExtra.named(self.extra, f"the backend {self.name!r}")
-        return find_key(self.key_variables, self.name)
+            raise MissingExtra.named(self.extra, f"the backend {self.provider!r}")
+        return find_key(self.key_variables, self.provider)
 
     def parameters(self, n_records: int) -> dict[str, Any]:
         """Return the options of a call; without a cap of its own, one that grows with the batch."""
