@@ -47,11 +47,21 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
     if status is not None:
         return _of_status(error, status, who, _told(error, request, key))
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
-    if isinstance(error, TimeoutError) or "Timeout" in kinds:
+    late = isinstance(error, TimeoutError) or "Timeout" in kinds
+    if late and not _lost_connection(error):
         return CallTimedOut(f"{who} gave no answer in time; raise timeout_seconds if that is usual")
-    if isinstance(error, OSError) or any(word in kinds for word in _LOST):
+    if late or isinstance(error, OSError) or any(word in kinds for word in _LOST):
         return ProviderUnavailable(f"{who} could not be reached ({_told(error, request, key)})")
     return BackendError(f"{who}: {type(error).__name__}: {_told(error, request, key)}")
+
+
+def _lost_connection(error: BaseException) -> bool:
+    """Look behind the error: one transport calls a refused connection a timeout."""
+    cause = error.__cause__
+    if cause is None:
+        return False
+    refused = isinstance(cause, OSError) and not isinstance(cause, TimeoutError)
+    return refused or _lost_connection(cause)
 
 
 def _of_status(error: Exception, status: int, who: str, told: str) -> BackendError:
