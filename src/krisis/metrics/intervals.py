@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
 
 # Beyond this many patients they are pooled at random, which keeps the variance and bounds the cost.
-MOST_UNITS = 2000
+MOST_UNITS = 1000
 _POOLING_SEED = 0
 
 
@@ -41,7 +41,10 @@ Uncertainty = ClusteredShare | Resampled
 
 def units_of(columns: Columns) -> tuple[IntArray, int]:
     """Return the resampled unit of every row and the number of units: the patients, or pools."""
-    cluster = columns.cluster
+    return columns.shared("resampled_units", lambda: _pooled(columns.cluster))
+
+
+def _pooled(cluster: IntArray) -> tuple[IntArray, int]:
     n_clusters = int(cluster.max(initial=-1)) + 1
     if n_clusters <= MOST_UNITS:
         return cluster, n_clusters
@@ -56,7 +59,8 @@ def share_of(columns: Columns, hits: BoolArray, kept: BoolArray) -> ClusteredSha
 
 def _per_cluster(columns: Columns, rows: BoolArray) -> FloatArray:
     n_clusters = int(columns.cluster.max(initial=-1)) + 1
-    return np.bincount(columns.cluster[rows], minlength=n_clusters).astype(np.float64)
+    counted = np.bincount(columns.cluster, weights=rows, minlength=n_clusters)
+    return counted.astype(np.float64)
 
 
 def mean_recall(columns: Columns) -> ClusteredShare:

@@ -39,7 +39,7 @@ NOT_ORDINAL = "labels_are_not_whole_numbers"
 # Resampling sorts nothing twice, but walks every item: beyond this many, confidences are grouped
 # into equal shares of the rows and the replicates shifted by what the grouping changed.
 _MOST_ITEMS = 20_000
-_N_GROUPS = 400
+_N_GROUPS = 200
 
 
 class _CurveMetric(BaseMetric):
