@@ -145,6 +145,21 @@ def test_legacy_draws_reproduce_plain_percentiles(run):
     np.testing.assert_allclose(variant["bootstrap"]["ci95"]["cmax"], expected, atol=1e-15)
 
 
+@pytest.mark.parametrize(
+    "method", ["percentile", "expanded_percentile", "basic", "bca", "jackknife_t"]
+)
+def test_every_method_gives_an_interval_around_the_area(run, method):
+    compared = ["--mode", "zero_shot", "--mode", "few_shot", "--interval-method", method]
+    artifact = evaluated(run, *compared)
+    for side in ("input_0", "input_1"):
+        variant = artifact["confidence_variants"]["llm"][side]
+        assert variant["bootstrap"]["methods"]["aurc_full"] == method
+        low, high = variant["bootstrap"]["ci95"]["aurc_full"]
+        assert low < variant["aurc_full"] < high
+    delta = artifact["comparison"]["deltas"]["llm"]["aurc_full"]
+    assert delta["ci95"][0] < delta["delta"] < delta["ci95"][1]
+
+
 def test_all_variants_share_their_resamples_and_the_absent_are_listed(run):
     artifact = evaluated(run, "--mode", "few_shot", "--confidence", "all")
     variants = artifact["confidence_variants"]
@@ -200,7 +215,7 @@ def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
         (["--bootstrap-resamples", "0"], "n_resamples must be 1 or more"),
         (["--seed", "-1"], "seed must lie between"),
         (["--rng", "mersenne"], "rng must be 'default' or 'legacy'"),
-        (["--interval-method", "bca"], "unknown interval method"),
+        (["--interval-method", "normal"], "unknown interval method"),
         (["--confidence", "calibrated"], "--calibration ARTIFACT"),
         (["--plot", "curves.pdf"], r".svg, .png or .html files, not 'curves.pdf'"),
     ],
@@ -341,6 +356,23 @@ def test_a_krisis_run_is_evaluated_by_the_same_command(tmp_path):
     assert artifact["loss"]["name"] == "error"
     assert artifact["population"]["participants_total"] == 30
     assert artifact["phq8_totals"] == [None]
+
+
+def test_a_run_directory_is_evaluated_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = krisis("run", "ckd", "--model", "guideline", "--n-synthetic", "40")
+    assert made.exit_code == 0, made.output
+    (directory,) = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    artifact = evaluated(directory)
+    assert directory.name.endswith(artifact["inputs"][0]["run_id"])
+    assert artifact["population"]["items_total"] == 40
+    assert artifact["confidence_variants"]["stated"]["aurc_full"] is not None
+
+
+def test_few_participants_are_pointed_out(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run_files.run_file(9)))
+    assert "Only 8 participants" in krisis("selective", "--input", path, *FAST).output
 
 
 def test_a_krisis_run_with_an_answer_without_confidence_names_the_patient(tmp_path):

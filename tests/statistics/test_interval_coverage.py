@@ -21,6 +21,9 @@ from krisis.metrics import (
     SelectiveAccuracy,
     score_all,
 )
+from krisis.metrics.base import Rows
+from krisis.statistics.bootstrap import cluster_bootstrap
+from krisis.statistics.intervals import REPLICATE_METHODS
 
 N_RUNS = 1500
 
@@ -113,3 +116,37 @@ def test_shipped_intervals_cover(world, n_patients):
     assert found.pop("Expected Calibration Error") >= 0.85
     outside = {name: share for name, share in found.items() if not 0.92 <= share <= 0.98}
     assert not outside
+
+
+def coverage_of_methods(n_patients: int, n_runs: int) -> dict[str, dict[str, float]]:
+    """Return how often each method covers the calibration error and AURC."""
+    world = WORLDS["distinct confidences"]
+    truth = truths(world)
+    rng = np.random.default_rng(n_patients)
+    metrics = [ExpectedCalibrationError(), AURC()]
+    hits: dict[str, dict[str, list[bool]]] = {
+        metric.name: {method: [] for method in REPLICATE_METHODS} for metric in metrics
+    }
+    for _ in range(n_runs):
+        rows = Rows(rows_of(world, simulate(world, n_patients, rng)))
+        options = BootstrapOptions(n_resamples=1000, seed=int(rng.integers(2**31)))
+        for metric in metrics:
+            plan = metric.uncertainty(rows)
+            result = cluster_bootstrap(plan.statistic, n_patients, options=options)
+            for method, found in hits[metric.name].items():
+                interval = result.interval(plan.figure, method)
+                if interval.defined:
+                    found.append(interval.low <= truth[metric.name] <= interval.high)
+    return {
+        name: {method: float(np.mean(found)) for method, found in methods.items()}
+        for name, methods in hits.items()
+    }
+
+
+@pytest.mark.slow
+def test_percentiles_miss_the_calibration_error_and_the_basic_method_does_not():
+    found = coverage_of_methods(15, 600)["Expected Calibration Error"]
+    print({method: round(100 * share, 1) for method, share in found.items()})
+    assert found["percentile"] < 0.7
+    assert found["expanded_percentile"] < 0.8
+    assert found["basic"] >= 0.85

@@ -9,9 +9,7 @@ import typer
 
 from krisis.statistics.intervals import REPLICATE_METHODS
 
-# The methods that need the replicates alone; the others leave out participants one by one.
-METHODS = REPLICATE_METHODS[:3]
-
+METHODS = REPLICATE_METHODS
 Inputs = Annotated[
     list[Path],
     typer.Option(

@@ -24,6 +24,9 @@ from krisis.statistics.intervals import Interval
 _SHOWN = ("aurc", "augrc", "eaurc", "eaugrc", "aurc_normalized", "augrc_normalized")
 _HEADINGS = ("AURC", "AUGRC", "excess AURC", "excess AUGRC", "AURC / Cmax", "AUGRC / Cmax²")
 
+# The smallest number of clusters in the simulation that the intervals were checked by.
+_FEW_PARTICIPANTS = 15
+
 
 def warn(message: str) -> None:
     """Say something on the error stream without stopping."""
@@ -154,6 +157,11 @@ def _notes(
             f"seed {options.bootstrap.seed}."
         ),
     ]
+    if evaluation.n_clusters < _FEW_PARTICIPANTS:
+        notes.append(
+            f"Only {evaluation.n_clusters} participants: the intervals are known to cover from "
+            f"{_FEW_PARTICIPANTS} on."
+        )
     notes += _total_lines(artifact["phq8_totals"])
     if _any_negative_excess(evaluation):
         notes.append(f"Excess: {EXCESS_NOTE}.")
@@ -170,6 +178,8 @@ def _notes(
 def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[str]:
     lines = []
     for position, table in enumerate(evaluation.tables):
+        if not table.predicted.any():
+            continue
         try:
             before, old, new = calibrator.judged_on(table)
         except MissingSignal:

@@ -138,7 +138,7 @@ class Evaluation:
     options: SelectiveOptions
     curves: Mapping[str, Sequence[VariantCurve]]
     absent: Mapping[str, str]
-    replicates: Mapping[str, FloatArray]
+    bootstrap: Bootstrap | None
 
     @property
     def n_clusters(self) -> int:
@@ -150,8 +150,8 @@ class Evaluation:
         if figure == "cmax" and self.options.interval_method != "percentile":
             return self._cmax_interval(self.tables[position])
         estimate = self.curves[variant][position].figures[figure]
-        values = self.replicates.get(_name(variant, position, figure))
-        return self._interval(estimate, values)
+        name = _name(variant, position, figure)
+        return self._interval(estimate, lambda values: values.get(name))
 
     def _cmax_interval(self, table: ItemTable) -> Interval:
         """Return the interval of a share: resamples of 0 or 1 would not move."""
@@ -163,23 +163,32 @@ class Evaluation:
 
     def drop_rate(self, variant: str, position: int, figure: str) -> float:
         """Return the share of resamples on which a figure is undefined."""
-        values = self.replicates.get(_name(variant, position, figure))
-        return math.nan if values is None else float(np.isnan(values).mean())
+        name = _name(variant, position, figure)
+        if self.bootstrap is None or name not in self.bootstrap.replicates:
+            return math.nan
+        return self.bootstrap.drop_rate(name)
 
     def delta(self, variant: str, figure: str) -> tuple[float, Interval]:
         """Return right − left of a figure and its interval from the same resamples."""
         left, right = (curve.figures[figure] for curve in self.curves[variant])
-        before, after = (
-            self.replicates.get(_name(variant, position, figure)) for position in (0, 1)
-        )
-        values = None if before is None or after is None else after - before
-        return right - left, self._interval(right - left, values)
+        names = [_name(variant, position, figure) for position in (0, 1)]
 
-    def _interval(self, estimate: float, values: FloatArray | None) -> Interval:
+        def difference(values: Mapping[str, FloatArray]) -> FloatArray | None:
+            return values[names[1]] - values[names[0]] if set(names) <= set(values) else None
+
+        return right - left, self._interval(right - left, difference)
+
+    def _interval(
+        self, estimate: float, pick: Callable[[Mapping[str, FloatArray]], FloatArray | None]
+    ) -> Interval:
         level, method = self.options.bootstrap.level, self.options.interval_method
-        if values is None:
-            return Interval.undefined("this_figure_is_not_resampled", level=level, method=method)
-        return Replicates(estimate, values, self.n_clusters).interval(method, level=level)
+        values = None if self.bootstrap is None else pick(self.bootstrap.replicates)
+        if values is None or self.bootstrap is None:
+            reason = "this_figure_is_not_resampled" if self.n_clusters else "no_participants"
+            return Interval.undefined(reason, level=level, method=method)
+        left_out = pick(self.bootstrap.jackknife) if method in ("bca", "jackknife_t") else None
+        replicates = Replicates(estimate, values, self.n_clusters, left_out)
+        return replicates.interval(method, level=level)
 
 
 def evaluate(
@@ -194,17 +203,16 @@ def evaluate(
 
     ``confidences`` holds, per variant, the confidence of the predicted items of each table.
     """
-    if not tables[0].participants:
-        replicates: Mapping[str, FloatArray] = {}
-        return Evaluation(
-            tables, options, _curves(tables, confidences, options), absent or {}, replicates
-        )
     curves = _curves(tables, confidences, options)
-    shared = _all_figures(curves)
-    bootstrap: Bootstrap = cluster_bootstrap(
-        shared, len(tables[0].participants), options=options.bootstrap, progress=progress
-    )
-    return Evaluation(tables, options, curves, absent or {}, bootstrap.replicates)
+    bootstrap = None
+    if tables[0].participants:
+        bootstrap = cluster_bootstrap(
+            _all_figures(curves),
+            len(tables[0].participants),
+            options=options.bootstrap,
+            progress=progress,
+        )
+    return Evaluation(tables, options, curves, absent or {}, bootstrap)
 
 
 def _curves(
