@@ -68,3 +68,9 @@ def test_the_json_reports_differ_only_in_the_rows() -> None:
     assert full.pop("evaluation_results")
     assert (full.pop("kind"), metrics.pop("kind")) == ("krisis.result", "krisis.metrics")
     assert full == metrics
+
+
+def test_a_run_over_part_of_a_suite_says_so() -> None:
+    result = result_of([ANSWERED])
+    result.suite_description |= {"limit": 1, "n_records": 200}
+    assert "Suite:   toy / detection (first 1 of 200 records)" in format_report(result)
