@@ -1,0 +1,88 @@
+"""A process that carries out one run against the loopback server, to be killed or starved.
+
+Usage: run_worker.py '{"out": "runs", "base_url": "http://…/v1", "n": 300, …}'. It prints the run
+directory when it begins and `done` when it has ended; a KrisisError is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from krisis import Benchmark, PatientRecord
+from krisis.backends.openai import OpenAIBackend
+from krisis.data.base import FeatureDescription, RecordListSuite, TaskSpecification
+from krisis.errors import KrisisError
+from krisis.execution.cache import ReplyCache
+from krisis.execution.limits import Limits
+from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
+from krisis.metrics import Accuracy, BrierScore
+
+PARITY = TaskSpecification(
+    name="parity",
+    question="Is the serial marker odd?",
+    answers={0: "even", 1: "odd"},
+    features={"marker": FeatureDescription("serial marker")},
+    abstain_when="Abstain when there is no marker.",
+)
+
+
+def suite(n: int) -> RecordListSuite:
+    """Return markers whose label is their parity, but for every seventh."""
+    return RecordListSuite(
+        [
+            PatientRecord({"marker": i}, (i + (i % 7 == 0)) % 2, record_id=f"r{i}")
+            for i in range(1000, 1000 + n)
+        ],
+        PARITY,
+    )
+
+
+def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
+    """Return the benchmark that the options describe."""
+    backend = OpenAIBackend(
+        "parity-1",
+        base_url=options["base_url"],
+        top_logprobs=0,
+        max_retries=options.get("max_retries", 8),
+        retry_base_seconds=0.02,
+        retry_max_seconds=0.5,
+        **({"api_key": options["api_key"]} if "api_key" in options else {}),
+    )
+    limits = Limits(timeout_seconds=options.get("timeout", 30.0), **options.get("limits", {}))
+    cache = options.get("cache")
+    return Benchmark(
+        suite(options["n"]),
+        backend,
+        [Accuracy(), BrierScore()],
+        batch_size=options.get("batch_size", 1),
+        max_concurrency=options.get("max_concurrency", 16),
+        execution=Execution(
+            recorder=recorder, limits=limits, cache=ReplyCache(cache) if cache else None
+        ),
+    )
+
+
+def main() -> None:
+    """Carry the run out."""
+    options = json.loads(sys.argv[1])
+    if "largest_file" in options:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (options["largest_file"],) * 2)
+    if "resume" in options:
+        recorder = Recorder.resume(Path(options["resume"]))
+    else:
+        recorder = Recorder(options["out"])
+    try:
+        benchmark(options, recorder).run()
+    except KrisisError as error:
+        print(f"krisis: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    print("done")
+
+
+if __name__ == "__main__":
+    main()

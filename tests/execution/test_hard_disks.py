@@ -1,0 +1,83 @@
+"""Disks that are full, read-only or taken: one sentence, and nothing corrupted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from krisis.results.store import RunDirectory, list_runs, read_journal
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
+    tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
+) -> None:
+    server = loopback()
+    out = tmp_path / "runs"
+    options = {"out": str(out), "base_url": server.base_url, "n": 200}
+    first = start_worker({**options, "largest_file": 40_000})
+    printed, errors = first.communicate(timeout=60)
+    assert first.returncode == 1
+    assert errors.count("\n") == 1
+    (run,) = list_runs(out)
+    assert f"krisis resume {run}" in errors
+    assert "cannot be written (File too large)" in errors
+    content = RunDirectory(run).rows.read_bytes()
+    assert content.endswith(b"\n")
+    assert 0 < len(read_journal(RunDirectory(run).rows).rows) < 200
+    second = start_worker({**options, "resume": str(run)})
+    assert second.communicate(timeout=60) == ("done\n", "")
+    assert RunDirectory(run).rows.read_bytes().startswith(content)
+    assert len(read_journal(RunDirectory(run).rows).rows) == 200
+    no_key_in(tmp_path, printed, errors)
+
+
+def test_a_read_only_folder_is_one_sentence(
+    tmp_path: Path, loopback: Any, start_worker: Start
+) -> None:
+    server = loopback()
+    out = tmp_path / "runs"
+    out.mkdir(mode=0o555)
+    # Nothing is read-only to the superuser, who therefore gives the privilege up first.
+    before: tuple[str, ...] = ()
+    if os.geteuid() == 0:
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            pytest.skip("the superuser needs setpriv to meet a read-only folder")
+        before = (setpriv, "--bounding-set=-all", "--inh-caps=-all")
+    options = {"out": str(out), "base_url": server.base_url, "n": 10}
+    process = start_worker(options, before=before)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2, errors
+    assert errors.count("\n") == 1
+    assert "cannot be written (Permission denied)" in errors
+    assert list(out.iterdir()) == []
+    assert server.counts()["kinds"] == {}
+
+
+def test_two_processes_cannot_write_one_run(
+    tmp_path: Path, loopback: Any, start_worker: Start
+) -> None:
+    server = loopback(latency=0.05)
+    out = tmp_path / "runs"
+    options = {"out": str(out), "base_url": server.base_url, "n": 160, "max_concurrency": 4}
+    first = start_worker(options)
+    while not list(out.glob("*/rows.jsonl")) and first.poll() is None:
+        time.sleep(0.01)
+    (run,) = list_runs(out)
+    second = start_worker({**options, "resume": str(run)})
+    _, errors = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert errors.count("\n") == 1
+    assert f"pid {first.pid}" in errors
+    assert first.communicate(timeout=120) == ("done\n", "")
+    assert len(read_journal(RunDirectory(run).rows).rows) == 160
+    assert sum(server.counts()["begun"].values()) == 160

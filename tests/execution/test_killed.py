@@ -1,0 +1,110 @@
+"""A run that is killed at any moment loses nothing that was finished."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from krisis.results.store import RunDirectory, list_runs, load_run, read_journal
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def journaled(out: Path) -> set[str]:
+    runs = list_runs(out)
+    if not runs or not RunDirectory(runs[0]).rows.exists():
+        return set()
+    rows = read_journal(RunDirectory(runs[0]).rows).rows
+    return {row.record_id.removeprefix("r") for row in rows.values()}
+
+
+def wait_for_rows(out: Path, process: subprocess.Popen[str], before: int) -> None:
+    """Return when the process has added to the journal, or has ended."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        files = list(out.glob("*/rows.jsonl"))
+        if files and files[0].stat().st_size > before + 200:
+            return
+        time.sleep(0.005)
+
+
+def killed_again_and_again(
+    options: dict[str, Any], out: Path, start_worker: Start, *, n_kills: int, server: Any
+) -> list[tuple[set[str], dict[str, int]]]:
+    """Kill the run, resume it, kill it again; return what was finished and asked at each kill."""
+    moments = random.Random(0)
+    snapshots = []
+    for _ in range(n_kills):
+        files = list(out.glob("*/rows.jsonl"))
+        before = files[0].stat().st_size if files else 0
+        resumed = {"resume": str(list_runs(out)[0])} if files else {}
+        process = start_worker({**options, **resumed})
+        wait_for_rows(out, process, before)
+        time.sleep(moments.uniform(0, 0.2))
+        process.kill()
+        _, errors = process.communicate()
+        assert errors == ""
+        snapshots.append((journaled(out), server.counts()["begun"]))
+    return snapshots
+
+
+def check_kills(
+    tmp_path: Path, loopback: Any, start_worker: Start, worker: ModuleType, n: int, n_kills: int
+) -> dict[str, Any]:
+    server = loopback(latency=0.02)
+    out = tmp_path / "runs"
+    options = {"out": str(out), "base_url": server.base_url, "n": n, "max_concurrency": 16}
+    snapshots = killed_again_and_again(options, out, start_worker, n_kills=n_kills, server=server)
+    (run,) = list_runs(out)
+    last = start_worker({**options, "resume": str(run)})
+    printed, errors = last.communicate(timeout=300)
+    assert (printed, errors) == ("done\n", "")
+
+    counts = server.counts()
+    for finished, begun in snapshots:
+        for marker in finished:
+            assert counts["begun"][marker] == begun[marker], "a finished call was repeated"
+    result = load_run(run)
+    assert [row.record_id for row in result.evaluation_results] == [
+        f"r{i}" for i in range(1000, 1000 + n)
+    ]
+    n_asked = sum(counts["begun"].values())
+    assert n_asked <= n + 16 * n_kills
+
+    whole = worker.benchmark(options, None).run()
+    assert list(whole.evaluation_results) == result.evaluation_results
+    assert whole.to_dict()["metric_scores"] == result.to_dict()["metric_scores"]
+    return {"asked": n_asked, "finished_at_kills": [len(done) for done, _ in snapshots]}
+
+
+def test_a_run_killed_three_times_asks_no_finished_record_again(
+    tmp_path: Path,
+    loopback: Any,
+    start_worker: Start,
+    worker: ModuleType,
+    no_key_in: Callable[..., None],
+) -> None:
+    figures = check_kills(tmp_path, loopback, start_worker, worker, n=400, n_kills=3)
+    assert 0 < figures["finished_at_kills"][0] < 400
+    no_key_in(tmp_path, json.dumps(figures))
+
+
+@pytest.mark.slow
+def test_a_run_of_2000_records_killed_30_times(
+    tmp_path: Path,
+    loopback: Any,
+    start_worker: Start,
+    worker: ModuleType,
+    no_key_in: Callable[..., None],
+) -> None:
+    figures = check_kills(tmp_path, loopback, start_worker, worker, n=2000, n_kills=30)
+    print(figures)
+    no_key_in(tmp_path)
