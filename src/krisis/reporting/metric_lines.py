@@ -104,7 +104,7 @@ def _note(score: MetricScore) -> str:
     null_value = score.details.get("null_value")
     if isinstance(null_value, float) and not math.isnan(null_value):
         return (
-            f"A perfectly calibrated model with these rows would show {null_value:.4f} by chance "
-            "alone: read the error against that, not against zero."
+            f"a perfectly calibrated model with these rows would show {null_value:.4f} by chance "
+            "alone; read the error against that, not against zero"
         )
     return ""

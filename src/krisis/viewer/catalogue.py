@@ -145,24 +145,26 @@ class Catalogue:
         """Return how far a run has come without loading its rows."""
         path = self.path(name)
         try:
-            return self._run_progress(name, path) if path.is_dir() else self._of_file(path)
+            return self._run_progress(name, path) if path.is_dir() else self._of_file(path, name)
         except (KrisisError, OSError) as error:
             return Progress("unreadable", 0, {}, problem=str(error))
 
-    def _of_file(self, path: Path) -> Progress:
+    def _of_file(self, path: Path, name: str) -> Progress:
         signature = _signature(path)
-        held = self._files.get(path.name)
+        held = self._files.get(name)
         if held is None or held[0] != signature:
-            held = self._files[path.name] = (signature, _file_progress(path))
+            held = self._files[name] = (signature, _file_progress(path))
         return held[1]
 
     def _run_progress(self, name: str, path: Path) -> Progress:
         manifest, directory = read_manifest(path), RunDirectory(path)
+        ended = directory.metrics.is_file()
         counts: Mapping[str, int] = {}
-        if directory.rows.exists():
+        if ended:  # the scores say it in one line, the journal in as many as there are rows
+            counts = self._of_file(directory.metrics, name).counts
+        elif directory.rows.exists():
             with self._lock:
                 counts = self._tails.setdefault(name, _Tail()).read_on(directory.rows)
-        ended = directory.metrics.is_file()
         return Progress(
             "ended" if ended else ("running" if _is_written(directory) else "stopped"),
             manifest.n_cases,

@@ -1,0 +1,106 @@
+"""Report, row explorer and comparison at 160 and at 100,000 rows, against their limits."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from tests.invented_runs import invented_rows, result_of, write_run
+
+from benchmarks.timing import best_seconds, line
+from krisis.reporting.report import build_report, report_html
+from krisis.results.compare import CompareOptions, compare_runs
+from krisis.results.loading import load_result
+from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.pages import rows as rows_page
+from krisis.viewer.pages import runs as runs_page
+
+# At this number of rows every limit of the large case holds.
+N_LARGE = 100_000
+QUERIES = {
+    "unfiltered": {},
+    "outcome and correctness": {"outcome": "answered", "correct": "no"},
+    "text, first time": {"text": "confidence"},
+    "rare text and range": {"text": "case-0777", "confidence_min": "0.5", "confidence_max": "0.9"},
+    "cell, stage, surest first, page 40": {
+        "cell": "answer_when_safe",
+        "stage": "3",
+        "sort": "-confidence",
+        "page": "40",
+    },
+}
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for n_rows, most_seconds, most_megabytes in ((160, 5.0, 2.5), (N_LARGE, 15.0, 6.0)):
+            run = write_run(Path(folder) / f"run-{n_rows}", result_of(invented_rows(n_rows)))
+            _report(run, n_rows, most_seconds, most_megabytes)
+        _explorer(Path(folder))
+    _comparison()
+
+
+def _report(run: Path, n_rows: int, most_seconds: float, most_megabytes: float) -> None:
+    start = time.perf_counter()
+    result = load_result(run)
+    loaded = time.perf_counter() - start
+    seconds = best_seconds(lambda: report_html(build_report(result)), repeats=2) + loaded
+    megabytes = len(report_html(build_report(result)).encode()) / 1e6
+    words = f"report of {n_rows:,} rows, reading included"
+    line(words, f"{seconds:.2f} s", f"≤ {most_seconds:g} s", seconds <= most_seconds)
+    line(
+        "size of that page",
+        f"{megabytes:.2f} MB",
+        f"≤ {most_megabytes:g} MB",
+        megabytes <= most_megabytes,
+    )
+
+
+def _explorer(folder: Path) -> None:
+    from krisis.viewer.app import _html, _json
+
+    catalogue = Catalogue(folder)
+    name = f"run-{N_LARGE}"
+    start = time.perf_counter()
+    catalogue.load(name).index.select(rows_page.parse_filter({}))
+    line(
+        "opening 100,000 rows for the first time",
+        f"{time.perf_counter() - start:.2f} s",
+        "(no limit)",
+        True,
+    )
+    _html(rows_page.page(catalogue, "run-160", {}), 200)  # templates are compiled once per server
+    for words, query in QUERIES.items():
+        seconds = _seconds(lambda q=query: _html(rows_page.page(catalogue, name, q), 200))
+        line(f"rows, {words}", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
+    seconds = _seconds(lambda: _json(runs_page.page(catalogue), 200))
+    line(
+        "list of runs",
+        f"{seconds * 1000:.0f} ms",
+        "≤ 150 ms",
+        seconds <= 0.15,
+    )
+
+
+def _seconds(action: object) -> float:
+    """Time the very first call, without any help of a cache that it fills itself."""
+    start = time.perf_counter()
+    action()  # type: ignore[operator]
+    return time.perf_counter() - start
+
+
+def _comparison() -> None:
+    for n_rows, n_resamples in ((160, 10_000), (N_LARGE, 2_000)):
+        runs = {
+            name: result_of(invented_rows(n_rows, skill=skill))
+            for name, skill in (("left", 1.0), ("right", 0.9))
+        }
+        options = CompareOptions(n_resamples=n_resamples)
+        seconds = best_seconds(lambda r=runs, o=options: compare_runs(r, o), repeats=1)
+        words = f"comparison of 2 × {n_rows:,} rows, {n_resamples:,} resamples"
+        line(words, f"{seconds:.2f} s", "(no limit)", True)
+
+
+if __name__ == "__main__":
+    main()
