@@ -146,7 +146,7 @@ def _panel(rows: list[dict[str, Any]], tone: str, *, first: bool) -> Any:
     ]
     base = alt.Chart(data(shown), width=190, height=max(2, len(rows)) * 24, title=rows[0]["metric"])
     bars = base.mark_rule(color=tone, strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=alt.Scale(domain=[0, 1]), axis=axis), x2="high:Q", y=y
+        x=alt.X("low:Q", scale=alt.Scale(domain=[0, 1]), axis=axis), x2=alt.X2("high:Q"), y=y
     )
     points = base.mark_circle(color=tone, size=64, opacity=1).encode(
         x=alt.X("value:Q", axis=axis), y=y
@@ -154,6 +154,6 @@ def _panel(rows: list[dict[str, Any]], tone: str, *, first: bool) -> Any:
     notes = (
         base.transform_filter("datum.value === null")
         .mark_text(align="left", dx=3, fontSize=11, color=str(MUTED))
-        .encode(x=alt.datum(0), y=y, text="note:N")
+        .encode(x=alt.datum(0), y=y, text=alt.Text("note:N"))
     )
     return bars + points + notes

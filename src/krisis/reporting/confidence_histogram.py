@@ -79,11 +79,11 @@ def _strip(rows: list[dict[str, Any]], tone: str, *, last: bool) -> Any:
     y_axis = alt.Axis(title=None, tickCount=2, values=[0, top], format=",d")
     y = alt.Y("n:Q", scale=alt.Scale(domain=[0, top * 1.15], nice=False), axis=y_axis)
     bars = base.mark_rect(color=tone, stroke=str(SURFACE)).encode(
-        x=x, x2="high:Q", y=y, y2=alt.datum(0)
+        x=x, x2=alt.X2("high:Q"), y=y, y2=alt.datum(0)
     )
     name = (
         alt.Chart(data([{"c": 0.0, "label": f"{outcome} · {total:,} rows"}]))
         .mark_text(align="left", baseline="top", dx=6, fontSize=12, fontWeight=600, color=str(INK))
-        .encode(x="c:Q", y=alt.value(0), text="label:N")
+        .encode(x=alt.X("c:Q"), y=alt.value(0), text=alt.Text("label:N"))
     )
     return bars + name

@@ -99,9 +99,9 @@ def _grid(table: list[dict[str, Any]]) -> Any:
         fillOpacity=alt.FillOpacity("strength:Q", scale=strength, legend=None),
     )
     large = base.mark_text(dy=-14, fontSize=22, fontWeight=600, color=str(INK))
-    words = base.mark_text(dy=10, fontSize=12, color=str(INK)).encode(text="meaning:N")
-    shares = base.mark_text(dy=27, fontSize=11, color=str(MUTED)).encode(text="share:N")
-    return tiles + large.encode(text="count:N") + words + shares
+    words = base.mark_text(dy=10, fontSize=12, color=str(INK)).encode(text=alt.Text("meaning:N"))
+    shares = base.mark_text(dy=27, fontSize=11, color=str(MUTED)).encode(text=alt.Text("share:N"))
+    return tiles + large.encode(text=alt.Text("count:N")) + words + shares
 
 
 def _tile(row: dict[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,10 @@ def _diagram(table: list[dict[str, Any]]) -> Any:
     y = alt.Y("accuracy:Q", scale=_scale(), axis=y_axis)
     x = alt.X("mean_confidence:Q", scale=_scale(), axis=x_axis)
     band = base.mark_rect(color=str(REFERENCE), opacity=0.2).encode(
-        x=alt.X("low:Q", scale=_scale(), axis=x_axis), x2="high:Q", y="band_low:Q", y2="band_high:Q"
+        x=alt.X("low:Q", scale=_scale(), axis=x_axis),
+        x2=alt.X2("high:Q"),
+        y=alt.Y("band_low:Q"),
+        y2=alt.Y2("band_high:Q"),
     )
     diagonal = (
         alt.Chart(data([{"c": 0, "a": 0}, {"c": 1, "a": 1}]))
@@ -108,7 +111,7 @@ def _diagram(table: list[dict[str, Any]]) -> Any:
         .encode(x=alt.X("c:Q", axis=x_axis), y=alt.Y("a:Q", axis=y_axis))
     )
     bars = base.mark_rule(color=str(CORRECT), strokeWidth=1.5).encode(
-        x=x, y=alt.Y("accuracy_low:Q", axis=y_axis), y2="accuracy_high:Q"
+        x=x, y=alt.Y("accuracy_low:Q", axis=y_axis), y2=alt.Y2("accuracy_high:Q")
     )
     points = base.mark_circle(color=str(CORRECT), opacity=1, stroke=str(SURFACE)).encode(
         x=x,
@@ -133,11 +136,13 @@ def _counts(table: list[dict[str, Any]]) -> Any:
         axis=alt.Axis(title="rows", labels=False, grid=False),
     )
     bars = base.mark_rect(color=str(CORRECT), opacity=0.55, stroke=str(SURFACE)).encode(
-        x=x, x2="high:Q", y=y, y2=alt.datum(0)
+        x=x, x2=alt.X2("high:Q"), y=y, y2=alt.datum(0)
     )
     numbers = (
         base.transform_calculate(middle="(datum.low + datum.high) / 2")
         .mark_text(dy=-7, fontSize=11, color=str(INK))
-        .encode(x=alt.X("middle:Q", scale=_scale()), y="n:Q", text=alt.Text("n:Q", format=","))
+        .encode(
+            x=alt.X("middle:Q", scale=_scale()), y=alt.Y("n:Q"), text=alt.Text("n:Q", format=",")
+        )
     )
     return bars + numbers

@@ -148,7 +148,9 @@ def _band_layer(band: list[dict[str, float]], kind: str) -> Any:
         alt.Chart(data(band))
         .mark_area(color=str(tone), opacity=0.18)
         .encode(
-            x=alt.X("coverage:Q", title="coverage"), y=alt.Y(f"{kind}_low:Q"), y2=f"{kind}_high:Q"
+            x=alt.X("coverage:Q", title="coverage"),
+            y=alt.Y(f"{kind}_low:Q"),
+            y2=alt.Y2(f"{kind}_high:Q"),
         )
     )
 
@@ -162,7 +164,7 @@ def _line(
     return (
         alt.Chart(data(points))
         .mark_line(color=tone, strokeWidth=2, strokeDash=dash or [1, 0], **marks)
-        .encode(x="coverage:Q", y=f"{risk}:Q")
+        .encode(x=alt.X("coverage:Q"), y=alt.Y(f"{risk}:Q"))
     )
 
 
@@ -172,5 +174,5 @@ def _end_mark(point: dict[str, float], risk: str) -> Any:
     left = point["coverage"] > 0.85
     dot = base.mark_circle(color=str(INK), size=70, opacity=1, stroke=str(SURFACE))
     words = base.mark_text(align="right" if left else "left", dx=-9 if left else 9, dy=-10)
-    where = {"x": "coverage:Q", "y": f"{risk}:Q"}
-    return dot.encode(**where) + words.encode(text="label:N", **where)
+    where = {"x": alt.X("coverage:Q"), "y": alt.Y(f"{risk}:Q")}
+    return dot.encode(**where) + words.encode(text=alt.Text("label:N"), **where)
