@@ -1,20 +1,26 @@
 """Run the three kidney tasks with every baseline, without a key, a file or a network.
 
-Prints the full report of one run, then one table in which every baseline stands beside the others.
+Prints the full report of one run, then one table in which every baseline stands beside the others,
+and writes a page per task that compares them pair by pair.
 A language model joins the table by one more name in BASELINES.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from krisis import Benchmark, BenchmarkResult, SuiteConfig, registry
 from krisis.data.ckd.suite import CKDSuite
+from krisis.reporting.comparison import comparison_html
+from krisis.results.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
+from krisis.results.strict_json import write_text
 
+PAGES = Path("demo")
 TASKS = ("detection", "staging", "progression")
 BASELINES = (
     "always-answer",
@@ -55,6 +61,14 @@ def comparison(results: dict[str, dict[str, BenchmarkResult]]) -> Table:
     return table
 
 
+def write_comparison(task: str, by_baseline: dict[str, BenchmarkResult]) -> Path:
+    """Compare the baselines of one task pair by pair, on a page that opens in any browser."""
+    compared = compare_runs(by_baseline, CompareOptions(n_resamples=2000))
+    path = PAGES / f"comparison-{task}.html"
+    write_text(path, comparison_html(compared), overwrite=True)
+    return path
+
+
 def main() -> None:
     """Run everything and print it."""
     console = Console(width=110)
@@ -62,6 +76,8 @@ def main() -> None:
     print(format_report(results["staging"]["guideline"]))
     print()
     console.print(comparison(results))
+    for task, by_baseline in results.items():
+        print(f"Compared, {task}: {write_comparison(task, by_baseline)}")
     print(
         "bayes-optimal knows the model that drew the patients: it marks what can be reached.\n"
         "Synthetic patients: for evaluation, never for the care of a patient."

@@ -225,7 +225,7 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.click("text=Compare the chosen runs")
     heading = page.locator("h2", has_text="minus")
     assert heading.count() == 1
-    page.locator("details[open] tbody a").first.click()
+    page.locator("details details[open] tbody a").first.click()
     assert "/rows/" in page.url
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,7 @@ class PairPage:
     lines: list[DeltaLine]
     widest: float
     changes: list[dict[str, Any]]
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,14 @@ def _score_lines(comparison: Comparison) -> list[dict[str, Any]]:
 
 def _pair_page(pair: Pair, level: float) -> PairPage:
     widest = max(map(_reach, pair.deltas.values()), default=0.0) or 1.0
+    verdicts = Counter(delta.verdict(level) for delta in pair.deltas.values())
     return PairPage(
         pair.left,
         pair.right,
         [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
         widest,
         [_change(change, rows) for change, rows in pair.changes.items() if rows],
+        ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
     )
 
 
