@@ -64,9 +64,10 @@ def tightened(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a batch or single schema for an engine that enforces it token by token.
 
     Such an engine can be held to the exact list of cases, each once and in order, and to
-    confidences in [0, 1] in steps of 0.01, which a small model would otherwise miss.
+    confidences in [0, 1] in steps of 0.01, which a small model would otherwise miss. Lists of
+    texts are kept short: a small model that begins to repeat itself would fill the token cap.
     """
-    properties = dict(schema["properties"])
+    properties = {name: _shortened(kind) for name, kind in schema["properties"].items()}
     if "results" not in properties:
         steps = [round(step / 100, 2) for step in range(101)]
         return {**schema, "properties": {**properties, "confidence": _or_null({"enum": steps})}}
@@ -76,3 +77,9 @@ def tightened(schema: Mapping[str, Any]) -> dict[str, Any]:
         {**case, "properties": {**case["properties"], "id": {"const": name}}} for name in names
     ]
     return _object({"results": {"type": "array", "prefixItems": cases}})
+
+
+def _shortened(kind: dict[str, Any]) -> dict[str, Any]:
+    if kind.get("type") != "array" or kind.get("items", {}).get("type") != "string":
+        return kind
+    return {**kind, "maxItems": 2, "items": {**kind["items"], "maxLength": 100}}
