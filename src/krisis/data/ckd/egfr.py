@@ -6,6 +6,7 @@ Categories: KDIGO 2024 guideline, G1 to G5. Units are mg/dL, years and mL/min/1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,16 @@ def creatinine_for(gfr: Numbers, age_years: Numbers, *, female: bool) -> Any:
 
 def _at_knee(age_years: Numbers, constants: _Coefficients) -> Any:
     return 142.0 * 0.9938 ** np.asarray(age_years) * constants.factor
+
+
+def printed_down(gfr: float, n_decimals: int) -> float:
+    """Cut a rate to some decimals: rounding up could print it into a better category.
+
+    >>> printed_down(59.97, 1), stage(59.97) == stage(printed_down(59.97, 1))
+    (59.9, True)
+    """
+    scale = 10.0**n_decimals
+    return math.floor(gfr * scale + 1e-9) / scale
 
 
 def category_index(gfr: Numbers) -> Any:

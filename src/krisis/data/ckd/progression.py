@@ -21,7 +21,13 @@ from krisis.data.base import Label, Task
 from krisis.data.ckd import latent
 from krisis.data.ckd.cohort import Draws
 from krisis.data.ckd.deferral import CHRONIC_DAYS, visible_reasons
-from krisis.data.ckd.egfr import CATEGORY_LIMITS, category_index, ckd_epi_2021, creatinine_for
+from krisis.data.ckd.egfr import (
+    CATEGORY_LIMITS,
+    category_index,
+    ckd_epi_2021,
+    creatinine_for,
+    printed_down,
+)
 from krisis.data.ckd.measurement import LOG_CREATININE_SD
 from krisis.data.ckd.posterior import posterior
 
@@ -161,7 +167,7 @@ def course_features(course: Course, *, age: int, female: bool) -> dict[str, Any]
 def shown_egfr(creatinine: float, *, age: float, female: bool, days_before_last: float) -> float:
     """Return the estimate at a visit, to one decimal, with the age that the patient had then."""
     then = age - days_before_last / DAYS_PER_YEAR
-    return round(float(ckd_epi_2021(creatinine, then, female=female)), 1)
+    return printed_down(float(ckd_epi_2021(creatinine, then, female=female)), 1)
 
 
 def assess(features: Mapping[str, Any], *, exact: bool) -> tuple[dict[Label, float], list[str]]:
@@ -171,6 +177,8 @@ def assess(features: Mapping[str, Any], *, exact: bool) -> tuple[dict[Label, flo
     usable = [(day, egfr) for day, _, egfr in visits if egfr is not None]
     if len(usable) < 2:
         reasons.append("too_few_visits")
+    elif visits[0][2] is None or visits[-1][2] is None:
+        reasons.append("creatinine_missing")
     else:
         n_days, ratio = usable[-1][0] - usable[0][0], usable[-1][1] / usable[0][1]
         if n_days < CHRONIC_DAYS:

@@ -127,8 +127,8 @@ def _progression() -> TaskSpecification:
         },
         features=_descriptions() | _visit_descriptions(),
         abstain_when=(
-            "Abstain when the course is not settled: fewer than two usable estimates, less than "
-            "90 days between them, a change of 12.5 to 20 % (more than steadiness, less than "
+            "Abstain when the course is not settled: no estimate at the first or last visit, less "
+            "than 90 days between them, a change of 12.5 to 20 % (more than steadiness, less than "
             "progression), a value that cannot be right, or figures so close to a limit of the "
             "definition that the answer has a chance of one in five or more of being wrong."
         ),

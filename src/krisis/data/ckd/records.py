@@ -15,7 +15,7 @@ from krisis.data.ckd import latent
 from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, Assessment, Assessor
 from krisis.data.ckd.cohort import SyntheticPatient
 from krisis.data.ckd.deferral import DeferralRule, margin_reasons
-from krisis.data.ckd.egfr import CATEGORY_NAMES, category_index, ckd_epi_2021, stage
+from krisis.data.ckd.egfr import CATEGORY_NAMES, category_index, ckd_epi_2021, printed_down, stage
 from krisis.data.ckd.imputation import Imputer
 from krisis.data.ckd.progression import Course, course_features
 from krisis.data.ckd.schema import Value, feature_names, usable
@@ -76,8 +76,8 @@ class RecordMaker:
             "synthetic": False,
             "source": "file",
             **_stage_fields(gfr),
-            "egfr": round(gfr, 2) if len(estimates) == 1 else None,
-            **{f"egfr_if_{name}": round(value, 2) for name, value in estimates.items()},
+            "egfr": gfr if len(estimates) == 1 else None,
+            **{f"egfr_if_{name}": value for name, value in estimates.items()},
             "sex_source": sex_source,
             "stage_from_imputed": [name for name in ("age", "sc") if name in gaps],
             "imputed": imputed,
@@ -166,7 +166,9 @@ def _estimates(values: Mapping[str, Value], sexes: tuple[bool, ...]) -> dict[str
     if creatinine is None or age is None:
         return {}
     return {
-        "female" if sex else "male": float(ckd_epi_2021(creatinine, age, female=sex))
+        "female" if sex else "male": printed_down(
+            float(ckd_epi_2021(creatinine, age, female=sex)), 2
+        )
         for sex in sexes
     }
 
