@@ -23,7 +23,7 @@ def load_file(path: Path) -> None:
 
 
 def clear() -> None:
-    for cached in (posterior._person, posterior._prior, posterior._measured):
+    for cached in (posterior._person, posterior._prior, posterior._measured, posterior._below):
         cached.cache_clear()
 
 

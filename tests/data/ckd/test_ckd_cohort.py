@@ -56,9 +56,12 @@ def test_urea_follows_creatinine_and_cells_follow_haemoglobin():
     assert correlation("hemo", "pcv") > 0.9
 
 
+@pytest.mark.parametrize(
+    "n_patients", [2000, pytest.param(40_000, marks=pytest.mark.slow)], ids=["short", "long"]
+)
 @pytest.mark.parametrize("names", [REDUCED, (*FEATURES, "sex")], ids=["reduced", "full and sex"])
-def test_posterior_probabilities_are_the_frequencies_of_the_truth(names):
-    cohort = draw_cohort(2000, seed=11)
+def test_posterior_probabilities_are_the_frequencies_of_the_truth(names, n_patients):
+    cohort = draw_cohort(n_patients, seed=11)
     found = [posterior({name: p.visible[name] for name in names}) for p in cohort]
     gaps = expected_and_observed([f.ckd for f in found], [p.has_ckd for p in cohort])
     for category in range(6):
@@ -107,7 +110,7 @@ def test_a_finer_grid_changes_no_probability_by_a_thousandth(monkeypatch):
     cases = [{n: p.visible[n] for n in (*FEATURES, "sex")} for p in draw_cohort(60, seed=4)]
     coarse = [posterior(case) for case in cases]
     fine_grid = latent.gfr_grid(0.004)
-    caches = (module._person, module._prior, module._measured)
+    caches = (module._person, module._prior, module._measured, module._below)
     tables = (module._haemoglobin_table, module._albuminuria)
     for cache in (*caches, *tables):
         cache.cache_clear()

@@ -396,7 +396,7 @@ def test_the_margin_rule_can_be_chosen_for_comparison(cohort_file):
 
 
 def test_a_lower_risk_defers_more():
-    strict = suite("staging", n_synthetic=200, deferral=DeferralRule(risk=0.02)).describe()
+    strict = suite("staging", n_synthetic=200, deferral={"risk": 0.02}).describe()
     usual = suite("staging", n_synthetic=200).describe()
     assert strict["n_should_abstain"] > usual["n_should_abstain"]
 
@@ -419,6 +419,10 @@ def test_wrong_options_are_refused_in_one_sentence(cohort_file):
         CKDSuite(impute="mean")
     with pytest.raises(UnknownName, match="deferral rule"):
         CKDSuite(deferral="fixed")
+    with pytest.raises(UnknownName, match="field of the deferral rule 'risc'"):
+        CKDSuite(deferral={"risc": 0.1})
+    with pytest.raises(InvalidValue, match="must be a number"):
+        CKDSuite(deferral={"risk": "low"})
     with pytest.raises(InvalidValue, match="no data_path"):
         CKDSuite(sex_column="sex")
     with pytest.raises(InvalidValue, match="n_synthetic"):

@@ -182,6 +182,18 @@ def test_the_command_exits_2_with_one_sentence(kind, tmp_path, monkeypatch, caps
     assert printed.err.count("\n") == 1
 
 
+def test_a_run_over_a_broken_file_exits_2_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    path = write(tmp_path / "broken.csv", *BROKEN["text in a number"][0])
+    out = tmp_path / "runs"
+    words = ["krisis", "run", "ckd", "--model", "majority", "--data-path", path, "--out", out]
+    monkeypatch.setattr(sys, "argv", list(map(str, words)))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "row 2, column hemo: 'low'" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("kind", BROKEN)
 def test_the_suite_refuses_what_the_reader_refuses(kind, tmp_path):
     path = write(tmp_path / "broken.csv", *BROKEN[kind][0])

@@ -7,7 +7,7 @@ probability of another answer and is added by `DeferralRule`. Sources stand in t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from krisis.data.base import Task
@@ -57,10 +57,27 @@ class DeferralRule:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UnknownName.among("deferral rule", str(self.kind), KINDS)
+        for name in ("risk", "margin_ml_min"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidValue(f"{name} of the deferral rule must be a number, not {value!r}")
         if not 0.0 < self.risk < 1.0:
             raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {self.risk!r}")
         if not self.margin_ml_min >= 0.0:
             raise InvalidValue(f"margin_ml_min must be 0 or more, not {self.margin_ml_min!r}")
+
+    @classmethod
+    def of(cls, given: DeferralKind | DeferralRule | Mapping[str, Any]) -> DeferralRule:
+        """Take a rule, its name, or its fields as a configuration file states them."""
+        if isinstance(given, DeferralRule):
+            return given
+        if not isinstance(given, Mapping):
+            return cls(given)
+        names = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in names:
+                raise UnknownName.among("field of the deferral rule", str(name), names)
+        return cls(**given)
 
     def reasons(self, visible: list[str], p_misclass: float) -> list[str]:
         """Return all reasons of the measurement-error rule."""

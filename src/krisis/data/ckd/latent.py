@@ -100,12 +100,21 @@ class Measurement:
 
     def likelihood(self, person: Person, shown: float) -> Array:
         """Return the probability that exactly this value is printed."""
-        low, high = shown - self.step / 2, shown + self.step / 2
-        if self.logarithmic:
-            low = math.log(low) if shown > 1.5 * self.step else -math.inf
-            high = math.log(high)
-        mean = self.mean(person)
-        return np.asarray(ndtr((high - mean) / self.sd) - ndtr((low - mean) / self.sd))
+        low, high = self.edges(shown)
+        return self.below(person, high) - self.below(person, low)
+
+    def edges(self, shown: float) -> tuple[float, float]:
+        """Return what is printed as this value; the lowest step takes all that lies below it."""
+        low = shown - self.step / 2
+        low = -math.inf if self.logarithmic and shown < 1.5 * self.step else round(low, 6)
+        return low, round(shown + self.step / 2, 6)
+
+    def below(self, person: Person, edge: float) -> Array:
+        """Return the probability of a value below an edge."""
+        if edge == -math.inf:
+            return np.asarray(0.0)
+        place = math.log(edge) if self.logarithmic else edge
+        return np.asarray(ndtr((place - self.mean(person)) / self.sd))
 
 
 MEASUREMENTS: Mapping[str, Measurement] = {

@@ -113,8 +113,15 @@ def _prior(diabetes: int, hypertension: int, age: Value, sex: Value) -> Array:
 
 @lru_cache(maxsize=4096)
 def _measured(name: str, shown: float, age: Value, sex: Value) -> Array:
-    # Neither creatinine nor urea depends on the causes once the filtration rate is given.
-    return latent.MEASUREMENTS[name].likelihood(_person(0, 0, age, sex), shown)
+    low, high = latent.MEASUREMENTS[name].edges(shown)
+    return _below(name, high, age, sex) - _below(name, low, age, sex)
+
+
+@lru_cache(maxsize=4096)
+def _below(name: str, edge: float, age: Value, sex: Value) -> Array:
+    # Kept, since the upper edge of one printed value is the lower edge of the next. Neither
+    # creatinine nor urea depends on the causes once the filtration rate is given.
+    return latent.MEASUREMENTS[name].below(_person(0, 0, age, sex), edge)
 
 
 _HAEMOGLOBIN = np.round(np.arange(1, 260) * 0.1, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ class CKDSuite(BaseDataSuite):
 
     Without ``data_path``, ``config.n_synthetic`` patients of the embedded cohort are evaluated.
     With it, the held-out share of the file comes first and the synthetic patients follow, flagged
-    ``synthetic``. ``deferral`` is the name of a rule or a `DeferralRule`.
+    ``synthetic``. ``deferral`` is the name of a rule, a `DeferralRule`,
+    or its fields as a configuration file states them.
 
     >>> suite = CKDSuite(SuiteConfig(n_synthetic=5))
     >>> [record.label for record in suite.load()]
@@ -54,7 +55,7 @@ class CKDSuite(BaseDataSuite):
         sex_column: str | None = None,
         split_stage_3: bool = False,
         impute: ImputeMethod = "none",
-        deferral: DeferralKind | DeferralRule = "measurement_error",
+        deferral: DeferralKind | DeferralRule | Mapping[str, Any] = "measurement_error",
     ) -> None:
         super().__init__(config)
         if self.config.task not in TASKS:
@@ -70,7 +71,7 @@ class CKDSuite(BaseDataSuite):
             )
         self.sex, self.sex_column = sex, sex_column
         self.split_stage_3, self.impute = split_stage_3, impute
-        self.rule = deferral if isinstance(deferral, DeferralRule) else DeferralRule(deferral)
+        self.rule = DeferralRule.of(deferral)
         self._check_there_are_cases()
         self._file: UciFile | None = None
         self._records: list[PatientRecord] | None = None
