@@ -72,7 +72,11 @@ def write_comparison(task: str, by_baseline: dict[str, BenchmarkResult]) -> Path
 def main() -> None:
     """Run everything and print it."""
     console = Console(width=110)
-    results = {task: run_task(task) for task in TASKS}
+    results = {}
+    for task in TASKS:
+        print(f"Running {task} with {len(BASELINES)} baselines …", flush=True)
+        results[task] = run_task(task)
+    print()
     print(format_report(results["staging"]["guideline"]))
     print()
     console.print(comparison(results))
