@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,31 @@ def test_it_runs_inside_a_running_event_loop() -> None:
         return len(Benchmark(RecordListSuite(some_records(3)), Parity()).run().evaluation_results)
 
     assert asyncio.run(notebook()) == 3
+
+
+def test_the_stop_button_of_a_notebook_keeps_what_is_finished() -> None:
+    class Slow(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            if record.features["x"] == 5:
+                main = threading.main_thread().ident
+                assert main is not None
+                signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.01)
+            return super().evaluate(record)
+
+    async def notebook() -> Any:
+        return Benchmark(RecordListSuite(some_records(500)), Slow()).run()
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        result = asyncio.run(notebook())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.extras["stopped"] == "interrupted"
+    assert 5 <= len(result.evaluation_results) < 500
 
 
 def test_run_async_can_be_awaited() -> None:

@@ -12,6 +12,7 @@ from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.errors import InvalidValue
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Job, Session
+from krisis.execution.stopping import Stop
 from krisis.execution.yardsticks import baseline_scores
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Rows, score_all
@@ -50,7 +51,8 @@ class Benchmark:
         suite_description: dict[str, Any] | None = None,
     ) -> BenchmarkResult:
         """Run the benchmark, in a script or inside a running event loop (a notebook)."""
-        return _run_to_end(self.run_async(records, suite_description=suite_description))
+        stop = self.execution.stop or Stop()
+        return _run_to_end(self._run(records, suite_description, stop), stop)
 
     async def run_async(
         self,
@@ -59,6 +61,14 @@ class Benchmark:
         suite_description: dict[str, Any] | None = None,
     ) -> BenchmarkResult:
         """Run the benchmark: given records, or those that the suite loads, in their order."""
+        return await self._run(records, suite_description, self.execution.stop or Stop())
+
+    async def _run(
+        self,
+        records: Sequence[PatientRecord] | None,
+        suite_description: dict[str, Any] | None,
+        stop: Stop,
+    ) -> BenchmarkResult:
         records = self.suite.load() if records is None else list(records)
         if not records:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
@@ -75,7 +85,7 @@ class Benchmark:
             batch_size=self.batch_size,
             max_concurrency=self.max_concurrency,
         )
-        session = Session(job, self.execution)
+        session = Session(job, self.execution, stop)
         try:
             rows = Rows(await session.run())
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
@@ -87,10 +97,15 @@ class Benchmark:
         return result
 
 
-def _run_to_end(work: Coroutine[Any, Any, BenchmarkResult]) -> BenchmarkResult:
+def _run_to_end(work: Coroutine[Any, Any, BenchmarkResult], stop: Stop) -> BenchmarkResult:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
     with ThreadPoolExecutor(1, thread_name_prefix="krisis-run") as thread:
-        return thread.submit(asyncio.run, work).result()
+        running = thread.submit(asyncio.run, work)
+        try:
+            return running.result()
+        except KeyboardInterrupt:  # the stop button of a notebook: keep what was paid for
+            stop.request_from_outside("interrupted")
+            return running.result()

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from krisis.backends.openai import OpenAIBackend
 from krisis.errors import InvalidFile, InvalidValue, ProviderUnavailable, RateLimited
 from krisis.execution.budget import Budget, Estimate
 from krisis.execution.concurrency import START, AdaptiveConcurrency
 from krisis.execution.gate import Gate
 from krisis.execution.limits import Limits
-from krisis.execution.prices import Price, price_for, read_prices
+from krisis.execution.prices import Price, price_for, price_of, read_prices
 from krisis.execution.rates import Bucket, Pause, remaining_of, seconds_until_reset
 from krisis.execution.stopping import FailureLimit, Stop, StopRequested
 from krisis.metrics.base import EvaluationResult
@@ -271,6 +272,16 @@ def test_prices_are_read_from_a_table_and_found_by_pattern(tmp_path: Path) -> No
     assert price_for("openai/other", prices) == Price(1, 2)
     assert price_for("anthropic/x", prices) is None
     assert Price(1.25, 10).cost(1_000_000, 100_000) == 2.25
+
+
+def test_a_list_price_is_for_the_providers_own_address_and_gives_way_to_the_users() -> None:
+    own = OpenAIBackend("gpt-5-mini", api_key="k")
+    elsewhere = OpenAIBackend("gpt-5-mini", api_key="k", base_url="http://127.0.0.1:1/v1")
+    given = {"openai/*": Price(1, 1)}
+    assert price_of(own, {}) == Price(0.25, 2.0)
+    assert price_of(elsewhere, {}) is None
+    assert price_of(own, given) == price_of(elsewhere, given) == Price(1, 1)
+    assert price_of(OpenAIBackend("unheard-of", api_key="k"), {}) is None
 
 
 @pytest.mark.parametrize("text", ["[1]", "a: 1", "a: {input: 1}", "a: {input: -1, output: 2}", "{"])

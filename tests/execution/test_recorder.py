@@ -12,7 +12,7 @@ import pytest
 
 from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
 from krisis.data.base import RecordListSuite, SuiteConfig
-from krisis.errors import InvalidFile, ProviderUnavailable, RunConflict
+from krisis.errors import InvalidFile, ProviderUnavailable, RunConflict, RunFailed
 from krisis.execution.locking import RunLock
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -269,6 +269,18 @@ def test_what_a_model_wrote_cannot_break_the_journal(tmp_path: Path) -> None:
 
     result = run(Wild(), Recorder(tmp_path), n=2)
     assert load_run(only_run(tmp_path).path).evaluation_results == list(result.evaluation_results)
+
+
+def test_a_journal_deleted_at_the_last_moment_is_noticed_too(tmp_path: Path) -> None:
+    class Deleting(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            if record.features["x"] == 2:
+                os.unlink(only_run(tmp_path).rows)
+            return super().evaluate(record)
+
+    with pytest.raises(RunFailed, match="was deleted while the run"):
+        run(Deleting(), Recorder(tmp_path), n=3)
+    assert not only_run(tmp_path).metrics.exists()
 
 
 def test_a_deleted_journal_ends_the_run_with_one_sentence(tmp_path: Path) -> None:

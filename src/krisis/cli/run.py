@@ -12,7 +12,7 @@ from krisis.cli.run_options import given_options, option_parameters, with_parame
 from krisis.execution.assembly import assemble
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.execution.dry_run import dry_run_text
-from krisis.execution.prices import price_for, read_prices
+from krisis.execution.prices import price_of, read_prices
 from krisis.execution.recorder import Recorder
 from krisis.execution.unfinished import newest_unfinished
 
@@ -83,7 +83,7 @@ def _dry_run(settings: RunConfig) -> str:
         parts.records,
         batch_size=settings.batch_size,
         repeats=settings.repeats,
-        price=price_for(settings.model, prices),
+        price=price_of(parts.backend, prices),
     )
 
 

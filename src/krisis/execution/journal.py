@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,24 @@ class Journal:
         at = round(time.perf_counter() - self._started, 3)
         self._write([{"kind": "stop", "at": at, "reason": reason}])
 
+    def confirm(self) -> None:
+        """Have the disk confirm everything; raise when the file is broken or gone."""
+        try:
+            os.fsync(self._file)
+            self._check_still_there()
+        except OSError as error:
+            self._failed(error)
+        if self._fault is not None:
+            raise self._fault
+
     def close(self) -> None:
-        """Have the disk confirm everything and let go of the file."""
+        """Let go of the file after a last word to the disk."""
         self._ended.set()
         self._dirty.set()
         self._syncer.join()
-        try:
+        with suppress(OSError):  # what can be said about the disk was said by `confirm`
             os.fsync(self._file)
-        finally:
-            os.close(self._file)
+        os.close(self._file)
 
     def _template_id(self, template: str, lines: list[dict[str, Any]]) -> str:
         if not template:

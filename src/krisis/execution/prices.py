@@ -1,7 +1,8 @@
-"""What tokens cost: prices that the user gives, for a provider's model or for all of its kind."""
+"""What tokens cost: a few list prices, and those that the user gives in their place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -10,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from krisis.backends.base import BaseBackend
+from krisis.backends.chat import ChatBackend
 from krisis.errors import InvalidFile, InvalidValue
 
 
@@ -36,6 +39,39 @@ class Price:
         ) / 1_000_000
 
 
+# List prices in dollars per million tokens, as published in November 2026. They are here to give a
+# first idea of the cost; a table of the user's own replaces them.
+LIST_PRICES_OF = "2026-11"
+_LIST_PRICES = {
+    "openai/gpt-5.4": (2.50, 15.0),
+    "openai/gpt-5.4-mini": (0.75, 4.50),
+    "openai/gpt-5.4-nano": (0.20, 1.25),
+    "openai/gpt-5.2": (1.75, 14.0),
+    "openai/gpt-5.1": (1.25, 10.0),
+    "openai/gpt-5": (1.25, 10.0),
+    "openai/gpt-5-mini": (0.25, 2.0),
+    "openai/gpt-5-nano": (0.05, 0.40),
+    "openai/gpt-4.1": (2.0, 8.0),
+    "openai/gpt-4.1-mini": (0.40, 1.60),
+    "openai/gpt-4.1-nano": (0.10, 0.40),
+    "openai/gpt-4o": (2.50, 10.0),
+    "openai/gpt-4o-mini": (0.15, 0.60),
+    "anthropic/claude-sonnet-4-5": (3.0, 15.0),
+    "anthropic/claude-sonnet-4-6": (3.0, 15.0),
+    "gemini/gemini-2.5-pro": (1.25, 10.0),
+}
+
+
+def list_price(name: str) -> Price | None:
+    """Return the list price of a model, also under a name that ends in its date.
+
+    >>> list_price("openai/gpt-5-mini-2025-08-07") == list_price("openai/gpt-5-mini")
+    True
+    """
+    bare = re.sub(r"-20\d\d-?\d\d-?\d\d$", "", name)
+    return Price(*_LIST_PRICES[bare]) if bare in _LIST_PRICES else None
+
+
 def price_for(name: str, prices: Mapping[str, Price]) -> Price | None:
     """Find the price of ``provider/model``: by its name, or by the first pattern that fits.
 
@@ -46,6 +82,17 @@ def price_for(name: str, prices: Mapping[str, Price]) -> Price | None:
         return prices[name]
     fitting = (price for pattern, price in prices.items() if fnmatchcase(name, pattern))
     return next(fitting, None)
+
+
+def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
+    """Return what the tokens of a backend cost: as given, else by the provider's list.
+
+    A list price says nothing about a model that is asked at another address.
+    """
+    if not isinstance(backend, ChatBackend):
+        return None
+    name = f"{backend.provider}/{backend.model}"
+    return price_for(name, prices) or (None if backend.base_url else list_price(name))
 
 
 def read_prices(path: str | Path) -> dict[str, Price]:

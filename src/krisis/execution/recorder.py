@@ -98,8 +98,9 @@ class Recorder:
             self._journal.note_stop(reason)
 
     def finish(self, result: BenchmarkResult) -> None:
-        """Write scores and report."""
-        if self.directory is not None:
+        """Write scores and report beside rows that the disk has confirmed."""
+        if self.directory is not None and self._journal is not None:
+            self._journal.confirm()
             write_text(self.directory.metrics, result.metrics_to_json() + "\n", overwrite=True)
             write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from krisis.execution.figures import prompt_figures, token_figures
 from krisis.execution.gate import Gate
 from krisis.execution.identity import identity_of
 from krisis.execution.options import Execution
-from krisis.execution.prices import price_for
+from krisis.execution.prices import Price, price_of
 from krisis.execution.prompts import PromptCheck
 from krisis.execution.recorder import Earlier, RunFacts
 from krisis.execution.review import Review
@@ -50,14 +50,15 @@ class Job:
 class Session:
     """Carries a job out, or what earlier sessions left of it."""
 
-    def __init__(self, job: Job, execution: Execution) -> None:
+    def __init__(self, job: Job, execution: Execution, stop: Stop) -> None:
         self._job = job
         self._execution = execution
-        self._stop = execution.stop or Stop()
+        self._stop = stop
         self._prompts = PromptCheck(job.backend, job.suite)
         cases = cases_of(job.records, execution.repeats)
         self._batches = plan_batches(cases, job.batch_size)
         self._cases = cases
+        self._price: Price | None = None
         self.extras: dict[str, Any] = {}
 
     async def run(self) -> list[EvaluationResult]:
@@ -123,11 +124,9 @@ class Session:
         return recorder.begin(facts)
 
     def _gate(self) -> Gate:
-        backend, limits = self._job.backend, self._execution.limits
-        price = None
-        if isinstance(backend, ChatBackend):
-            price = price_for(f"{backend.provider}/{backend.model}", self._execution.prices)
-        budget = Budget(limits, price, self._stop)
+        limits = self._execution.limits
+        self._price = price_of(self._job.backend, self._execution.prices)
+        budget = Budget(limits, self._price, self._stop)
         return Gate(limits, budget, self._stop, max_concurrency=self._job.max_concurrency)
 
     def _remaining(self, earlier: Earlier) -> list[Batch]:
@@ -182,6 +181,8 @@ class Session:
 
     def _optional_figures(self, rows: list[EvaluationResult]) -> dict[str, Any]:
         execution, figures = self._execution, dict[str, Any]()
+        if self._price is not None:
+            figures["price_per_million_tokens"] = asdict(self._price)
         if self._stop.reason is not None:
             figures["stopped"] = self._stop.reason
         if execution.repeats > 1:

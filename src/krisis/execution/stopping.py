@@ -42,7 +42,7 @@ class Stop:
 
     def request_from_outside(self, reason: str) -> None:
         """Ask for the end from a signal handler or another thread."""
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():
             self.request(reason)
         else:
             self._loop.call_soon_threadsafe(self.request, reason)

@@ -1,0 +1,90 @@
+"""What is shown while a run goes on."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
+from krisis.data.base import RecordListSuite
+from krisis.execution.options import Execution
+from krisis.execution.progress import (
+    NoProgress,
+    PlainProgress,
+    RichProgress,
+    Tally,
+    progress_display,
+)
+
+TALLY = Tally(
+    n_cases=10,
+    n_answered=4,
+    n_abstained=1,
+    n_failed=1,
+    n_retries=2,
+    n_tokens=1234,
+    cost=0.5,
+    limit=8,
+)
+
+
+def test_a_tally_in_one_line() -> None:
+    assert TALLY.n_done == 6
+    assert TALLY.text() == (
+        "4 answered / 1 abstained / 1 failed · 1,234 tokens · $0.50 · 2 retries · 8 at a time"
+    )
+
+
+def test_plain_lines_say_how_far_and_how_long() -> None:
+    lines: list[str] = []
+    plain = PlainProgress(lines.append, every_seconds=0)
+    plain.begin(Tally(n_cases=10, limit=8))
+    plain.advance(TALLY)
+    plain.end(Tally(n_cases=10, n_answered=10, limit=8))
+    assert lines[0] == "0/10 · 0 answered / 0 abstained / 0 failed · 0 tokens · 8 at a time"
+    assert lines[1].startswith("6/10 · 4 answered")
+    assert lines[1].endswith("s left")
+    assert lines[2].startswith("10/10")
+    assert "left" not in lines[2]
+
+
+def test_plain_lines_are_few() -> None:
+    lines: list[str] = []
+    plain = PlainProgress(lines.append, every_seconds=60)
+    plain.begin(TALLY)
+    for _ in range(100):
+        plain.advance(TALLY)
+    assert len(lines) == 1
+
+
+def test_the_live_bar_shows_the_tally() -> None:
+    out = io.StringIO()
+    bar = RichProgress(Console(file=out, force_terminal=True, width=160))
+    bar.begin(Tally(n_cases=10))
+    bar.advance(TALLY)
+    bar.end(TALLY)
+    assert "6/10" in out.getvalue()
+    assert "1,234 tokens" in out.getvalue()
+
+
+def test_a_display_is_chosen_by_name_and_by_terminal() -> None:
+    assert isinstance(progress_display("none"), NoProgress)
+    assert isinstance(progress_display("plain"), PlainProgress)
+    assert isinstance(progress_display("rich"), RichProgress)
+    assert isinstance(progress_display("auto"), PlainProgress)  # tests have no terminal
+
+
+def test_a_run_tells_its_display_about_every_row() -> None:
+    class Even(BaseBackend):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            x = record.features["x"]
+            if x == 0:
+                raise OSError("gone")
+            return BackendResponse(0, abstained=x == 1, input_tokens=7)
+
+    lines: list[str] = []
+    records = [PatientRecord({"x": x}, 0) for x in range(4)]
+    execution = Execution(progress=PlainProgress(lines.append, every_seconds=0))
+    Benchmark(RecordListSuite(records), Even(), execution=execution).run()
+    assert lines[-1].startswith("4/4 · 2 answered / 1 abstained / 1 failed · 21 tokens")
