@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from krisis import Benchmark, BenchmarkResult, SuiteConfig, registry
+from krisis import Benchmark, BenchmarkResult, SuiteConfig, Task, registry
 from krisis.data.ckd.suite import CKDSuite
 from krisis.reporting.comparison import comparison_html
 from krisis.results.compare import CompareOptions, compare_runs
@@ -21,7 +21,7 @@ from krisis.results.report import format_report
 from krisis.results.strict_json import write_text
 
 PAGES = Path("demo")
-TASKS = ("detection", "staging", "progression")
+TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)
 BASELINES = (
     "always-answer",
     "always-abstain",
@@ -39,7 +39,7 @@ COLUMNS = {
 }
 
 
-def run_task(task: str) -> dict[str, BenchmarkResult]:
+def run_task(task: Task) -> dict[str, BenchmarkResult]:
     """Put the same cases of one task to every baseline."""
     suite = CKDSuite(SuiteConfig(task=task))
     return {
@@ -48,7 +48,7 @@ def run_task(task: str) -> dict[str, BenchmarkResult]:
     }
 
 
-def comparison(results: dict[str, dict[str, BenchmarkResult]]) -> Table:
+def comparison(results: dict[Task, dict[str, BenchmarkResult]]) -> Table:
     """Return one table over all tasks and baselines."""
     table = Table("Task", "Baseline", title="Embedded CKD cohort, 200 synthetic patients per task")
     for words in COLUMNS.values():
@@ -77,7 +77,7 @@ def main() -> None:
         print(f"Running {task} with {len(BASELINES)} baselines …", flush=True)
         results[task] = run_task(task)
     print()
-    print(format_report(results["staging"]["guideline"]))
+    print(format_report(results[Task.STAGING]["guideline"]))
     print()
     console.print(comparison(results))
     for task, by_baseline in results.items():

@@ -457,3 +457,30 @@ class TestRealFile:
                     n_children += 1
                     assert "age_below_18" in record.metadata["abstain_reasons"]
         assert n_children > 5
+
+    def test_detection_is_saturated(self, real_ckd_file):
+        def present(values):
+            return (
+                (values["hemo"] is not None and values["hemo"] < 13)
+                or (values["sg"] is not None and values["sg"] < 1.020)
+                or (values["al"] or 0) > 0
+                or (values["sc"] or 0) > 1.2
+                or values["htn"] == 1
+                or values["dm"] == 1
+            )
+
+        patients = read_uci(real_ckd_file).patients
+        assert sum(present(p.values) == p.has_ckd for p in patients) == 400
+
+    def test_controls_look_filled_in_and_missing_values_tell_the_class(self, real_ckd_file):
+        patients = read_uci(real_ckd_file).patients
+        correlation, missing = {}, {}
+        for has_ckd in (False, True):
+            rows = [p.values for p in patients if p.has_ckd is has_ckd]
+            pairs = [(v["hemo"], v["pcv"]) for v in rows if None not in (v["hemo"], v["pcv"])]
+            correlation[has_ckd] = np.corrcoef(np.array(pairs).T)[0, 1]
+            missing[has_ckd] = np.mean([v["rbcc"] is None for v in rows])
+        assert correlation[False] == pytest.approx(0.04, abs=0.005)
+        assert correlation[True] == pytest.approx(0.95, abs=0.005)
+        assert missing[True] == pytest.approx(0.50, abs=0.005)
+        assert missing[False] == pytest.approx(0.05, abs=0.005)
