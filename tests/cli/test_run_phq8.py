@@ -160,3 +160,29 @@ def test_a_calibrator_of_the_train_participants_lowers_the_held_out_log_loss(
     assert after["nll"] is not None
     assert before["nll"] is not None
     assert after["nll"] < before["nll"]
+
+
+def test_interviews_are_written_checked_and_run(tmp_path: Path, krisis: Krisis) -> None:
+    assert krisis("data", "phq8", "--out", "own", "--n-participants", "10").returncode == 0
+    checked = krisis("data", "check-interviews", "own")
+    assert checked.returncode == 0
+    assert "participants  10; split not named: 10" in checked.stdout
+    as_json = json.loads(krisis("data", "check-interviews", "own", "--json").stdout)
+    assert as_json["n_participants"] == 10
+    assert krisis("run", "phq8", "--model", "lexicon", "--data-path", "own").returncode == 0
+    refused = krisis("data", "phq8", "--out", "own")
+    assert refused.returncode == 2
+    assert krisis("data", "phq8", "--out", "other", "--n-participants", "0").returncode == 2
+
+
+def test_a_broken_transcript_is_one_sentence_and_exit_2(tmp_path: Path, krisis: Krisis) -> None:
+    krisis("data", "phq8", "--out", "own", "--n-participants", "3")
+    broken = tmp_path / "own" / "S0001_P" / "S0001_TRANSCRIPT.csv"
+    broken.write_bytes(broken.read_bytes() + b"9\t9\tParticipant\tcaf\xe9\n")
+    for command in (["data", "check-interviews", "own"],
+                    ["run", "phq8", "--model", "lexicon", "--data-path", "own"]):  # fmt: skip
+        done = krisis(*command)
+        assert done.returncode == 2
+        assert "S0001_TRANSCRIPT.csv line " in done.stderr
+        assert "is not UTF-8" in done.stderr
+        assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""`krisis data`: write the embedded kidney cohort to a file, and check a file of one's own."""
+"""`krisis data`: write the embedded cohorts to files, and check files of one's own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from krisis.cli.data_phq8 import check_interviews, write_phq8
 from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.egfr import ADULT_AGE_YEARS
 from krisis.data.ckd.export import uci_text, write_uci
@@ -46,6 +47,14 @@ def check(
     """Read a file as the suite would and say what was found, or what must be put right."""
     found = summary(read_uci(file, sex_column=sex_column))
     typer.echo(json.dumps(found, indent=2) if as_json else _text(found))
+
+
+app.command("phq8", epilog="Example:  krisis data phq8 --out interviews --n-participants 40")(
+    write_phq8
+)
+app.command("check-interviews", epilog="Example:  krisis data check-interviews interviews")(
+    check_interviews
+)
 
 
 def summary(file: UciFile) -> dict[str, Any]:

@@ -169,5 +169,7 @@ class Recorder:
 def run_name(facts: RunFacts, created_at: datetime, run_id: str) -> str:
     """Name a run directory after its time, suite and model, in letters that every disk takes."""
     suite = str(facts.suite_description.get("suite") or facts.identity.get("suite") or "suite")
+    mode = str(facts.suite_description.get("mode") or "")
+    suite = f"{suite}-{mode}" if mode else suite
     parts = (created_at.strftime("%Y%m%dT%H%M%SZ"), suite, facts.backend_name or "model", run_id)
     return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", part).strip("-")[:60] for part in parts)

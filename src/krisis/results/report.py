@@ -92,7 +92,7 @@ def format_interval(interval: Interval | None) -> str:
 
 def _heading(result: BenchmarkResult) -> list[str]:
     suite = result.suite_description
-    parts = [str(suite[key]) for key in ("suite", "task", "features") if suite.get(key)]
+    parts = [str(suite[key]) for key in ("suite", "task", "features", "mode") if suite.get(key)]
     limit, n_records = suite.get("limit"), suite.get("n_records")
     cut = f" (first {limit} of {n_records} records)" if limit and n_records else ""
     lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}{cut}"]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from krisis.data.phq8.export import summary, synthetic_interviews, write_directory
+from krisis.data.phq8.readers import read_interviews
+from krisis.errors import InvalidFile
+
+
+def test_what_is_written_is_read_back_to_the_letter(tmp_path: Path) -> None:
+    written = synthetic_interviews(12, seed=4, withheld_rate=0.3)
+    write_directory(tmp_path / "new", written)
+    read = read_interviews(tmp_path / "new")
+    assert [one.transcript.turns for one in read] == [one.transcript.turns for one in written]
+    assert [one.scores for one in read] == [one.scores for one in written]
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "kept.txt").write_text("mine")
+    with pytest.raises(InvalidFile, match="not empty"):
+        write_directory(tmp_path, synthetic_interviews(1, seed=0, withheld_rate=0))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_the_summary_counts_and_quotes_nothing() -> None:
+    interviews = synthetic_interviews(30, seed=4, withheld_rate=0.3)
+    found = summary(interviews)
+    assert found["n_participants"] == 30
+    assert all(sum(counts) == 30 for counts in found["scores"].values())
+    assert found["splits"] == {"not named": 30}
+    assert "sleep" not in str(found).lower().replace("'sleep':", "")
