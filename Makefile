@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/local_model.py
 
 test: check pytest
 
@@ -26,7 +27,7 @@ test-slow: $(VENV)/.dev
 
 # torch is large and no other target needs it, so it has an environment of its own.
 test-hf: $(HF_VENV)/.hf
-	$(HF_VENV)/bin/python -m pytest -m hf tests/backends
+	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

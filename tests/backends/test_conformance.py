@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from llmock.ratelimit import LimitSettings
 from llmock.scenarios import Delay, Fail, Reply
 from llmock.testing import LLMockServer
 
@@ -19,6 +20,7 @@ from krisis.errors import (
     ContentFiltered,
     MalformedReply,
     ProviderUnavailable,
+    RateLimited,
     RequestRefused,
     TruncatedReply,
 )
@@ -183,3 +185,20 @@ def test_a_server_that_is_not_there_is_unavailable(
     backend.base_url, backend.max_retries = "http://127.0.0.1:9", 0
     with pytest.raises(ProviderUnavailable, match="could not be reached"):
         backend.evaluate(records[0])
+
+
+def test_a_quota_tells_how_long_to_wait(
+    backend: ProviderBackend, server: LLMockServer, records: list[PatientRecord]
+) -> None:
+    script(server, single(), single())
+    settings = server.state.limiter.settings
+    server.state.limiter.configure(LimitSettings(rpm=1))
+    backend.max_retries = 0
+    try:
+        assert backend.evaluate(records[0]).prediction == 3
+        with pytest.raises(RateLimited) as caught:
+            backend.evaluate(records[0])
+    finally:
+        server.state.limiter.configure(settings)
+    assert caught.value.retry_after_seconds is not None
+    assert 1 <= caught.value.retry_after_seconds <= 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,13 +20,10 @@ GOOD = json.dumps({"abstained": False, "prediction": 3, "confidence": 0.8})
 Handler = Callable[[dict[str, Any]], tuple[int, str]]
 
 
-def completion(text: str) -> dict[str, Any]:
+def completion(text: str, logprobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", "content": text}}
-    return {
-        "id": "1",
-        "object": "chat.completion",
-        "choices": [{**choice, "finish_reason": "stop"}],
-    }
+    told = {"finish_reason": "stop", "logprobs": {"content": logprobs} if logprobs else None}
+    return {"id": "1", "object": "chat.completion", "choices": [{**choice, **told}]}
 
 
 class Server:
@@ -35,13 +33,17 @@ class Server:
         self.handler: Handler = lambda body: (200, GOOD)
         self.bodies: list[dict[str, Any]] = []
         self.address = ""
+        self.logprobs: list[dict[str, Any]] | None = None
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.bodies.append(body)
         status, text = self.handler(body)
         if status == 200:
-            return web.json_response(completion(text))
+            return web.json_response(completion(text, self.logprobs))
+        if status == 299:
+            kind = "text/html" if text.startswith("<") else "application/json"
+            return web.Response(text=text, content_type=kind)
         return web.json_response({"error": {"message": text}}, status=status)
 
     def formats(self) -> list[str]:
@@ -168,3 +170,40 @@ def test_an_error_that_repeats_the_prompt_is_withheld(
         compatible.evaluate(records[0])
     assert "2.41" not in str(caught.value)
     assert "repeats the prompt" in str(caught.value)
+
+
+@pytest.mark.parametrize("garbage", ['{"choices": [', "<html>Bad gateway</html>"])
+def test_a_body_that_is_no_response_counts_as_a_failing_server(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord], garbage: str
+) -> None:
+    n_calls = 0
+
+    def breaks_once(body: dict[str, Any]) -> tuple[int, str]:
+        nonlocal n_calls
+        n_calls += 1
+        return (299, garbage) if n_calls == 1 else (200, GOOD)
+
+    odd_server.handler = breaks_once
+    assert compatible.evaluate(records[0]).prediction == 3
+    assert n_calls == 2
+
+
+def test_every_case_of_a_batch_has_the_figures_of_its_own_tokens(
+    odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
+) -> None:
+    rows = [{"id": f"case_{i}", **json.loads(GOOD)} for i in (2, 0, 1)]
+    text = json.dumps({"results": rows})
+    shares = iter((0.9, 0.5, 0.7))
+    # One token per character, sure of everything but the three predictions.
+    odd_server.logprobs = []
+    for i, letter in enumerate(text):
+        share = next(shares) if letter == "3" and text[i - 3 : i] == '": ' else 1.0
+        top = [{"token": letter, "logprob": math.log(share), "bytes": None}]
+        odd_server.logprobs.append({**top[0], "top_logprobs": top})
+    odd_server.handler = lambda body: (200, text)
+    responses = compatible.evaluate_batch(records)
+    told = [response.signals["token_msp"] for response in responses]
+    assert told == pytest.approx([0.5, 0.7, 0.9])
+    assert [r.signals["token_energy"] for r in responses] == pytest.approx(
+        [math.log(0.5), math.log(0.7), math.log(0.9)]
+    )

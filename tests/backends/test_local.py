@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,14 @@ from krisis.backends.compatible import CompatibleBackend
 from krisis.backends.local import LocalBackend
 from krisis.backends.models import PULLABLE, is_intact, path_of, pull
 from krisis.data.base import PatientRecord, RecordListSuite
-from krisis.errors import InvalidFile, InvalidValue, RequestRefused, RunFailed, UnknownName
+from krisis.errors import (
+    InvalidFile,
+    InvalidValue,
+    RequestRefused,
+    RunFailed,
+    TruncatedReply,
+    UnknownName,
+)
 
 
 @pytest.fixture(scope="session")
@@ -125,3 +134,20 @@ def test_bad_numbers_are_refused(smollm2: Path) -> None:
         LocalBackend("smollm2", n_context_tokens=0)
     with pytest.raises(InvalidValue, match="n_threads"):
         LocalBackend("smollm2", n_threads=0)
+
+
+def test_a_cut_reply_says_to_raise_the_cap(smollm2: Path, suite: RecordListSuite) -> None:
+    backend = LocalBackend("smollm2", n_context_tokens=2048, max_tokens=4)
+    backend.prepare(suite)
+    with pytest.raises(TruncatedReply, match="raise the token cap"):
+        backend.evaluate(suite.load()[0])
+
+
+@pytest.mark.slow
+def test_the_example_shows_the_model_beside_the_baselines(smollm2: Path) -> None:
+    program = Path(__file__).parents[2] / "examples" / "local_model.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "4"], capture_output=True, text=True, check=True
+    )
+    for name in ("local/smollm2", "guideline", "logistic"):
+        assert f"│ {name} " in done.stdout

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
 from krisis.backends.provider import CallOptions, ProviderBackend
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, ProviderUnavailable
 
 
 class AnthropicBackend(ProviderBackend):
@@ -60,7 +60,14 @@ class AnthropicBackend(ProviderBackend):
             **parameters,
             **({"output_config": output} if output else {}),
         )
-        return _reply((await raw.parse()).model_dump(), raw.headers)
+        return _reply(_members(await raw.parse()), raw.headers)
+
+
+def _members(message: Any) -> dict[str, Any]:
+    if not hasattr(message, "model_dump"):  # a gateway's web page
+        raise ProviderUnavailable("the server answered with something that is not a message")
+    members: dict[str, Any] = message.model_dump()
+    return members
 
 
 def _accepted(schema: Mapping[str, Any]) -> dict[str, Any]:

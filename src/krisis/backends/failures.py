@@ -37,6 +37,8 @@ _LOST = (
     "Payload",
 )
 
+_UNREADABLE = ("DecodeError", "ValidationError", "UnknownApiResponse", "DecodingError")
+
 
 def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> BackendError:
     """Return the krisis error for an exception of an SDK, free of keys and of patient text."""
@@ -52,6 +54,8 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
         return CallTimedOut(f"{who} gave no answer in time; raise timeout_seconds if that is usual")
     if late or isinstance(error, OSError) or any(word in kinds for word in _LOST):
         return ProviderUnavailable(f"{who} could not be reached ({_told(error, request, key)})")
+    if any(word in kinds for word in _UNREADABLE):
+        return ProviderUnavailable(f"{who} sent a response that its SDK cannot read")
     return BackendError(f"{who}: {type(error).__name__}: {_told(error, request, key)}")
 
 

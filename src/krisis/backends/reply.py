@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from krisis.backends.json_text import JsonObject, Token, objects_in
-from krisis.backends.schema import case_name
-from krisis.data.base import Label, ReplyField, TaskSpecification
+from krisis.backends.schema import case_name, checker
+from krisis.data.base import Label, TaskSpecification
 from krisis.errors import MalformedReply, TruncatedReply
 
 MAX_REPLY_CHARACTERS = 1_000_000
@@ -230,23 +229,10 @@ def _confidence(value: object) -> float | None:
 def _extra(row: Mapping[str, Any], name: str, specification: TaskSpecification) -> Any:
     value = _member(row, name)
     try:
-        return _checker(specification.reply_fields[name]).validate_python(value, strict=True)
+        return checker(specification.reply_fields[name].type).validate_python(value, strict=True)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise MalformedReply(f"{name} {_shown(value)} was refused: {reason}") from None
-
-
-def _checker(field: ReplyField) -> TypeAdapter[Any]:
-    """Return the check of a field; making one takes longer than reading a whole reply."""
-    try:
-        return _known_checker(field.type)
-    except TypeError:  # a type that cannot be a key, such as one with an open-ended annotation
-        return TypeAdapter(field.type)
-
-
-@cache
-def _known_checker(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _value_span(tokens: tuple[Token, ...], key: str) -> tuple[int, int] | None:

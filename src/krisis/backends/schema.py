@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from krisis.data.base import Label, TaskSpecification
+
+
+def checker(kind: Any) -> TypeAdapter[Any]:
+    """Return what checks a reply field of a type: slow to make, so each is made once."""
+    try:
+        return _known_checker(kind)
+    except TypeError:  # a type that cannot be a key, such as one with an open-ended annotation
+        return TypeAdapter(kind)
+
+
+@cache
+def _known_checker(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def case_name(position: int) -> str:
@@ -29,7 +43,7 @@ def _answer_properties(specification: TaskSpecification) -> dict[str, Any]:
     # A model writes from left to right: the grounds come before the answer, and the confidence
     # after the answer that it is about.
     grounds = {
-        name: {**TypeAdapter(field.type).json_schema(), "description": field.description}
+        name: {**checker(field.type).json_schema(), "description": field.description}
         for name, field in specification.reply_fields.items()
     }
     return {
