@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import pickle
 import sys
@@ -191,12 +192,11 @@ def test_an_injected_client_is_used_and_left_open(suite: RecordListSuite) -> Non
             self.asked.append(arguments)
             return self
 
-        def parse(self) -> Any:
-            return self
-
-        def model_dump(self) -> dict[str, Any]:
+        @property
+        def content(self) -> bytes:
             text = '{"abstained": false, "prediction": 2, "confidence": 1}'
-            return {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+            choice = {"message": {"content": text}, "finish_reason": "stop"}
+            return json.dumps({"choices": [choice]}).encode()
 
     class Client:
         def __init__(self) -> None:
@@ -208,7 +208,7 @@ def test_an_injected_client_is_used_and_left_open(suite: RecordListSuite) -> Non
     backend.prepare(suite)
     assert backend.evaluate(suite.load()[0]).prediction == 2
     backend.close()
-    assert client.completions.asked[0]["response_format"]["json_schema"]["strict"] is True
+    assert client.completions.asked[0]["extra_body"]["response_format"]["type"] == "json_schema"
 
 
 def request() -> ChatRequest:
