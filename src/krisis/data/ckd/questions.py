@@ -10,17 +10,17 @@ from krisis.data.ckd.schema import CONTEXT, FEATURES
 
 _STAGES: Mapping[Label, str] = {
     1: "GFR of 90 or more",
-    2: "GFR of 60 to 89",
-    3: "GFR of 30 to 59",
-    4: "GFR of 15 to 29",
+    2: "GFR of at least 60, below 90",
+    3: "GFR of at least 30, below 60",
+    4: "GFR of at least 15, below 30",
     5: "GFR below 15",
 }
 _SPLIT_STAGES: Mapping[Label, str] = {
     "G1": "GFR of 90 or more",
-    "G2": "GFR of 60 to 89",
-    "G3a": "GFR of 45 to 59",
-    "G3b": "GFR of 30 to 44",
-    "G4": "GFR of 15 to 29",
+    "G2": "GFR of at least 60, below 90",
+    "G3a": "GFR of at least 45, below 60",
+    "G3b": "GFR of at least 30, below 45",
+    "G4": "GFR of at least 15, below 30",
     "G5": "GFR below 15",
 }
 
@@ -114,7 +114,8 @@ def _progression() -> TaskSpecification:
         question=(
             "How has this patient's kidney function developed from the first visit to the last? "
             "Judge the true course behind the shown estimates of the glomerular filtration rate "
-            "(eGFR, CKD-EPI 2021): a single estimate varies by about 6 % around it."
+            "(eGFR, CKD-EPI 2021): a single estimate varies by about 6 % around it. "
+            "The age is that at the last visit."
         ),
         answers={
             "stable": "neither of the other two",
