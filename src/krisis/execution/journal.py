@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from krisis.data.base import PatientRecord
 from krisis.errors import RunFailed
 from krisis.execution.batches import Case
 from krisis.execution.telemetry import Spent
@@ -39,7 +38,7 @@ class Journal:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = self._repair()
         self._started = time.perf_counter()
-        self._known_templates: dict[str, str] = {}
+        self._known_texts: dict[str, str] = {}
         self._fault: RunFailed | None = None
         self._dirty = threading.Event()
         self._ended = threading.Event()
@@ -59,10 +58,11 @@ class Journal:
         at = round(time.perf_counter() - self._started, 3)
         for case, row in zip(cases, rows, strict=True):
             content = row_to_dict(row)
-            content["prompt"] = self._template_id(row.prompt, lines)
+            content["prompt"] = self._text_id(row.prompt, "prompt", lines)
             line = {"kind": "row", "position": case.position, "at": at, "row": content}
             if self._stores_features:
-                line["features"] = shown_features(case.record)
+                line["features"] = plain(case.record.features)
+                line["context"] = self._text_id(case.record.context, "context", lines)
             lines.append(line)
         first = next(line for line in lines if line["kind"] == "row")
         first["calls"] = spent.to_dict()
@@ -92,14 +92,15 @@ class Journal:
             os.fsync(self._file)
         os.close(self._file)
 
-    def _template_id(self, template: str, lines: list[dict[str, Any]]) -> str:
-        if not template:
+    def _text_id(self, text: str, kind: str, lines: list[dict[str, Any]]) -> str:
+        """Return the name of a text that many rows share, writing it where it is new."""
+        if not text:
             return ""
-        known = self._known_templates.get(template)
+        known = self._known_texts.get(text)
         if known is None:
-            known = hashlib.sha256(template.encode()).hexdigest()[:12]
-            self._known_templates[template] = known
-            lines.append({"kind": "prompt", "id": known, "text": template})
+            known = hashlib.sha256(text.encode()).hexdigest()[:12]
+            self._known_texts[text] = known
+            lines.append({"kind": kind, "id": known, "text": text})
         return known
 
     def _write(self, lines: Sequence[dict[str, Any]]) -> None:
@@ -149,12 +150,6 @@ class Journal:
                 f"{self._path} was deleted while the run was writing to it; start the run again, "
                 "the reply cache spares what was already paid"
             )
-
-
-def shown_features(record: PatientRecord) -> dict[str, Any]:
-    """Return what the model saw of a record."""
-    shown: dict[str, Any] = plain(record.features)
-    return {**shown, "context": record.context} if record.context else shown
 
 
 def _encoded(line: dict[str, Any]) -> bytes:

@@ -91,7 +91,7 @@ class JournalContents:
 
     rows: dict[int, EvaluationResult] = field(default_factory=dict)
     features: dict[int, dict[str, Any]] = field(default_factory=dict)
-    templates: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
     session_seconds: list[float] = field(default_factory=list)
 
@@ -100,8 +100,8 @@ class JournalContents:
         kind = line.get("kind")
         if kind == "row":
             self._take_row(line, place)
-        elif kind == "prompt":
-            self.templates[str(line["id"])] = str(line["text"])
+        elif kind in ("prompt", "context"):
+            self.texts[str(line["id"])] = str(line["text"])
         elif kind == "session":
             self.session_seconds.append(0.0)
         elif kind != "stop":
@@ -111,11 +111,15 @@ class JournalContents:
 
     def _take_row(self, line: dict[str, Any], place: str) -> None:
         row = dict(line["row"])
-        row["prompt"] = self.templates.get(row.get("prompt", ""), "")
+        row["prompt"] = self.texts.get(row.get("prompt", ""), "")
         position = int(line["position"])
         self.rows[position] = row_from_dict(row, place)
         if "features" in line:
-            self.features[position] = line["features"]
+            context = self.texts.get(line.get("context", ""), "")
+            self.features[position] = {
+                **line["features"],
+                **({"context": context} if context else {}),
+            }
         if "calls" in line:
             self.calls.append(line["calls"])
 

@@ -20,6 +20,7 @@ from krisis.errors import MalformedReply
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
+from krisis.results.store import read_journal
 
 CONFIG = SuiteConfig(n_synthetic=15)  # three participants are held out
 ANSWER = {
@@ -147,3 +148,16 @@ def test_a_reply_about_a_users_interviews_that_cannot_be_read_is_not_quoted(tmp_
     assert result.extras["n_failed"] == 8
     for path in (tmp_path / "runs").rglob("*"):
         assert path.is_dir() or b"xylophone" not in path.read_bytes(), path
+
+
+def test_a_run_directory_holds_the_transcript_of_synthetic_interviews_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    suite = PHQ8Suite(CONFIG)
+    Benchmark(suite, LexiconBackend(), execution=Execution(repeats=2, recorder=recorder)).run()
+    assert recorder.directory is not None
+    journal = recorder.directory.rows.read_text()
+    for context in {record.context for record in suite.load()}:
+        assert journal.count(json.dumps(context)) == 1
+    features = read_journal(recorder.directory.rows).features
+    assert [features[i]["context"] for i in range(24)] == [r.context for r in suite.load()]
+    assert features[0]["item"].startswith("interest: ")
