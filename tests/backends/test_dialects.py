@@ -154,7 +154,7 @@ def test_log_probabilities_that_are_refused_are_not_asked_for_again(
     odd_server: Server, compatible: CompatibleBackend, records: list[PatientRecord]
 ) -> None:
     odd_server.handler = lambda body: (
-        (400, "logprobs is not supported by this model") if "logprobs" in body else (200, GOOD)
+        (400, "Logprobs is not supported by this model") if "logprobs" in body else (200, GOOD)
     )
     assert compatible.evaluate(records[0]).prediction == 3
     assert compatible.evaluate(records[1]).prediction == 3

@@ -5,7 +5,7 @@ import json
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -349,7 +349,13 @@ def test_no_reply_crashes_the_parser(text: str, n_records: int | None) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=200_000,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 @given(_REPLIES, st.none() | st.just(2))
 def test_no_reply_crashes_the_parser_in_a_long_run(text: str, n_records: int | None) -> None:
     _check_never_a_crash_nor_a_silent_coercion(text, n_records)

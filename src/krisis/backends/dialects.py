@@ -52,7 +52,11 @@ class DialectLadder:
 
     def note_failure(self, error: BackendError, asked: Dialect) -> BackendError:
         """Learn from an error; return it, or one that is retried where asking plainer may help."""
-        if self.with_logprobs and error.status in (400, 403, 422) and "logprob" in str(error):
+        if (
+            self.with_logprobs
+            and error.status in (400, 403, 422)
+            and "logprob" in str(error).lower()
+        ):
             self.with_logprobs = False
             return self._rejected(error, "log-probabilities")
         self.n_server_errors += error.status is not None and error.status >= 500

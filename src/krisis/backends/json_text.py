@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 _TOKEN = re.compile(
-    r"""(?P<string>"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")"""
-    r"|(?P<scalar>-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)(?![\w.])"
-    r"|(?P<mark>[{}\[\]:,])"
-    r"|(?P<space>[ \t\r\n]+)"
+    r"[ \t\r\n]*("
+    r"""(?:"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")"""
+    r"|(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)(?![\w.])"
+    r"|(?:[{}\[\]:,])"
+    r")"
 )
 _OPENS, _CLOSES = frozenset("{["), frozenset("}]")
 
@@ -23,8 +24,7 @@ class NotStrictJson(ValueError):
     """A text is not JSON, or is JSON that says two things or a number that is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One piece of JSON with its place in the text."""
 
     text: str
@@ -109,20 +109,17 @@ def _read(tokens: Sequence[Token]) -> JsonObject:
 def _one_object(text: str, start: int) -> tuple[list[Token], bool]:
     tokens: list[Token] = []
     depth = 0
-    for token in _tokens(text, start):
-        tokens.append(token)
-        depth += (token.text in _OPENS) - (token.text in _CLOSES)
-        if depth == 0:
-            return tokens, True
-    return tokens, False
-
-
-def _tokens(text: str, start: int) -> Iterator[Token]:
     position = start
     while match := _TOKEN.match(text, position):
-        position = match.end()
-        if match.lastgroup != "space":
-            yield Token(match.group(), match.start(), match.end())
+        piece, position = match[1], match.end()
+        tokens.append(Token(piece, match.start(1), position))
+        if piece in _OPENS:
+            depth += 1
+        elif piece in _CLOSES:
+            depth -= 1
+            if depth == 0:
+                return tokens, True
+    return tokens, False
 
 
 def _reaches_end(text: str, tokens: Sequence[Token]) -> bool:

@@ -62,18 +62,18 @@ def build_prompt(
         for i, case in enumerate(features)
     ]
     user = "\n\n".join([*_shared(context), *blocks])
-    return Prompt(system, user, _template(specification, names, batch, bool(context)))
+    shown = _redacted_user(specification, names, batch=batch, with_context=bool(context))
+    return Prompt(system, user, f"{system}\n\n{shown}")
 
 
-def _template(
-    specification: TaskSpecification, names: Sequence[str], batch: bool, with_context: bool
+def _redacted_user(
+    specification: TaskSpecification, names: Sequence[str], *, batch: bool, with_context: bool
 ) -> str:
     values = {
         name: _with_unit(REDACTED, _description(specification, name), coded=False) for name in names
     }
-    system = _instructions(specification, names, batch=batch)
     block = _block(specification, values, "case_N (one such block for each case)" if batch else "")
-    return "\n\n".join([system, *_shared(REDACTED if with_context else ""), block])
+    return "\n\n".join([*_shared(REDACTED if with_context else ""), block])
 
 
 def _names_in_order(
@@ -183,7 +183,7 @@ def leaked_features(
     chance and the instructions do not contain it themselves.
     """
     names = _names_in_order(specification, [features])
-    own_words = {_template(specification, names, batch, False) for batch in (True, False)}
+    own_words = [_instructions(specification, names, batch=batch) for batch in (True, False)]
     found = [
         name
         for name, words in _values_in_words(specification, features).items()
