@@ -24,6 +24,8 @@ from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.comparison import holm, mcnemar_exact
 from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
 
+# The smallest p-value is one in so many, and Holm multiplies it by the number of tests.
+_PERMUTATIONS_PER_TEST = 100
 # A share and its complement are one test, not two.
 _MIRRORED = {"answer_rate": "abstention_rate"}
 
@@ -183,6 +185,7 @@ def _paired(runs: Mapping[str, BenchmarkResult], options: CompareOptions) -> Com
     scores = {name: score_all(metrics, rows) for name, rows in matched.rows.items()}
     unit, n_units = units_of(next(iter(matched.rows.values())).columns)
     replicates = _replicates(matched, unit, n_units, options=options)
+    n_permutations = _permutations(len(runs), options)
     pairs = []
     for left, right in combinations(runs, 2):
         deltas = {
@@ -194,13 +197,20 @@ def _paired(runs: Mapping[str, BenchmarkResult], options: CompareOptions) -> Com
             )
             for key in options.metrics
         }
-        _test(deltas, (matched.rows[left], matched.rows[right]), unit, options=options)
+        drawn = {"n_permutations": n_permutations, "seed": options.seed}
+        _test(deltas, (matched.rows[left], matched.rows[right]), unit, drawn=drawn)
         positions = (list(matched.positions[left]), list(matched.positions[right]))
         pairs.append(Pair(left, right, deltas, changed_rows(runs[left], runs[right], positions)))
     _adjust(pairs)
     _judge_margin(pairs, options)
     n_patients = int(next(iter(matched.rows.values())).columns.cluster.max()) + 1
     return Comparison(runs, scores, pairs, options, matched, n_patients)
+
+
+def _permutations(n_runs: int, options: CompareOptions) -> int:
+    """Return enough permutations for p-values that can survive the adjustment over all tests."""
+    n_tests = math.comb(n_runs, 2) * len(options.metrics)
+    return max(options.n_resamples, _PERMUTATIONS_PER_TEST * n_tests)
 
 
 Drawn = dict[str, FloatArray]
@@ -245,12 +255,10 @@ def _test(
     rows: tuple[Rows, Rows],
     unit: IntArray,
     *,
-    options: CompareOptions,
+    drawn: Mapping[str, int],
 ) -> None:
     left, right = rows
-    p_values = exchange_test(
-        left, right, unit, n_permutations=options.n_resamples, seed=options.seed
-    )
+    p_values = exchange_test(left, right, unit, **drawn)
     for key, delta in deltas.items():
         delta.p_value = math.nan if math.isnan(delta.delta) else p_values[key]
         delta.test = "patients exchanged"
