@@ -63,7 +63,7 @@ def comparison(results: dict[Task, dict[str, BenchmarkResult]]) -> Table:
 
 def write_comparison(task: str, by_baseline: dict[str, BenchmarkResult]) -> Path:
     """Compare the baselines of one task pair by pair, on a page that opens in any browser."""
-    compared = compare_runs(by_baseline, CompareOptions(n_resamples=2000))
+    compared = compare_runs(by_baseline, CompareOptions(tuple(COLUMNS), n_resamples=2000))
     path = PAGES / f"comparison-{task}.html"
     write_text(path, comparison_html(compared), overwrite=True)
     return path

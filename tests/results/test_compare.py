@@ -17,7 +17,7 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics import score_all
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.compare import CompareOptions, Comparison, MetricDelta, compare_runs
-from krisis.results.exchange import exchange_test
+from krisis.results.exchange import Permutations, exchange_test
 from krisis.results.leaderboard import leaderboards
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
@@ -92,7 +92,7 @@ def test_the_exchange_of_a_mean_is_the_sign_flip_test() -> None:
     generator = np.random.default_rng(3)
     left = Rows(EvaluationResult(int(generator.random() < 0.5), 1) for _ in range(60))
     right = Rows(EvaluationResult(int(generator.random() < 0.75), 1) for _ in range(60))
-    p_values = exchange_test(left, right, np.arange(60), n_permutations=20_000, seed=1)
+    p_values = exchange_test(left, right, np.arange(60), Permutations(20_000, seed=1))
     differences = right.columns.correct.astype(float) - left.columns.correct.astype(float)
     assert p_values["accuracy"] == pytest.approx(sign_flip_test(differences).p_value, abs=0.01)
 
@@ -292,3 +292,12 @@ def test_a_leaderboard_has_one_table_per_suite_and_task(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["leaderboard", str(tmp_path)]).output
     assert "Not ranked" in printed
     assert "tokens" in printed
+
+
+def test_a_comparison_without_areas_agrees_with_one_that_has_them() -> None:
+    runs = {"a": result_of(invented_rows()), "b": result_of(invented_rows(skill=0.8))}
+    few = compare_runs(runs, CompareOptions(("accuracy", "brier_score"), 1000)).pairs[0].deltas
+    all_of_them = compare_runs(runs, CompareOptions(n_resamples=1000)).pairs[0].deltas
+    for key, delta in few.items():
+        assert delta.interval == all_of_them[key].interval
+        assert delta.p_value == all_of_them[key].p_value

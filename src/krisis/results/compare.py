@@ -15,17 +15,17 @@ from krisis.metrics.base import MetricScores, Rows, score_all
 from krisis.metrics.columns import FloatArray, IntArray
 from krisis.metrics.intervals import units_of
 from krisis.results.changed_rows import ChangedRow, changed_rows
-from krisis.results.exchange import exchange_test
+from krisis.results.exchange import Permutations, exchange_test
 from krisis.results.matching import MatchedRuns, match_runs, refuse_other_data
 from krisis.results.result import BenchmarkResult
 from krisis.results.unpaired import unpaired_interval
-from krisis.results.weighted_scores import METRICS, WeightedScores
+from krisis.results.weighted_scores import CURVE_METRICS, METRICS, WeightedScores
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.comparison import holm, mcnemar_exact
 from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
 
 # The smallest p-value is one in so many, and Holm multiplies it by the number of tests.
-_PERMUTATIONS_PER_TEST = 100
+_PERMUTATIONS_PER_TEST = 40
 # A share and its complement are one test, not two.
 _MIRRORED = {"answer_rate": "abstention_rate"}
 
@@ -46,6 +46,11 @@ class CompareOptions:
                 raise UnknownName.among("metric", key, METRICS)
         if self.margin is not None and not 0 < self.margin < 1:
             raise InvalidValue(f"margin must lie between 0 and 1, not {self.margin!r}")
+
+    @property
+    def curves(self) -> bool:
+        """Say whether any metric is a figure of the risk–coverage curve."""
+        return not CURVE_METRICS.isdisjoint(self.metrics)
 
     def bootstrap(self) -> BootstrapOptions:
         """Return how patients are drawn."""
@@ -185,7 +190,7 @@ def _paired(runs: Mapping[str, BenchmarkResult], options: CompareOptions) -> Com
     scores = {name: score_all(metrics, rows) for name, rows in matched.rows.items()}
     unit, n_units = units_of(next(iter(matched.rows.values())).columns)
     replicates = _replicates(matched, unit, n_units, options=options)
-    n_permutations = _permutations(len(runs), options)
+    drawn = _permutations(len(runs), options)
     pairs = []
     for left, right in combinations(runs, 2):
         deltas = {
@@ -197,7 +202,6 @@ def _paired(runs: Mapping[str, BenchmarkResult], options: CompareOptions) -> Com
             )
             for key in options.metrics
         }
-        drawn = {"n_permutations": n_permutations, "seed": options.seed}
         _test(deltas, (matched.rows[left], matched.rows[right]), unit, drawn=drawn)
         positions = (list(matched.positions[left]), list(matched.positions[right]))
         pairs.append(Pair(left, right, deltas, changed_rows(runs[left], runs[right], positions)))
@@ -207,10 +211,11 @@ def _paired(runs: Mapping[str, BenchmarkResult], options: CompareOptions) -> Com
     return Comparison(runs, scores, pairs, options, matched, n_patients)
 
 
-def _permutations(n_runs: int, options: CompareOptions) -> int:
+def _permutations(n_runs: int, options: CompareOptions) -> Permutations:
     """Return enough permutations for p-values that can survive the adjustment over all tests."""
     n_tests = math.comb(n_runs, 2) * len(options.metrics)
-    return max(options.n_resamples, _PERMUTATIONS_PER_TEST * n_tests)
+    n_permutations = max(options.n_resamples, _PERMUTATIONS_PER_TEST * n_tests)
+    return Permutations(n_permutations, options.seed, options.curves)
 
 
 Drawn = dict[str, FloatArray]
@@ -221,7 +226,8 @@ def _replicates(
 ) -> dict[str, Drawn]:
     """Score every run on the same resamples of patients."""
     weighted = {
-        name: WeightedScores(rows.columns, unit, n_units) for name, rows in matched.rows.items()
+        name: WeightedScores(rows.columns, unit, n_units, curves=options.curves)
+        for name, rows in matched.rows.items()
     }
     parts: dict[str, dict[str, list[FloatArray]]] = {name: {} for name in weighted}
     for counts in chain([np.ones((n_units, 1))], resample_counts(n_units, options.bootstrap())):
@@ -255,10 +261,10 @@ def _test(
     rows: tuple[Rows, Rows],
     unit: IntArray,
     *,
-    drawn: Mapping[str, int],
+    drawn: Permutations,
 ) -> None:
     left, right = rows
-    p_values = exchange_test(left, right, unit, **drawn)
+    p_values = exchange_test(left, right, unit, drawn)
     for key, delta in deltas.items():
         delta.p_value = math.nan if math.isnan(delta.delta) else p_values[key]
         delta.test = "patients exchanged"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +15,16 @@ _CELLS_PER_BLOCK = 4_000_000
 _WIDEST_BLOCK = 2048
 
 
-def exchange_test(
-    left: Rows, right: Rows, unit: IntArray, *, n_permutations: int, seed: int
-) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Permutations:
+    """How many exchanges are drawn, from which seed, and whether areas are wanted as well."""
+
+    n_permutations: int = 10_000
+    seed: int = 42
+    curves: bool = True
+
+
+def exchange_test(left: Rows, right: Rows, unit: IntArray, drawn: Permutations) -> dict[str, float]:
     """Return the two-sided p-value of every metric's difference.
 
     If the two runs were alike, swapping their answers for any patient would change nothing but
@@ -28,25 +36,26 @@ def exchange_test(
     """
     n_units = int(unit.max()) + 1
     both = Rows([*left, *right])
-    scores = WeightedScores(both.columns, np.concatenate([unit, unit + n_units]), 2 * n_units)
+    units = np.concatenate([unit, unit + n_units])
+    scores = WeightedScores(both.columns, units, 2 * n_units, curves=drawn.curves)
     observed = _difference(scores, np.ones((n_units, 1)))
     n_extreme = dict.fromkeys(observed, 0)
-    for kept in _assignments(n_units, n_permutations, seed):
+    for kept in _assignments(n_units, drawn):
         for key, values in _difference(scores, kept).items():
             # A tolerance, because the same sum in another order differs in its last bits.
             reached = np.abs(values) >= abs(float(observed[key][0])) * (1 - 1e-9) - 1e-12
             n_extreme[key] += int(np.count_nonzero(reached | np.isnan(values)))
     return {
-        key: float("nan") if np.isnan(observed[key][0]) else (n + 1) / (n_permutations + 1)
+        key: float("nan") if np.isnan(observed[key][0]) else (n + 1) / (drawn.n_permutations + 1)
         for key, n in n_extreme.items()
     }
 
 
-def _assignments(n_units: int, n_permutations: int, seed: int) -> Iterator[FloatArray]:
-    generator = np.random.default_rng(seed)
+def _assignments(n_units: int, drawn: Permutations) -> Iterator[FloatArray]:
+    generator = np.random.default_rng(drawn.seed)
     block = max(1, min(_WIDEST_BLOCK, _CELLS_PER_BLOCK // (2 * n_units)))
-    for start in range(0, n_permutations, block):
-        width = min(block, n_permutations - start)
+    for start in range(0, drawn.n_permutations, block):
+        width = min(block, drawn.n_permutations - start)
         yield generator.integers(0, 2, size=(n_units, width)).astype(np.float64)
 
 

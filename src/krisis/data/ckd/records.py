@@ -16,6 +16,7 @@ from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, Assessment, Asse
 from krisis.data.ckd.cohort import SyntheticPatient
 from krisis.data.ckd.deferral import DeferralRule, margin_reasons
 from krisis.data.ckd.egfr import CATEGORY_NAMES, category_index, ckd_epi_2021, printed_down, stage
+from krisis.data.ckd.groups import group_fields
 from krisis.data.ckd.imputation import Imputer
 from krisis.data.ckd.progression import Course, course_features
 from krisis.data.ckd.schema import Value, feature_names, usable
@@ -49,6 +50,7 @@ class RecordMaker:
             "synthetic": True,
             "source": "embedded",
             **_stage_fields(patient.gfr),
+            **group_fields(patient.visible),
             "true_gfr": patient.gfr,
             "true_acr_mg_g": patient.acr_mg_g,
             "imputed": imputed,
@@ -76,6 +78,7 @@ class RecordMaker:
             "synthetic": False,
             "source": "file",
             **_stage_fields(gfr),
+            **group_fields(values),
             "egfr": gfr if len(estimates) == 1 else None,
             **{f"egfr_if_{name}": value for name, value in estimates.items()},
             "sex_source": sex_source,
