@@ -1,13 +1,11 @@
-"""Throughput and CPU of a run against the bare SDK, with the same transport, in the same process.
+"""A run against the bare SDK over the same transport: throughput, CPU, and length of the run.
 
-Prints, for zero and 50 ms latency at concurrency 100 and batch size 1: records per second of the
-bare openai SDK and of krisis with its journal on, their ratio, and the ratio of CPU per record.
-With --scale: whether throughput stays flat from 1e3 to 1e5 records, and the memory of the largest.
+`python -m benchmarks execution` takes a minute or two. `python -m benchmarks.execution` goes up to
+1e5 records, which takes several.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import resource
@@ -15,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.timing import line
 from krisis import Benchmark, PatientRecord
+from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.openai import OpenAIBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, TaskSpecification
 from krisis.execution.options import Execution
@@ -63,14 +63,14 @@ def backend(base_url: str) -> OpenAIBackend:
     return OpenAIBackend("parity-1", api_key="none", base_url=base_url, top_logprobs=0)
 
 
-def measured(work) -> tuple[float, float]:
+def measured(work: Callable[[], object]) -> tuple[float, float]:
     """Return wall and CPU seconds of some work."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def typed_arguments(request) -> dict[str, object]:
+def typed_arguments(request: ChatRequest) -> dict[str, object]:
     """Return a request as the SDK's documentation says it is to be passed."""
     schema = {"name": "reply", "strict": True, "schema": request.schema}
     return {
@@ -84,7 +84,7 @@ def typed_arguments(request) -> dict[str, object]:
     }
 
 
-def bare_sdk(base_url: str, n: int) -> None:
+def bare_sdk(base_url: str, n: int) -> tuple[float, float]:
     """Send the same requests with the same client, and do nothing else."""
     asker = backend(base_url)
     asker.prepare(suite(1))
@@ -104,73 +104,80 @@ def bare_sdk(base_url: str, n: int) -> None:
         await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
         await client.close()
 
-    bare_sdk.seconds = measured(lambda: asyncio.run(main()))  # type: ignore[attr-defined]
+    return measured(lambda: asyncio.run(main()))
 
 
-def with_krisis(base_url: str, n: int) -> dict[str, float]:
-    """Run the same records through the engine, journal on, cache off."""
+def with_krisis(base_url: str, n: int) -> tuple[float, float]:
+    """Run the same records through krisis and the wire."""
+    return run_of(backend(base_url), n)
+
+
+def run_of(asker: OpenAIBackend, n: int) -> tuple[float, float]:
+    """Return wall and CPU seconds of a run, journal on, cache off."""
     with tempfile.TemporaryDirectory() as folder:
         benchmark = Benchmark(
             suite(n),
-            backend(base_url),
+            asker,
             [Accuracy()],
             batch_size=1,
             max_concurrency=CONCURRENCY,
             execution=Execution(recorder=Recorder(folder)),
         )
-        records_given = benchmark.suite.load()
         cpu = time.process_time()
-        result = benchmark.run(records_given, suite_description={"suite": "parity"})
+        result = benchmark.run(suite_description={"suite": "parity"})
         cpu = time.process_time() - cpu
     assert result.metric_scores["accuracy"].value == 1.0, result.extras
-    return {"wall": result.extras["elapsed_seconds"], "cpu": cpu}
+    return result.extras["elapsed_seconds"], cpu
 
 
 def compare(latency: float, n: int, rounds: int) -> None:
-    ratios, cpus = [], []
+    """Run both in turn and compare the best of each."""
+    bare, ours = [], []
     with server(latency=latency) as base_url:
         bare_sdk(base_url, 200)
         with_krisis(base_url, 200)
         for _ in range(rounds):
-            bare_sdk(base_url, n)
-            wall, cpu = bare_sdk.seconds  # type: ignore[attr-defined]
-            ours = with_krisis(base_url, n)
-            ratios.append(wall / ours["wall"])
-            cpus.append(ours["cpu"] / cpu)
-            print(
-                f"latency {latency * 1000:3.0f} ms, {n} records: bare SDK {n / wall:6.0f}/s "
-                f"{cpu / n * 1e3:.2f} ms CPU; krisis {n / ours['wall']:6.0f}/s "
-                f"{ours['cpu'] / n * 1e3:.2f} ms CPU; throughput {ratios[-1]:.2f}, "
-                f"CPU {cpus[-1]:.2f}",
-                flush=True,
-            )
-    middle = rounds // 2
-    print(
-        f"latency {latency * 1000:3.0f} ms: median throughput ratio {sorted(ratios)[middle]:.2f} "
-        f"(floor 0.75), median CPU ratio {sorted(cpus)[middle]:.2f} (ceiling 1.40)"
-    )
+            bare.append(bare_sdk(base_url, n))
+            ours.append(with_krisis(base_url, n))
+    bare_wall, bare_cpu = (min(values) for values in zip(*bare, strict=True))
+    wall, cpu = (min(values) for values in zip(*ours, strict=True))
+    what = f"{n} calls, 100 at a time, {latency * 1000:.0f} ms"
+    rates = f"{n / wall:.0f} of {n / bare_wall:.0f}/s"
+    milliseconds = f"{cpu / n * 1e3:.2f} of {bare_cpu / n * 1e3:.2f} ms"
+    share, factor = bare_wall / wall, cpu / bare_cpu
+    line(f"{what}: throughput, {rates}", f"{share:.2f} of bare SDK", ">= 0.75", share >= 0.75)
+    line(f"{what}: CPU, {milliseconds}", f"{factor:.2f} of bare SDK", "<= 1.40", factor <= 1.4)
+
+
+class Wire(OpenAIBackend):
+    """A provider without a wire: it answers at once, so that only krisis is measured."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        marker = int(request.user.rpartition(" ")[2])
+        text = json.dumps({"abstained": False, "prediction": marker % 2, "confidence": 0.9})
+        await asyncio.sleep(0)
+        return ChatReply(text, "stop", "parity-1", 100, 10)
 
 
 def scale(sizes: tuple[int, ...]) -> None:
-    with server() as base_url:
-        with_krisis(base_url, 200)
-        rates = []
-        for n in sizes:
-            ours = with_krisis(base_url, n)
-            rates.append(n / ours["wall"])
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(f"{n:7d} records: {rates[-1]:6.0f}/s, peak {peak:.0f} MB", flush=True)
-        print(f"largest / smallest throughput: {rates[-1] / rates[0]:.2f}")
+    """Show that a run does not slow down with its length, nor swell; the wire is left out."""
+    milliseconds = []
+    for n in sizes:
+        asker = Wire("parity-1", api_key="none", base_url="http://127.0.0.1:1", top_logprobs=0)
+        _, cpu = run_of(asker, n)
+        milliseconds.append(cpu / n * 1e3)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        what = f"{n} records, {milliseconds[-1]:.2f} ms CPU each, memory"
+        line(what, f"{peak:.0f} MB", "<= 600 MB", peak <= 600)
+    growth = milliseconds[-1] / milliseconds[0]
+    line(f"CPU of {sizes[-1]} against {sizes[0]} records", f"{growth:.2f}", "<= 1.2", growth <= 1.2)
+
+
+def main() -> None:
+    for latency in (0.0, 0.05):
+        compare(latency, n=1500, rounds=3)
+    scale((1_000, 10_000))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", action="store_true")
-    chosen = parser.parse_args()
-    if chosen.scale:
-        scale((1_000, 10_000, 100_000))
-    else:
-        for seconds in (0.0, 0.05):
-            compare(seconds, chosen.records, chosen.rounds)
+    scale((1_000, 10_000, 100_000))

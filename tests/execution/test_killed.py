@@ -48,7 +48,7 @@ def killed_again_and_again(
         resumed = {"resume": str(list_runs(out)[0])} if files else {}
         process = start_worker({**options, **resumed})
         wait_for_rows(out, process, before)
-        time.sleep(moments.uniform(0, 0.2))
+        time.sleep(moments.uniform(0, 0.5))
         process.kill()
         _, errors = process.communicate()
         assert errors == ""
