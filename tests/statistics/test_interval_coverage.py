@@ -22,8 +22,10 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Rows
+from krisis.metrics.intervals import ResampledGaps
+from krisis.statistics.absolute_sum import absolute_sum_interval
 from krisis.statistics.bootstrap import cluster_bootstrap
-from krisis.statistics.intervals import REPLICATE_METHODS
+from krisis.statistics.intervals import REPLICATE_METHODS, Interval
 
 N_RUNS = 1500
 
@@ -36,11 +38,13 @@ class World:
     ease: float = 0.9
     between_patients: float = 0.8
     n_levels: int | None = None
+    nearly_calibrated: bool = False
 
 
 WORLDS = {
     "distinct confidences": World(),
     "five levels of confidence": World(n_levels=5),
+    "nearly calibrated": World(nearly_calibrated=True),
     "easy cases": World(ease=3.2),
     "one row per patient": World(items_per_patient=1),
 }
@@ -61,10 +65,14 @@ def simulate(world: World, n_patients: int, rng: np.random.Generator) -> tuple[n
     """Patients differ in difficulty; the model is overconfident and abstains now and then."""
     shape = (n_patients, world.items_per_patient)
     difficulty = rng.normal(0.0, world.between_patients, size=(n_patients, 1))
-    ease = rng.normal(world.ease, 1.2, size=shape) - difficulty
+    visible = rng.normal(world.ease, 1.2, size=shape)
+    ease = visible - difficulty
     correct = rng.random(shape) < 1 / (1 + np.exp(-ease))
     stated = 1 / (1 + np.exp(-(1.4 * ease + rng.normal(0.6, 0.8, size=shape))))
     confidence = 0.5 + stated / 2
+    if world.nearly_calibrated:
+        # What is visible of a case, averaged over patients, and stated a little too firmly.
+        confidence = 1 / (1 + np.exp(-1.1 * visible / np.sqrt(1 + 0.346 * 0.8**2)))
     if world.n_levels is not None:
         confidence = 0.5 + np.round((world.n_levels - 1) * stated) / (world.n_levels - 1) / 2
     truth = rng.random(shape) < 0.4
@@ -109,44 +117,65 @@ def coverage(world: World, n_patients: int, n_runs: int) -> dict[str, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_patients", [15, 40, 120])
-@pytest.mark.parametrize("world", ["distinct confidences", "five levels of confidence"])
+@pytest.mark.parametrize(
+    "world", ["distinct confidences", "five levels of confidence", "nearly calibrated"]
+)
 def test_shipped_intervals_cover(world, n_patients):
     found = coverage(WORLDS[world], n_patients, N_RUNS)
     print(world, n_patients, {name: round(100 * share, 1) for name, share in found.items()})
-    assert found.pop("Expected Calibration Error") >= 0.85
+    # Near 0 the interval of the calibration error may cover more often than it promises.
+    assert found.pop("Expected Calibration Error") >= 0.92
     outside = {name: share for name, share in found.items() if not 0.92 <= share <= 0.98}
     assert not outside
 
 
 def coverage_of_methods(n_patients: int, n_runs: int) -> dict[str, dict[str, float]]:
     """Return how often each method covers the calibration error and AURC."""
-    world = WORLDS["distinct confidences"]
+    world = WORLDS["nearly calibrated"]
     truth = truths(world)
     rng = np.random.default_rng(n_patients)
-    metrics = [ExpectedCalibrationError(), AURC()]
-    hits: dict[str, dict[str, list[bool]]] = {
-        metric.name: {method: [] for method in REPLICATE_METHODS} for metric in metrics
-    }
+    hits: dict[tuple[str, str], list[bool]] = {}
     for _ in range(n_runs):
         rows = Rows(rows_of(world, simulate(world, n_patients, rng)))
         options = BootstrapOptions(n_resamples=1000, seed=int(rng.integers(2**31)))
-        for metric in metrics:
-            plan = metric.uncertainty(rows)
-            result = cluster_bootstrap(plan.statistic, n_patients, options=options)
-            for method, found in hits[metric.name].items():
-                interval = result.interval(plan.figure, method)
+        for metric in (ExpectedCalibrationError(), AURC()):
+            for method, interval in intervals_by_method(metric, rows, n_patients, options).items():
                 if interval.defined:
-                    found.append(interval.low <= truth[metric.name] <= interval.high)
-    return {
-        name: {method: float(np.mean(found)) for method, found in methods.items()}
-        for name, methods in hits.items()
-    }
+                    inside = interval.low <= truth[metric.name] <= interval.high
+                    hits.setdefault((metric.name, method), []).append(inside)
+    found: dict[str, dict[str, float]] = {}
+    for (name, method), inside in hits.items():
+        found.setdefault(name, {})[method] = float(np.mean(inside))
+    return found
+
+
+def intervals_by_method(metric, rows, n_patients, options) -> dict[str, Interval]:
+    plan = metric.uncertainty(rows)
+
+    def figure(counts):
+        values = plan.statistic(counts)
+        gaps = values.get("gaps")
+        return {"figure": values["aurc"] if gaps is None else np.abs(gaps).sum(axis=0)}
+
+    result = cluster_bootstrap(figure, n_patients, options=options)
+    found = {method: result.interval("figure", method) for method in REPLICATE_METHODS}
+    if isinstance(plan, ResampledGaps):
+        gaps = cluster_bootstrap(
+            lambda counts: dict(enumerate(plan.statistic(counts)["gaps"])),
+            n_patients,
+            options=options,
+        )
+        replicates = np.stack(list(gaps.replicates.values()))
+        found["test_inversion"] = absolute_sum_interval(
+            plan.gaps, replicates, n_clusters=n_patients
+        )
+    return found
 
 
 @pytest.mark.slow
-def test_percentiles_miss_the_calibration_error_and_the_basic_method_does_not():
+def test_percentiles_miss_the_calibration_error_and_test_inversion_does_not():
     found = coverage_of_methods(15, 600)["Expected Calibration Error"]
     print({method: round(100 * share, 1) for method, share in found.items()})
-    assert found["percentile"] < 0.7
-    assert found["expanded_percentile"] < 0.8
-    assert found["basic"] >= 0.85
+    assert found["percentile"] < 0.5
+    assert found["basic"] < 0.85
+    assert found["test_inversion"] >= 0.92

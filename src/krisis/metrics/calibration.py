@@ -12,7 +12,7 @@ from scipy import special
 from krisis.errors import InvalidValue
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
 from krisis.metrics.columns import BoolArray, Columns, FloatArray, IntArray
-from krisis.metrics.intervals import Resampled, Uncertainty, mean_of_rows, units_of
+from krisis.metrics.intervals import ResampledGaps, Uncertainty, mean_of_rows, units_of
 
 NO_CONFIDENCE = "no_rows_with_confidence"
 
@@ -63,23 +63,24 @@ class ExpectedCalibrationError(BaseMetric):
         )
 
     def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the resampled gap by the basic method: percentiles would inherit its bias twice."""
+        """Offer the resampled gaps of the bins; percentiles of their sum would miss the truth."""
         columns = columns_of(results)
         usable = columns.usable
         if not usable.any():
             return None
         unit, n_units = units_of(columns)
-        cell = confidence_bin(columns.confidence[usable], self.n_bins) * n_units + unit[usable]
+        index = confidence_bin(columns.confidence[usable], self.n_bins)
+        filled, index = np.unique(index, return_inverse=True)
         excess = columns.correct[usable] - columns.confidence[usable]
-        gaps = np.bincount(cell, excess, minlength=self.n_bins * n_units)
-        gaps = gaps.reshape(self.n_bins, n_units)
+        sums = np.bincount(index * n_units + unit[usable], excess, filled.size * n_units)
+        sums = sums.reshape(filled.size, n_units)
         rows = np.bincount(unit[usable], minlength=n_units).astype(np.float64)
 
-        def error(counts: FloatArray) -> dict[str, FloatArray]:
+        def gaps(counts: FloatArray) -> dict[str, FloatArray]:
             with np.errstate(invalid="ignore"):
-                return {"error": np.abs(gaps @ counts).sum(axis=0) / (rows @ counts)}
+                return {"gaps": (sums @ counts) / (rows @ counts)}
 
-        return Resampled(error, "error", "basic")
+        return ResampledGaps(gaps, sums.sum(axis=1) / rows.sum())
 
     def _bins(self, confidence: FloatArray, correct: BoolArray) -> list[dict[str, Any]]:
         index = confidence_bin(confidence, self.n_bins)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from krisis.metrics.columns import BoolArray, Columns, FloatArray, IntArray
+from krisis.statistics.absolute_sum import absolute_sum_interval
 from krisis.statistics.bootstrap import BootstrapOptions, Statistic, resample_counts
 from krisis.statistics.intervals import ClusteredShare, Interval, ReplicateMethod, Replicates
 
@@ -36,7 +37,15 @@ class Resampled:
     high: float = 1.0
 
 
-Uncertainty = ClusteredShare | Resampled
+@dataclass(frozen=True, slots=True, eq=False)
+class ResampledGaps:
+    """A sum of absolute gaps; ``statistic`` returns them as ``gaps``, one row per gap."""
+
+    statistic: Statistic
+    gaps: FloatArray
+
+
+Uncertainty = ClusteredShare | Resampled | ResampledGaps
 
 
 def units_of(columns: Columns) -> tuple[IntArray, int]:
@@ -112,7 +121,7 @@ def add_intervals(
     options: BootstrapOptions,
 ) -> None:
     """Give every score the interval that its metric declares; all resampled ones share a draw."""
-    resampled: dict[str, Resampled] = {}
+    resampled: dict[str, Resampled | ResampledGaps] = {}
     for metric in metrics:
         score = scores[metric.name]
         uncertainty = None if columns.n_scored == 0 else metric.uncertainty(results)
@@ -124,23 +133,42 @@ def add_intervals(
             score.interval = uncertainty.interval(level=options.level)
         else:
             resampled[metric.name] = uncertainty
-    replicates = _replicates(list(resampled.values()), units_of(columns)[1], options)
+    n_units = units_of(columns)[1]
+    replicates = _replicates(list(resampled.values()), n_units, options)
     for name, plan in resampled.items():
-        key = (id(plan.statistic), plan.figure)
-        values = Replicates(scores[name].value, replicates[key], units_of(columns)[1])
-        interval = values.interval(plan.method, level=options.level)
-        scores[name].interval = interval.clipped(plan.low, plan.high)
+        found = replicates[id(plan.statistic)]
+        scores[name].interval = _interval(plan, scores[name].value, found, (n_units, options.level))
+
+
+def _interval(
+    plan: Resampled | ResampledGaps,
+    value: float,
+    replicates: Mapping[str, FloatArray],
+    size: tuple[int, float],
+) -> Interval:
+    n_units, level = size
+    if isinstance(plan, ResampledGaps):
+        interval = absolute_sum_interval(
+            plan.gaps, replicates["gaps"], n_clusters=n_units, level=level
+        )
+        return interval.clipped(0.0, 1.0)
+    values = Replicates(value, replicates[plan.figure], n_units)
+    return values.interval(plan.method, level=level).clipped(plan.low, plan.high)
 
 
 def _replicates(
-    plans: Sequence[Resampled], n_units: int, options: BootstrapOptions
-) -> dict[tuple[int, str], FloatArray]:
+    plans: Sequence[Resampled | ResampledGaps], n_units: int, options: BootstrapOptions
+) -> dict[int, dict[str, FloatArray]]:
+    """Return the replicates of every statistic, by its identity; each is computed once."""
     if not plans:
         return {}
     statistics = {id(plan.statistic): plan.statistic for plan in plans}
-    parts: dict[tuple[int, str], list[FloatArray]] = {}
+    parts: dict[int, dict[str, list[FloatArray]]] = {key: {} for key in statistics}
     for counts in resample_counts(n_units, options):
         for identity, statistic in statistics.items():
             for figure, values in statistic(counts).items():
-                parts.setdefault((identity, figure), []).append(values)
-    return {key: np.concatenate(values) for key, values in parts.items()}
+                parts[identity].setdefault(figure, []).append(values)
+    return {
+        identity: {figure: np.concatenate(values, axis=-1) for figure, values in found.items()}
+        for identity, found in parts.items()
+    }

@@ -193,7 +193,10 @@ class Replicates:
         elif method == "bca":
             low, high = self._quantiles(*self._bca_levels(tail))
         else:
-            wide = self._expanded(tail) if method == "expanded_percentile" else tail
+            wide = tail
+            if method == "expanded_percentile":
+                scale = math.sqrt(self.n_clusters / (self.n_clusters - 1))
+                wide = expanded_tail(tail, self.n_clusters, scale=scale)
             low, high = self._quantiles(wide, 1 - wide)
         return Interval(low, high, level, method)
 
@@ -231,10 +234,6 @@ class Replicates:
         low, high = np.quantile(self._valid(), levels)
         return float(low), float(high)
 
-    def _expanded(self, tail: float) -> float:
-        n = self.n_clusters
-        return float(special.ndtr(math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, tail)))
-
     def _jackknife_t(self, tail: float) -> tuple[float, float]:
         left_out = self._valid_jackknife()
         n = left_out.size
@@ -253,6 +252,11 @@ class Replicates:
             shifted = bias + z
             levels.append(float(special.ndtr(bias + shifted / (1 - acceleration * shifted))))
         return levels[0], levels[1]
+
+
+def expanded_tail(tail: float, n_clusters: int, *, scale: float = 1.0) -> float:
+    """Return the normal tail as far out as Student's with clusters − 1 degrees of freedom."""
+    return float(special.ndtr(scale * special.stdtrit(n_clusters - 1, tail)))
 
 
 def _normal_quantile(level: float) -> float:
