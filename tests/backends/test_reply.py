@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from typing import Annotated, Any
 
 import pytest
@@ -348,9 +349,43 @@ def test_no_reply_crashes_the_parser(text: str, n_records: int | None) -> None:
     _check_never_a_crash_nor_a_silent_coercion(text, n_records)
 
 
+_PIECES = [
+    *'{}[]:,"\\ \n0123456789.-+eE%',
+    *("true", "false", "null", "NaN", "Infinity", "1e308", '"false"', '"85%"', '"Stage 3"'),
+    *('"abstained"', '"prediction"', '"confidence"', '"results"', '"id"', '"case_0"', '"case_1"'),
+    *("```json\n", "```", "</think>", "\\u0041", "\\ud800", "\x00", "é", "I cannot answer"),
+]
+
+
+def mutated(seed: int) -> tuple[str, int | None]:
+    """Return a good reply with a few pieces cut out, put in, doubled or swapped."""
+    source = random.Random(seed)
+    n_records = source.choice([None, 2])
+    text = reply() if n_records is None else batch(row("case_1"), row("case_0", 4))
+    for _ in range(source.randint(0, 6)):
+        start = source.randint(0, len(text))
+        end = min(len(text), start + source.randint(0, 12))
+        piece = source.choice([*_PIECES, text[start:end] * 2, text[start:end][::-1], ""])
+        text = text[:start] + piece + text[source.choice([start, end]) :]
+    return text, n_records
+
+
 @pytest.mark.slow
 @settings(
     max_examples=200_000,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.integers(0, 2**63))
+def test_no_mutation_of_a_good_reply_crashes_the_parser(seed: int) -> None:
+    _check_never_a_crash_nor_a_silent_coercion(*mutated(seed))
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=20_000,
     deadline=None,
     database=None,
     phases=[Phase.generate],
