@@ -27,7 +27,8 @@ test-slow: $(VENV)/.dev
 
 # torch is large and no other target needs it, so it has an environment of its own.
 test-hf: $(HF_VENV)/.hf
-	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py
+	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py \
+		tests/data/phq8/test_sentence_embedder.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
@@ -57,5 +58,5 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 $(HF_VENV)/.hf: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(HF_VENV)
 	$(HF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[hf,openai,anthropic,gemini]" "torch==2.13.0" pytest hypothesis llmock aiohttp
+		-e ".[hf,embeddings,openai,anthropic,gemini]" "torch==2.13.0" pytest hypothesis llmock aiohttp
 	touch $@

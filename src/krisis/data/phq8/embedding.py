@@ -11,7 +11,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.errors import BackendError, InvalidValue, MissingExtra, MissingKey, UnknownName
+from krisis.errors import (
+    BackendError,
+    InvalidFile,
+    InvalidValue,
+    MissingExtra,
+    MissingKey,
+    UnknownName,
+)
 
 Matrix = NDArray[np.float64]
 _WORD = re.compile(r"[a-z0-9']{2,}")
@@ -81,7 +88,14 @@ class SentenceEmbedder:
         except ImportError:
             raise MissingExtra.named("embeddings", f"the embedder {model!r}") from None
         self.name = f"sentence-transformers/{model}"
-        self._encoder: Any = SentenceTransformer(model)
+        try:
+            self._encoder: Any = SentenceTransformer(model)
+        except Exception as error:  # the library raises many kinds, all for the same reason
+            told = " ".join(str(error).split())[:200]
+            raise InvalidFile(
+                f"the sentence encoder {model!r} cannot be loaded ({told}); name a folder on this "
+                "machine or a model that can be fetched, or use the embedder 'tfidf'"
+            ) from None
 
     def fit(self, texts: Sequence[str]) -> None:
         """Learn nothing: the model is already trained."""
