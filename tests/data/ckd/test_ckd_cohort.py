@@ -90,6 +90,12 @@ def test_course_probabilities_are_the_frequencies_of_the_truth():
     assert np.mean(np.square(gaps)) < 2.0
 
 
+def test_a_patient_that_the_cohort_cannot_hold_is_one_of_whom_nothing_is_known():
+    impossible = posterior({"sc": 32.0, "age": 40, "sex": 1, "hemo": 16.0})
+    assert impossible.ckd == posterior({}).ckd
+    assert impossible.categories.sum() == pytest.approx(1)
+
+
 def test_the_posterior_agrees_with_rejection_sampling():
     """Draw many patients and keep those that look like the case: no sum over anything."""
     draws = Draws(21, 0, 400_000)

@@ -49,6 +49,9 @@ def posterior(features: Mapping[str, Any], *, without: frozenset[str] = frozense
         low_gfr = latent.gfr_grid().category < 4
         ckd += float((weight * (raised_seen + low_gfr * other_seen)).sum())
     total = float(cells.sum())
+    if not total > 0.0:
+        # A patient that the cohort cannot hold, such as a creatinine of 32: nothing is learnt.
+        return posterior({})
     return Posterior(cells / total, ckd / total)
 
 
