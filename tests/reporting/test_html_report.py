@@ -149,3 +149,18 @@ def test_the_command_writes_page_and_figures_and_overwrites_nothing(tmp_path: Pa
     assert (figures / "reliability.svg").exists()
     again = CliRunner().invoke(app, arguments)
     assert isinstance(again.exception, InvalidFile)
+
+
+def test_baselines_that_the_run_stored_are_its_yardsticks() -> None:
+    run = result_of(invented_rows(40), "guideline")
+    run.extras["baselines"] = {
+        "majority": {
+            "Accuracy": {"value": 0.625, "n_evaluated": 40},
+            "Brier Score": {"value": None},
+        },
+        "guideline": {"Accuracy": {"value": 0.9, "n_evaluated": 40}},
+    }
+    report = build_report(run)
+    assert [yardstick.name for yardstick in report.yardsticks] == ["majority"]
+    accuracy = next(line for line in report.metric_lines if line.name == "Accuracy")
+    assert accuracy.yardstick_values == (0.625,)

@@ -31,19 +31,28 @@ _EXECUTION = {
     "git_commit": "git commit",
     "python_version": "Python version",
 }
-_TECHNICAL = {"prompt_templates", "attrition", "manifest", "config"}
+# Shown elsewhere on the page, or of use to programs only.
+_ELSEWHERE = {
+    "attrition",
+    "baselines",
+    "config",
+    "ended",
+    "limit_history",
+    "manifest",
+    "n_failed",
+    "n_loaded",
+    "prompt_capture",
+    "prompt_templates",
+    "suite_content_hash",
+}
 N_PROMPTS_SHOWN = 4
 
 
 def execution_facts(extras: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return how the run went: first the figures that everyone asks for, then every other."""
     first = [(words, extras[key]) for key, words in _EXECUTION.items() if _tells(extras, key)]
-    rest = [
-        (key.replace("_", " "), value)
-        for key, value in extras.items()
-        if key not in _EXECUTION and key not in _TECHNICAL and _tells(extras, key)
-    ]
-    return [*first, *((name, _short(value)) for name, value in rest)]
+    others = {k: v for k, v in extras.items() if k not in _EXECUTION and k not in _ELSEWHERE}
+    return [*first, *data_facts(others)]
 
 
 def data_facts(description: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -14,7 +14,11 @@ from krisis.reporting import pages, provenance, wording
 from krisis.reporting.costliest import CostlyRows, costliest_rows, is_correct, shortened
 from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import MetricLine, metric_lines
-from krisis.reporting.reference_policies import ReferenceScores, reference_policies
+from krisis.reporting.reference_policies import (
+    ReferenceScores,
+    reference_policies,
+    stored_baselines,
+)
 from krisis.reporting.sections import Section, chart_sections
 from krisis.results.report import attrition_line
 from krisis.results.result import BenchmarkResult
@@ -59,7 +63,7 @@ def build_report(
     """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
     rows = Rows(result.evaluation_results)
     yardsticks = [
-        *(reference_policies(rows, default_benchmark_metrics()) if rows else []),
+        *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
         *_runs_as_yardsticks(baselines or {}),
     ]
     attrition = result.attrition()
