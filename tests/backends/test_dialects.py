@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from krisis.backends.compatible import CompatibleBackend
+from krisis.backends.openai import OpenAIBackend
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.errors import MalformedReply, RequestRefused
 
@@ -110,6 +111,19 @@ def test_a_server_that_breaks_over_formats_is_asked_in_plain_text(
     assert compatible.evaluate(records[0]).prediction == 3
     assert compatible.evaluate(records[1]).prediction == 3
     assert odd_server.formats() == [*["json_schema"] * 2, *["json_object"] * 2, "text", "text"]
+
+
+def test_trouble_of_a_large_provider_is_not_taken_for_a_rejected_schema(
+    odd_server: Server, suite: RecordListSuite
+) -> None:
+    backend = OpenAIBackend(
+        "m", base_url=odd_server.address, api_key="k", retry_base_seconds=0.001, max_retries=4
+    )
+    backend.prepare(suite)
+    odd_server.handler = lambda body: (500, "oops") if len(odd_server.bodies) < 4 else (200, GOOD)
+    assert backend.evaluate(suite.load()[0]).prediction == 3
+    backend.close()
+    assert odd_server.formats() == ["json_schema"] * 4
 
 
 def test_a_schema_that_is_ignored_is_noticed_and_the_reply_still_read(

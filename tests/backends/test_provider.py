@@ -19,7 +19,7 @@ from krisis.backends.failures import as_backend_error
 from krisis.backends.gemini import GeminiBackend
 from krisis.backends.grok import GrokBackend
 from krisis.backends.openai import OpenAIBackend
-from krisis.backends.provider import ProviderBackend, silence_talkative_loggers
+from krisis.backends.provider import ProviderBackend, _telling, silence_talkative_loggers
 from krisis.backends.secrets import Secret, find_key
 from krisis.data.base import RecordListSuite
 from krisis.errors import (
@@ -209,6 +209,11 @@ def test_an_injected_client_is_used_and_left_open(suite: RecordListSuite) -> Non
     assert backend.evaluate(suite.load()[0]).prediction == 2
     backend.close()
     assert client.completions.asked[0]["extra_body"]["response_format"]["type"] == "json_schema"
+
+
+def test_of_the_headers_only_limits_and_request_ids_are_kept() -> None:
+    headers = {"X-RateLimit-Remaining": "3", "Set-Cookie": "a=b", "x-request-id": "r1", "org": "me"}
+    assert _telling(headers) == {"x-ratelimit-remaining": "3", "x-request-id": "r1"}
 
 
 def request() -> ChatRequest:

@@ -13,6 +13,7 @@ class APIBackend(OpenAIFamilyBackend):
 
     name = "openrouter"
     provider = "openrouter"
+    is_of_unknown_make = True
     key_variables = ("OPENROUTER_API_KEY",)
     default_base_url = "https://openrouter.ai/api/v1"
 

@@ -20,6 +20,7 @@ class CompatibleBackend(OpenAIFamilyBackend):
 
     name = "compatible"
     provider = "compatible"
+    is_of_unknown_make = True
     key_variables = ("COMPATIBLE_API_KEY",)
 
     def __init__(

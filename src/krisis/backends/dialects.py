@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from krisis.backends.chat import ChatReply, ChatRequest
@@ -23,15 +23,18 @@ class DialectRejected(ProviderUnavailable):
 class DialectLadder:
     """Remembers, per backend, the strictest way of asking that a server has shown to honour.
 
-    A server may reject a schema (400, 422, or 500 twice in a row) or ignore it (200 with other
-    text). Once a way of asking has worked, later errors are taken for what they say.
+    A server may reject a schema (400, 422) or ignore it (200 with other text). Once a way of asking
+    has worked, later errors are taken for what they say. ``breaks_on_schemas`` is for servers of
+    unknown make, where 500 twice in a row may mean the same; with a large provider it means trouble
+    of its own.
     """
 
     steps: Sequence[Dialect] = ("json_schema", "json_object", "text")
     place: int = 0
     proven: bool = False
     n_server_errors: int = 0
-    with_logprobs: bool = field(default=True)
+    with_logprobs: bool = True
+    breaks_on_schemas: bool = False
 
     @property
     def current(self) -> Dialect:
@@ -59,7 +62,7 @@ class DialectLadder:
         ):
             self.with_logprobs = False
             return self._rejected(error, "log-probabilities")
-        self.n_server_errors += error.status is not None and error.status >= 500
+        self.n_server_errors += self.breaks_on_schemas and error.status in (500, 501)
         refused = error.status in (400, 422) or self.n_server_errors >= 2
         if self.proven or not refused:
             return error

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypedDict
 from weakref import WeakKeyDictionary
 
@@ -63,6 +63,7 @@ class ProviderBackend(ChatBackend):
     output_cap_option: ClassVar[str] = "max_tokens"
     dialects: ClassVar[Sequence[Dialect]] = ("json_schema", "json_object", "text")
     default_base_url: ClassVar[str] = ""
+    is_of_unknown_make: ClassVar[bool] = False
 
     def __init__(self, model: str, max_tokens: int | None, options: CallOptions) -> None:
         _refuse_bad_options(self, model, max_tokens, options)
@@ -77,7 +78,7 @@ class ProviderBackend(ChatBackend):
         self.max_retries = options.get("max_retries", self.max_retries)
         self.retry_base_seconds = options.get("retry_base_seconds", self.retry_base_seconds)
         self.retry_max_seconds = options.get("retry_max_seconds", self.retry_max_seconds)
-        self.ladder = DialectLadder(self.dialects)
+        self.ladder = DialectLadder(self.dialects, breaks_on_schemas=self.is_of_unknown_make)
         self._given_client = options.get("client")
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         self._key = self._find_key(options.get("api_key"))
@@ -115,6 +116,7 @@ class ProviderBackend(ChatBackend):
             # The SDK's own exception holds the request and its headers, so it is not chained.
             raise self.ladder.note_failure(failure, asked) from None
         reply.latency_seconds = time.perf_counter() - started
+        reply.headers = _telling(reply.headers)
         self.ladder.note_reply(reply, asked)
         return reply
 
@@ -145,6 +147,16 @@ class ProviderBackend(ChatBackend):
     async def close_client(self, client: Any) -> None:
         """Close what `make_client` made."""
         await client.close()
+
+
+def _telling(headers: Mapping[str, str]) -> dict[str, str]:
+    """Keep what limits and support need; cookies and account names have no place in a file."""
+    words = ("ratelimit", "retry-after", "request-id")
+    return {
+        name.lower(): value
+        for name, value in headers.items()
+        if any(word in name.lower() for word in words)
+    }
 
 
 def _refuse_bad_options(
