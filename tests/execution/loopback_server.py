@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import web
 
 MARKER = re.compile(r"serial marker: (\d+)")
+CASE = re.compile(r"^case_\d+:", re.MULTILINE)
 RATE_LIMIT_HEADERS = {"x-ratelimit-remaining-requests": "100", "x-ratelimit-reset-requests": "1s"}
 
 
@@ -55,7 +56,10 @@ class Server:
             self.kinds["auth"] += 1
             return _error(401, "Incorrect API key provided")
         user = body["messages"][-1]["content"]
-        markers = [int(marker) for marker in MARKER.findall(user)]
+        # Records of another suite bear no marker; they are all answered as if it were 0.
+        markers = [int(marker) for marker in MARKER.findall(user)] or [0] * max(
+            1, len(CASE.findall(user))
+        )
         self.begun.update(markers)
         kind = self.fate()
         self.kinds[kind] += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -71,8 +73,8 @@ def check_weathered(result: BenchmarkResult, counts: dict[str, Any], n: int) -> 
 def test_every_row_of_a_stormy_run_is_accounted_for(
     tmp_path: Path, loopback: Any, worker: ModuleType, no_key_in: Callable[..., None]
 ) -> None:
-    result, counts = weathered(tmp_path, loopback, worker, 1200)
-    check_weathered(result, counts, 1200)
+    result, counts = weathered(tmp_path, loopback, worker, 800)
+    check_weathered(result, counts, 800)
     (run,) = list_runs(tmp_path)
     assert load_run(run).evaluation_results == list(result.evaluation_results)
     no_key_in(tmp_path, result.to_json(), repr(result), repr(result.extras))
@@ -89,14 +91,20 @@ def test_ten_thousand_records_in_a_storm(
 
 
 def test_a_refused_key_ends_the_run_at_once_and_is_not_repeated(
-    tmp_path: Path, loopback: Any, worker: ModuleType, no_key_in: Callable[..., None]
+    tmp_path: Path,
+    loopback: Any,
+    worker: ModuleType,
+    no_key_in: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = loopback(key="another")
     options = {"base_url": server.base_url, "n": 200, "max_concurrency": 4}
+    caplog.set_level(logging.DEBUG)
     with pytest.raises(AuthenticationFailed, match="key") as caught:
         worker.benchmark(options, Recorder(tmp_path)).run()
     assert server.counts()["kinds"]["auth"] <= 4
-    no_key_in(tmp_path, str(caught.value), repr(caught.value))
+    told = "".join(traceback.format_exception(caught.value))
+    no_key_in(tmp_path, told, repr(caught.value), caplog.text)
 
 
 def test_a_refused_request_ends_the_run_at_once(loopback: Any, worker: ModuleType) -> None:

@@ -67,7 +67,7 @@ def _conclude(result: BenchmarkResult, reason: str | None) -> None:
         )
         if reason == INTERRUPTED:
             raise typer.Exit(INTERRUPTED_EXIT)
-        if "budget" not in reason:
+        if "budget" not in reason or counts["n_sent"] == 0:
             raise typer.Exit(1)
     if counts["n_answered"] + counts["n_abstained"] == 0:
         raise RunFailed(
