@@ -52,7 +52,7 @@ def posterior(features: Mapping[str, Any], *, without: frozenset[str] = frozense
     if not total > 0.0:
         # A patient that the cohort cannot hold, such as a creatinine of 32: nothing is learnt.
         return posterior({})
-    return Posterior(cells / total, ckd / total)
+    return Posterior(cells / total, min(1.0, ckd / total))
 
 
 def _causes(seen: Mapping[str, Value]) -> Iterator[tuple[int, int]]:

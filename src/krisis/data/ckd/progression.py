@@ -36,6 +36,7 @@ Array = npt.NDArray[Any]
 MAX_VISITS = 4
 DAYS_PER_YEAR = 365.25
 Visit = tuple[int, float | None, float | None]  # day, creatinine, estimate
+NOTHING_KNOWN = np.array([0.5, 0.25, 0.25])
 LABELS = ("stable", "worsening", "improving")
 STABLE_CHANGE, VARIABILITY, PROGRESSION_FALL = 0.125, 0.20, 0.25
 RAPID_ML_MIN_PER_YEAR = 5.0
@@ -183,7 +184,7 @@ def assess(features: Mapping[str, Any], *, exact: bool) -> tuple[dict[Label, flo
         n_days, ratio = usable[-1][0] - usable[0][0], usable[-1][1] / usable[0][1]
         if n_days < CHRONIC_DAYS:
             reasons.append("chronicity_not_shown")
-        if STABLE_CHANGE <= abs(ratio - 1) < VARIABILITY:
+        if STABLE_CHANGE <= round(abs(ratio - 1), 9) < VARIABILITY:
             reasons.append("change_within_variability")
     found = _exact_probabilities(features, visits) if exact else _reader_probabilities(usable)
     return dict(zip(LABELS, map(float, found), strict=True)), reasons
@@ -201,7 +202,7 @@ def shown_visits(features: Mapping[str, Any]) -> list[Visit]:
 def _reader_probabilities(visits: list[tuple[int, float]]) -> Array:
     """Return what the first and last estimate say, each with the error of one creatinine."""
     if len(visits) < 2:
-        return np.array([0.5, 0.25, 0.25])
+        return NOTHING_KNOWN
     quantiles = ndtri((np.arange(60) + 0.5) / 60) * 1.2 * LOG_CREATININE_SD
     first = visits[0][1] * np.exp(quantiles)[:, None]
     last = visits[-1][1] * np.exp(quantiles)[None, :]
@@ -228,8 +229,10 @@ def _exact_probabilities(features: Mapping[str, Any], visits: list[Visit]) -> Ar
     worse = np.clip((worse_at - _CHANGES) / _CHANGE_STEP + 0.5, 0.0, 1.0)
     better = np.clip((_CHANGES - better_at) / _CHANGE_STEP + 0.5, 0.0, 1.0)
     total = float(weight.sum())
+    if not total > 0.0:
+        return NOTHING_KNOWN  # a course that the cohort cannot hold
     p_worse, p_better = float((weight * worse).sum()), float((weight * better).sum())
-    return np.array([total - p_worse - p_better, p_worse, p_better]) / total
+    return np.array([max(0.0, total - p_worse - p_better), p_worse, p_better]) / total
 
 
 _FINE_LOG_GFR = np.linspace(math.log(2.0), math.log(300.0), 2500)
