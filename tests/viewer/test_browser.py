@@ -106,7 +106,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(folder / "run-a", result_of(invented_rows(), "openai/model-a"), features=shown)
     write_run(folder / "run-b", result_of(invented_rows(skill=0.8), "local/model-b"))
     write_run(folder / "run-c", result_of(invented_rows(30), "local/model-c"), n_cases=160)
-    write_run(folder / "run-payload", payload_run())
+    hostile = payload_run()
+    write_run(folder / "run-payload", hostile)
+    for row in hostile.evaluation_results[::2]:
+        row.prediction = 1
+    write_run(folder / "run-payload-2", hostile)
     return folder
 
 
@@ -251,7 +255,7 @@ def test_the_list_and_the_run_move_while_rows_come_in(
         "/runs/run-payload",
         "/runs/run-payload/rows?size=500",
         "/runs/run-payload/coverage?coverage=0.5",
-        "/compare?run=run-payload&run=run-payload",
+        "/compare?run=run-payload&run=run-payload-2",
         *(f"/runs/run-payload/rows/{11 * i}" for i in range(len(PAYLOADS))),
         f"/runs/run-payload/rows/{11 * len(PAYLOADS)}",
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import webbrowser
 from pathlib import Path
 
@@ -18,7 +19,9 @@ app = typer.Typer(
 @app.command(epilog="Examples:  krisis view  |  krisis view runs --port 9000 --no-browser")
 def view(
     folder: Path = typer.Argument(Path("runs"), help="The folder of runs, or one run."),
-    port: int = typer.Option(8321, "--port", help="The port on 127.0.0.1; 0 chooses a free one."),
+    port: int = typer.Option(
+        8321, "--port", min=0, max=65535, help="The port on 127.0.0.1; 0 chooses a free one."
+    ),
     browser: bool = typer.Option(True, "--browser/--no-browser", help="Open a browser."),
 ) -> None:
     """Serve the pages of saved runs on 127.0.0.1 until Ctrl-C."""
@@ -27,14 +30,14 @@ def view(
         import uvicorn
     except ImportError:
         raise MissingExtra.named("viewer", "the viewer") from None
-    configuration = uvicorn.Config(site, host="127.0.0.1", port=port, log_level="warning")
     try:
-        socket = configuration.bind_socket()
-    except (OSError, SystemExit):
-        raise InvalidValue(f"port {port} is taken; choose another with --port") from None
-    socket.listen()  # a browser that is faster than the server waits instead of failing
-    address = f"http://127.0.0.1:{socket.getsockname()[1]}/"
+        # Listening at once: a browser that is faster than the server waits instead of failing.
+        listening = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise InvalidValue(f"port {port} cannot be used ({error.strerror}); try --port 0") from None
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
     typer.echo(f"krisis view: {address}  (Ctrl-C ends it)")
     if browser:
         webbrowser.open(address)
-    uvicorn.Server(configuration).run(sockets=[socket])
+    configuration = uvicorn.Config(site, log_level="warning", lifespan="off")
+    uvicorn.Server(configuration).run(sockets=[listening])

@@ -17,7 +17,6 @@ from krisis.statistics.intervals import wilson
 SMALLEST_GROUP = 10
 LARGEST_NUMBER_OF_GROUPS = 24
 _AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))
-_AXES = ("stage", "sex", "age band")
 
 
 def group_columns(rows: Sequence[EvaluationResult]) -> dict[str, list[str]]:
@@ -27,8 +26,11 @@ def group_columns(rows: Sequence[EvaluationResult]) -> dict[str, list[str]]:
         "stage": [stage_of(row) for row in scored],
         "sex": [_text(row.metadata.get("sex")) for row in scored],
         "age band": [_age_band(row) for row in scored],
+        "item": [_text(row.metadata.get("item")) for row in scored],
+        "site": [_text(row.metadata.get("site")) for row in scored],
+        "source": [_source(row) for row in scored],
     }
-    known = {heading: [label or "not stated" for label in labels[heading]] for heading in _AXES}
+    known = {heading: [name or "not stated" for name in names] for heading, names in labels.items()}
     return {heading: groups for heading, groups in known.items() if len(set(groups)) > 1}
 
 
@@ -44,6 +46,11 @@ def stage_of(row: EvaluationResult) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return _text(value)
+
+
+def _source(row: EvaluationResult) -> str:
+    synthetic = row.metadata.get("synthetic")
+    return {True: "synthetic", False: "real"}.get(synthetic, "") if synthetic is not None else ""
 
 
 def _age_band(row: EvaluationResult) -> str:
