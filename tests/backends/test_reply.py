@@ -61,7 +61,6 @@ def test_fences_prose_and_thoughts_are_put_aside(text: str) -> None:
     [
         '{"abstained": false, "prediction": 3, "confidence": 0.8,}',
         '{"abstained": false "prediction": 3 "confidence": 0.8}',
-        '{"abstained": false,, "prediction": 3, "confidence": 0.8}',
         '{\n "abstained": false\n "prediction": 3,\n "confidence": 0.8\n}',
     ],
 )
@@ -162,6 +161,10 @@ def test_any_other_confidence_is_malformed(value: Any) -> None:
             "surrogate",
         ),
         ("{'abstained': false}", "no JSON object"),
+        ('{"abstained": false,, "prediction": 3, "confidence": 0.8}', "not the JSON"),
+        ('{"abstained": false, "prediction":, 3, "confidence": 0.8}', "not the JSON"),
+        ('{"abstained": false, "prediction",: 3, "confidence": 0.8}', "not the JSON"),
+        ('{, "abstained": false, "prediction": 3, "confidence": 0.8}', "not the JSON"),
     ],
 )
 def test_what_is_not_the_answer_asked_for_is_malformed(text: str, told: str) -> None:

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 _TOKEN = re.compile(
@@ -18,6 +17,7 @@ _TOKEN = re.compile(
     r")"
 )
 _OPENS, _CLOSES = frozenset("{["), frozenset("}]")
+_BETWEEN = frozenset("{[:,")
 
 
 class NotStrictJson(ValueError):
@@ -84,8 +84,8 @@ class JsonObject:
 def objects_in(text: str) -> tuple[list[JsonObject], bool]:
     """Return the outermost objects in a text, and whether the last one breaks off.
 
-    Commas that are missing or left over are set right. Nothing else is: the tokens of the result
-    are the tokens of the text.
+    Commas that are missing, or left over at the end, are set right. Nothing else is: every other
+    token of the result is a token of the text.
     """
     found: list[JsonObject] = []
     position = text.find("{")
@@ -129,10 +129,17 @@ def _reaches_end(text: str, tokens: Sequence[Token]) -> bool:
 
 
 def _with_commas(tokens: Sequence[Token]) -> str:
-    texts = [token.text for token in tokens if token.text != ","]
+    """Spell an object with the commas that are missing and without those before a closing bracket.
+
+    A comma anywhere else stays, for the parser to refuse: a value may have been lost beside it.
+    """
+    texts = [token.text for token in tokens]
     pieces = texts[:1]
-    for before, after in pairwise(texts):
-        ends_value = before not in _OPENS and before != ":"
-        starts_value = after not in _CLOSES and after != ":"
-        pieces.append(f",{after}" if ends_value and starts_value else after)
+    for before, here, after in zip(texts, texts[1:], [*texts[2:], ""], strict=False):
+        ends_value = before not in _BETWEEN
+        if here == "," and after in _CLOSES and ends_value:
+            continue
+        if ends_value and here not in _CLOSES and here not in ":,":
+            pieces.append(",")
+        pieces.append(here)
     return "".join(pieces)
