@@ -73,19 +73,18 @@ class LexiconBackend(ChatBackend):
         """Read the transcript for every item."""
         asked = json.loads(request.user)
         transcript = Transcript.parse(asked["context"])
-        overlooked = self._overlooked(request, len(transcript.turns))
+        overlooked = self._overlooked(asked["context"], request.sample_index)
         answers = [self._answer(case, transcript, overlooked) for case in asked["cases"]]
         named = [{"id": case_name(i), **answer} for i, answer in enumerate(answers)]
         reply = {"results": named} if request.mode == "batch" else answers[0]
         return ChatReply(json.dumps(reply, ensure_ascii=False), "stop", self.model)
 
-    def _overlooked(self, request: ChatRequest, n_turns: int) -> frozenset[int]:
+    def _overlooked(self, context: str, sample_index: int) -> frozenset[int]:
         """Draw the sentences that this repeat does not read, the same for every item of a call."""
         if not self.temperature:
             return frozenset()
-        context = content_hash(json.loads(request.user)["context"])
-        rng = np.random.default_rng([int(context[:12], 16), request.sample_index])
-        draws = rng.random(8 * n_turns)  # more than any transcript has sentences per turn
+        rng = np.random.default_rng([int(content_hash(context)[:12], 16), sample_index])
+        draws = rng.random(len(context))  # no text has more sentences than characters
         return frozenset(np.flatnonzero(draws < _OVERLOOKED_AT_ONE * self.temperature).tolist())
 
     def _answer(

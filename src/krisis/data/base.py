@@ -153,7 +153,8 @@ class TaskSpecification:
     """All that a backend needs to ask a task: the question, the answers and the words.
 
     ``answers`` maps every allowed answer to its meaning, in order of severity where there is one
-    (``ordinal``). ``aliases`` maps other spellings, in lower case, to an allowed answer.
+    (``ordinal``). ``aliases`` maps other spellings, in lower case, to an allowed answer, or to
+    None where they are ways to write that there is no answer.
     ``reply_fields`` are asked for with every answer and land in the signals once checked.
     """
 
@@ -162,7 +163,7 @@ class TaskSpecification:
     answers: Mapping[Label, str]
     features: Mapping[str, FeatureDescription]
     abstain_when: str
-    aliases: Mapping[str, Label] = field(default_factory=dict)
+    aliases: Mapping[str, Label | None] = field(default_factory=dict)
     ordinal: bool = False
     reply_fields: Mapping[str, ReplyField] = field(default_factory=dict)
 

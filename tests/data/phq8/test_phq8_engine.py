@@ -94,6 +94,14 @@ def test_a_verbalized_confidence_off_the_scale_is_malformed(value: object) -> No
         read_answers(reply, SPECIFICATION)
 
 
+def test_not_applicable_is_an_abstention_and_never_an_answer() -> None:
+    reply = {**ANSWER, "prediction": "N/A", "confidence": None}
+    (answer,) = read_answers(json.dumps({**reply, "abstained": True}), SPECIFICATION)
+    assert (answer.prediction, answer.abstained) == (None, True)
+    with pytest.raises(MalformedReply, match="neither answers nor abstains"):
+        read_answers(json.dumps(reply), SPECIFICATION)
+
+
 def test_a_verbalized_confidence_may_be_null() -> None:
     (answer,) = read_answers(json.dumps({**ANSWER, "verbalized_confidence": None}), SPECIFICATION)
     assert answer.signals["verbalized_confidence"] is None

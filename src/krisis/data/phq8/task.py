@@ -52,6 +52,8 @@ SPECIFICATION = TaskSpecification(
         "several days": 1,
         "more than half the days": 2,
         "nearly every day": 3,
+        "n/a": None,
+        "not applicable": None,
     },
     ordinal=True,
     reply_fields={
