@@ -31,6 +31,7 @@ class Server:
         self.latency: float = options.get("latency", 0.0)
         self.faults: dict[str, float] = options.get("faults", {})
         self.retry_after: str = options.get("retry_after", "0.05")
+        self.capacity: int | None = options.get("capacity")
         self.key: str | None = options.get("key")
         self.log: str | None = options.get("log")
         self.draw = random.Random(options.get("seed", 0))
@@ -61,12 +62,13 @@ class Server:
             1, len(CASE.findall(user))
         )
         self.begun.update(markers)
-        kind = self.fate()
+        full = self.capacity is not None and self.n_open >= self.capacity
+        kind = "rate_limit" if full else self.fate()
         self.kinds[kind] += 1
         self.n_open += 1
         self.most_open = max(self.most_open, self.n_open)
         try:
-            if self.latency:
+            if self.latency and not full:
                 await asyncio.sleep(self.latency)
             return await self.answer(kind, request, markers, batch="case_0" in user)
         finally:

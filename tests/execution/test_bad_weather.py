@@ -90,6 +90,25 @@ def test_ten_thousand_records_in_a_storm(
     no_key_in(tmp_path, result.to_json())
 
 
+def test_concurrency_finds_what_the_provider_bears(loopback: Any, worker: ModuleType) -> None:
+    def n_refused(**limits: Any) -> int:
+        server = loopback(latency=0.05, capacity=12, retry_after="0.02")
+        options = {
+            "base_url": server.base_url,
+            "n": 400,
+            "max_concurrency": 64,
+            "max_retries": 50,
+            "limits": limits,
+        }
+        result = worker.benchmark(options, None).run()
+        assert result.extras["n_failed"] == 0
+        return int(server.counts()["kinds"]["rate_limit"])
+
+    adaptive, fixed = n_refused(), n_refused(adaptive=False)
+    assert adaptive < 0.6 * 400
+    assert adaptive < fixed / 2
+
+
 def test_a_refused_key_ends_the_run_at_once_and_is_not_repeated(
     tmp_path: Path,
     loopback: Any,
