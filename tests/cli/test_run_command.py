@@ -193,7 +193,10 @@ main()
 """
 
 
-def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     script = tmp_path / "slow.py"
     script.write_text(SLOW_PLUGIN)
     words: list[Any] = [sys.executable, script, "run", "phq8", "--model", "slow", "--no-cache"]
@@ -208,7 +211,7 @@ def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(tmp_path: P
     while not any(p.stat().st_size > 4000 for p in tmp_path.glob("runs/*/rows.jsonl")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors
     (path,) = list_runs(tmp_path / "runs")

@@ -225,6 +225,19 @@ def test_headers_that_say_nothing_is_left_pause_the_run() -> None:
     assert asyncio.run(story()) >= 0.15
 
 
+def test_a_quota_that_is_used_up_ends_the_run_instead_of_hanging_it() -> None:
+    async def story() -> str | None:
+        stop = Stop()
+        held = gate(Limits(), stop)
+        first = await held.enter(40, 1)
+        with pytest.raises(StopRequested):
+            held.failed(first, RateLimited("429", status=429, retry_after_seconds=7200.0))
+        assert held.concurrency.in_flight == 0
+        return stop.reason
+
+    assert "2.0 hours" in (asyncio.run(story()) or "")
+
+
 def test_an_overloaded_provider_halves_the_slots_but_a_crash_does_not() -> None:
     async def story(status: int) -> int:
         held = gate(Limits())

@@ -78,16 +78,17 @@ def _conclude(result: BenchmarkResult, reason: str | None) -> None:
 
 @contextmanager
 def _ctrl_c(stop: Stop) -> Iterator[None]:
-    """Let the first Ctrl-C finish the calls under way, and the second end at once."""
+    """Let the first Ctrl-C, or SIGTERM, finish the calls under way; the second ends at once."""
 
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.reason is not None:
             raise KeyboardInterrupt
-        typer.echo("\nstopping after the calls under way; Ctrl-C again ends at once", err=True)
+        typer.echo("\nstopping after the calls under way; once more ends at once", err=True)
         stop.request_from_outside(INTERRUPTED)
 
-    before = signal.signal(signal.SIGINT, ask)
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
 from krisis.errors import BackendError, CallTimedOut, ProviderUnavailable, RateLimited
 from krisis.execution.budget import Budget, Estimate
 from krisis.execution.concurrency import AdaptiveConcurrency
@@ -17,6 +18,7 @@ from krisis.execution.stopping import Stop
 R = TypeVar("R")
 
 OVERLOADED = (503, 529)
+LONGEST_PAUSE_BY_HEADER_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -79,8 +81,18 @@ class Gate:
                 used = Estimate(error.input_tokens, error.output_tokens)
             if _is_overload(error):
                 self.concurrency.limited(ticket.era)
-                self._pause.extend(error.retry_after_seconds or 0.0)
         self._leave(ticket, used)
+        if isinstance(error, BackendError) and _is_overload(error):
+            self._be_patient(error.retry_after_seconds or 0.0)
+
+    def _be_patient(self, seconds: float) -> None:
+        if seconds <= LONGEST_RETRY_AFTER_SECONDS:
+            self._pause.extend(seconds)
+            return
+        self._stop.request(
+            f"the provider asks to wait {seconds / 3600:.1f} hours, so the quota is used up"
+        )
+        self._stop.check()
 
     def _leave(self, ticket: Ticket, used: Estimate | None) -> None:
         self.budget.settle(ticket.estimate, used, ticket.n_records)
@@ -95,7 +107,8 @@ class Gate:
             if bucket is not None:
                 bucket.lower_to(remaining)
             if remaining <= 0:
-                self._pause.extend(reset_seconds)
+                # Of a quota that resets tomorrow the next call is told, and its error decides.
+                self._pause.extend(min(reset_seconds, LONGEST_PAUSE_BY_HEADER_SECONDS))
 
     async def timed(self, call: Awaitable[R]) -> R:
         """Await a call for as long as one call may take."""
