@@ -297,6 +297,65 @@ def test_the_table_names_failures_method_and_risks(run):
     assert "Totals (input_0)" in text
 
 
+def test_two_runs_are_shown_with_their_differences(run):
+    arguments = ["--mode", "zero_shot", "--mode", "few_shot", "--confidence", "llm,token_msp"]
+    result = krisis("selective", "--input", run, *arguments, *FAST)
+    assert result.exit_code == 0, result.output
+    text = result.output
+    assert "input_1 − input_0, on the same participants and resamples" in text
+    assert "which both reach" in text
+    assert text.count("FAILED") == 2
+
+
+def test_a_perfect_ranking_with_ties_is_explained(tmp_path):
+    content = run_files.run_file(17)
+    for result in content["experiments"][0]["results"]["results"]:
+        for key in run_files.ITEMS:
+            right = key != "Sleep"
+            truth = result["ground_truth_items"][key]
+            result["predicted_items"][key] = truth if right else (truth + 1) % 4
+            result["item_signals"][key]["llm_evidence_count"] = int(right)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(content))
+    variant = evaluated(path, "--loss", "error")["confidence_variants"]["llm"]
+    assert variant["eaurc"] < 0
+    shown = krisis("selective", "--input", path, "--loss", "error", *FAST)
+    assert "a perfect ranking with ties can have an excess below 0" in shown.output
+
+
+def test_nothing_predicted_cannot_be_drawn(run, tmp_path):
+    _with_all(run, success=True, predicted_items=dict.fromkeys(run_files.ITEMS))
+    plot = tmp_path / "curves.svg"
+    assert "no curve to draw" in sentence(
+        "selective", "--input", run, "--mode", "few_shot", *FAST, "--plot", plot
+    )
+    assert not plot.exists()
+
+
+def test_runs_without_a_common_participant_cannot_be_compared(run, tmp_path):
+    other = tmp_path / "other.json"
+    content = run_files.run_file(21)
+    for result in content["experiments"][0]["results"]["results"]:
+        result["participant_id"] += 1000
+    other.write_text(json.dumps(content))
+    both = ["--input", run, "--mode", "few_shot", "--input", other, "--mode", "few_shot"]
+    assert "no successful participant in common" in sentence(
+        "selective", *both, "--intersection-only"
+    )
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch):
+    from krisis.cli import selective_output
+
+    with selective_output.with_progress(10, quiet=False) as progress:
+        assert progress is None
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with selective_output.with_progress(10, quiet=False) as progress:
+        assert progress is not None
+        progress(10)
+
+
 def test_outputs_are_written_once_and_never_over(run, tmp_path):
     output = tmp_path / "a.json"
     arguments = ["--input", run, "--mode", "few_shot", *FAST, "--output", output]

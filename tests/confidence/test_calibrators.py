@@ -329,3 +329,40 @@ def test_a_calibrator_on_stated_confidence_serves_krisis_runs():
     assert confidence_of(run, "calibrated", calibrator=fitted).size == int(run.predicted.sum())
     with pytest.raises(UserError, match="fitted on verbalized_confidence and the artifact is"):
         confidence_of(run, "verbalized_calibrated", calibrator=fitted)
+
+
+def test_targets_that_are_all_alike_are_learnt_without_trouble():
+    features = np.linspace(0, 1, 20)[:, None]
+    for method in ("logistic", "linear", "isotonic", "temperature"):
+        model = MODELS[method].fit(features, np.ones(20))
+        predicted = model.predict(features)
+        assert np.isfinite(predicted).all()
+        assert ((predicted >= 0) & (predicted <= 1)).all()
+    constant = MODELS["logistic"].fit(np.full((20, 1), 3.0), np.arange(20) % 2)
+    np.testing.assert_allclose(constant.predict(np.full((1, 1), 3.0)), 0.5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inputs": [0.0, 0.0], "outputs": [0.1, 0.2]},
+        {"inputs": [0.0, 1.0], "outputs": [0.3, 0.2]},
+        {"inputs": [0.0], "outputs": [0.3, 0.4]},
+        {"inputs": [], "outputs": []},
+        {"inputs": [0.0, 1.0], "outputs": [0.3, 1.4]},
+    ],
+)
+def test_an_isotonic_artifact_must_be_a_rising_function(change):
+    content = fit_calibrator(
+        table_with(8), ["retrieval_similarity_mean"], method="isotonic"
+    ).model_dump(mode="json")
+    content["model"].update(change)
+    with pytest.raises(UserError, match="no usable calibrator"):
+        calibrator_from(content, place="a.json")
+
+
+def test_what_a_calibrator_changes_on_another_run():
+    fitted = fit_calibrator(table_with(), ["verbalized_confidence"], method="temperature")
+    before, old, new = fitted.judged_on(table_with(20, seed=5))
+    assert before == "verbalized_confidence"
+    assert new["nll"] < old["nll"]

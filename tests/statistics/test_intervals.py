@@ -137,3 +137,23 @@ def test_an_unknown_method_is_named_with_a_suggestion():
 def test_clipping_leaves_an_undefined_interval_alone():
     assert Interval(-0.2, 1.3).clipped(0, 1) == Interval(0, 1)
     assert Interval.undefined("because").clipped(0, 1).reason == "because"
+
+
+def test_one_cluster_alone_has_no_interval():
+    assert ClusteredShare.of(np.array([3.0]), np.array([4.0])).interval().reason == (
+        "needs_at_least_two_clusters"
+    )
+    assert Replicates(0.5, np.ones(5), 1).interval("basic").reason == "needs_at_least_two_clusters"
+    assert Replicates(math.nan, np.ones(5), 3).interval("basic").reason == "the_figure_is_undefined"
+
+
+def test_methods_that_leave_clusters_out_need_their_values():
+    for method in ("bca", "jackknife_t"):
+        interval = Replicates(0.5, np.linspace(0, 1, 9), 3).interval(method)
+        assert interval.reason == "fewer_than_two_jackknife_values"
+    outside = Replicates(9.0, np.linspace(0, 1, 9), 3, np.array([0.1, 0.2])).interval("bca")
+    assert outside.reason == "the_estimate_lies_outside_its_resamples"
+
+
+def test_no_rows_at_all_have_no_share():
+    assert ClusteredShare.of(np.zeros(3), np.zeros(3)).interval().reason == "no_rows"
