@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.readers import read_interviews, read_labels
@@ -133,7 +135,16 @@ def test_json_lines_are_read(tmp_path: Path) -> None:
         ("[" * 100_000, "line 2: not JSON"),
         ("[]", "line 2: key 'participant_id' is missing"),
         (GOOD_LINE, "line 2: participant 7 stands there twice"),
-        ({**GOOD_LINE, "participant_id": " "}, "line 2: participant_id is empty"),
+        ({**GOOD_LINE, "participant_id": " "}, "line 2: participant_id must be a short name"),
+        ({**GOOD_LINE, "participant_id": "a\nb"}, "participant_id must be a short name"),
+        (
+            {
+                **GOOD_LINE,
+                "participant_id": 8,
+                "transcript": [{"speaker": "Participant", "value": "a\ud800"}],
+            },
+            "half a character",
+        ),
         ({**GOOD_LINE, "participant_id": 8, "transcript": "x"}, "transcript must be a list"),
         ({**GOOD_LINE, "participant_id": 8, "transcript": []}, "ends without one word"),
         ({**GOOD_LINE, "participant_id": 8, "labels": []}, "labels must be an object"),
@@ -148,3 +159,33 @@ def test_a_broken_line_is_named(tmp_path: Path, line: object, expected: str) -> 
     with pytest.raises(InvalidFile, match=r"interviews\.jsonl line 2") as caught:
         read_interviews(json_lines(tmp_path, GOOD_LINE, line))
     assert expected in str(caught.value)
+
+
+def test_two_transcripts_of_one_participant_are_refused_and_stray_files_passed_over(
+    tmp_path: Path,
+) -> None:
+    folder = directory(tmp_path, LINES)
+    (folder / "300_P" / "._300_TRANSCRIPT.csv").write_bytes(b"\x00\x01")
+    assert len(read_interviews(folder)) == 1
+    (folder / "300_P" / "301_TRANSCRIPT.csv").write_text(LINES)
+    with pytest.raises(InvalidFile, match="holds two transcripts"):
+        read_interviews(folder)
+
+
+@settings(max_examples=150, deadline=None)
+@given(content=st.binary(max_size=300), start=st.integers(0, len(LINES)))
+def test_whatever_the_bytes_the_answer_is_interviews_or_one_sentence(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, start: int
+) -> None:
+    data = LINES.encode()
+    folder = tmp_path_factory.mktemp("fuzz")
+    file = folder / "interviews.jsonl"
+    file.write_bytes(json.dumps(GOOD_LINE).encode() + b"\n" + content)
+    for path in (directory(folder, data[:start] + content + data[start:]), file):
+        message = "TRANSCRIPT.csv line "
+        try:
+            assert read_interviews(path)
+        except InvalidFile as error:
+            message = str(error)
+        assert "\n" not in message
+        assert "TRANSCRIPT.csv line " in message or "interviews.jsonl line " in message

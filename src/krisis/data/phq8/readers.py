@@ -49,7 +49,7 @@ def read_interviews(path: Path, labels: Path | None = None) -> list[LabelledInte
 
 
 def _read_directory(directory: Path, labels: Path) -> list[LabelledInterview]:
-    files = {found.parent.name.removesuffix("_P"): found for found in _transcript_files(directory)}
+    files = _transcript_files(directory)
     if not files:
         raise InvalidFile(
             f"{directory} holds no transcript; expected folders such as 300_P/300_TRANSCRIPT.csv"
@@ -67,8 +67,19 @@ def _read_directory(directory: Path, labels: Path) -> list[LabelledInterview]:
     ]
 
 
-def _transcript_files(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*_P/*_TRANSCRIPT.csv"))
+def _transcript_files(directory: Path) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for found in sorted(directory.glob("*_P/*_TRANSCRIPT.csv")):
+        participant_id = found.parent.name.removesuffix("_P")
+        if found.name.startswith("."):  # what file managers leave behind
+            continue
+        if participant_id in files:
+            raise InvalidFile(
+                f"{found.parent} holds two transcripts, {files[participant_id].name} and "
+                f"{found.name}; keep one for each participant"
+            )
+        files[participant_id] = found
+    return files
 
 
 def read_transcript(file: Path, participant_id: str) -> Transcript:
@@ -115,6 +126,8 @@ def _spoken(speaker: object, value: object, place: str) -> Turn:
         )
     if not isinstance(value, str):
         raise InvalidFile(f"{place}: what was said must be text, not {value!r:.40}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidFile(f"{place}: the text holds half a character; write it as UTF-8 again")
     text = " ".join(value.split())
     prompt = _NAMED_PROMPT.match(text) if name == "interviewer" else None
     return Turn(name, prompt.group(1) if prompt else text)
@@ -192,8 +205,10 @@ def _json_interview(text: str, place: str) -> LabelledInterview:
         if not isinstance(data, dict) or key not in data:
             raise InvalidFile(f"{place}: key {key!r} is missing; see the docs of the phq8 suite")
     participant_id = str(data["participant_id"]).strip()
-    if not participant_id:
-        raise InvalidFile(f"{place}: participant_id is empty; give every participant a name")
+    if not participant_id.isprintable() or not 0 < len(participant_id) <= 100:
+        raise InvalidFile(
+            f"{place}: participant_id must be a short name on one line, not {participant_id!r:.60}"
+        )
     transcript, labels = data["transcript"], data["labels"]
     if not isinstance(transcript, list) or not all(isinstance(turn, dict) for turn in transcript):
         raise InvalidFile(f"{place}: transcript must be a list of objects with speaker and value")
