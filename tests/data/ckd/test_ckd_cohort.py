@@ -75,9 +75,17 @@ def test_posterior_probabilities_are_the_frequencies_of_the_truth(names, n_patie
     assert np.mean(np.square(gaps)) < 1.5
 
 
-def test_course_probabilities_are_the_frequencies_of_the_truth():
-    suite = CKDSuite(SuiteConfig(task=Task.PROGRESSION, n_synthetic=300, seed=6))
-    records = suite.training_records()
+@pytest.mark.parametrize(
+    ("seed", "n_patients", "largest_mean_square"),
+    # With few patients the rare bins are far from normal, so their squares scatter widely.
+    [(6, 300, 2.0), pytest.param(101, 6000, 1.5, marks=pytest.mark.slow)],
+    ids=["short", "long"],
+)
+def test_course_probabilities_are_the_frequencies_of_the_truth(
+    seed, n_patients, largest_mean_square
+):
+    suite = CKDSuite(SuiteConfig(task=Task.PROGRESSION, n_synthetic=n_patients, seed=seed))
+    records = suite.training_records() if n_patients < 1000 else suite.load()
     assessor = Assessor(Task.PROGRESSION, exact=True)
     found = [assessor(record.features).probabilities for record in records]
     gaps = []
@@ -87,7 +95,7 @@ def test_course_probabilities_are_the_frequencies_of_the_truth():
         )
     assert len(gaps) >= 12
     assert np.max(np.abs(gaps)) < 4.0
-    assert np.mean(np.square(gaps)) < 2.0
+    assert np.mean(np.square(gaps)) < largest_mean_square
 
 
 def test_a_patient_that_the_cohort_cannot_hold_is_one_of_whom_nothing_is_known():
