@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from krisis.metrics.base import EvaluationResult
+import numpy as np
+
+from krisis.metrics.base import EvaluationResult, columns_of
 from krisis.metrics.columns import canonical_label
-from krisis.reporting.deferral import deferral_cell
 
 N_SHOWN = 10
 _REPLY_CHARACTERS = 600
@@ -31,52 +32,42 @@ def is_correct(row: EvaluationResult) -> bool:
     return canonical_label(row.prediction) == canonical_label(row.ground_truth)
 
 
-def is_wrong(row: EvaluationResult) -> bool:
-    """Say whether the model answered, and wrongly."""
-    return not row.abstained and row.error is None and not is_correct(row)
-
-
-_KINDS: tuple[tuple[str, str, str, Callable[[EvaluationResult], bool], bool], ...] = (
+_KINDS = (
     (
         "confident_wrong",
         "Confident and wrong",
         "Answered, wrong, and surest of it: what a reader would have believed.",
-        is_wrong,
-        True,
     ),
     (
         "answer_when_should_defer",
         "Answered when deferral was due",
         "The case could not be settled from what was shown, and the model settled it.",
-        lambda row: deferral_cell(row) == "answer_when_should_defer",
-        True,
     ),
     (
         "abstain_when_should_answer",
         "Abstained needlessly",
         "The case could be settled, and the model declined.",
-        lambda row: deferral_cell(row) == "abstain_when_should_answer",
-        False,
     ),
 )
 
 
 def costliest_rows(rows: Sequence[EvaluationResult], *, n_shown: int = N_SHOWN) -> list[CostlyRows]:
-    """Return each kind of costly row, the worst first."""
-    return [_costly(rows, kind=kind, n_shown=n_shown) for kind in _KINDS]
-
-
-def _costly(
-    rows: Sequence[EvaluationResult],
-    *,
-    kind: tuple[str, str, str, Callable[[EvaluationResult], bool], bool],
-    n_shown: int,
-) -> CostlyRows:
-    key, title, meaning, belongs, surest_first = kind
-    found = [(index, row) for index, row in enumerate(rows) if belongs(row)]
-    sign = -1.0 if surest_first else 1.0
-    found.sort(key=lambda pair: (sign * (pair[1].confidence or 0.0), pair[0]))
-    return CostlyRows(key, title, meaning, len(found), tuple(found[:n_shown]))
+    """Return each kind of costly row: the surest answers first, or the least sure silence."""
+    columns = columns_of(rows)
+    position = np.flatnonzero(np.array([row.error is None for row in rows], dtype=np.bool_))
+    stated = np.nan_to_num(columns.confidence)
+    found = (
+        (columns.answered & ~columns.correct, -stated),
+        (columns.answered & (columns.should_abstain == 1), -stated),
+        (columns.abstained & (columns.should_abstain == 0), stated),
+    )
+    costly = []
+    for (key, title, meaning), (mask, order) in zip(_KINDS, found, strict=True):
+        chosen = np.flatnonzero(mask)
+        worst = position[chosen[np.argsort(order[chosen], kind="stable")][:n_shown]]
+        shown = tuple((int(i), rows[int(i)]) for i in worst)
+        costly.append(CostlyRows(key, title, meaning, int(chosen.size), shown))
+    return costly
 
 
 def shortened(text: str, *, n_characters: int = _REPLY_CHARACTERS) -> str:

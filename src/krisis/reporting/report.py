@@ -11,7 +11,7 @@ from krisis import __version__
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import Rows
 from krisis.reporting import pages, provenance, wording
-from krisis.reporting.costliest import CostlyRows, costliest_rows, is_correct, shortened
+from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
 from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import MetricLine, metric_lines
 from krisis.reporting.reference_policies import (
@@ -109,19 +109,23 @@ def _runs_as_yardsticks(baselines: Mapping[str, BenchmarkResult]) -> list[Refere
 
 
 def _segments(rows: Rows) -> list[dict[str, Any]]:
-    counts = {"correct": 0, "wrong": 0, "abstained": 0, "failed": 0}
-    for row in rows:
-        outcome = row.outcome
-        counts[
-            outcome if outcome != "answered" else ("correct" if is_correct(row) else "wrong")
-        ] += 1
-    total, start, segments = max(1, len(rows)), 0.0, []
+    if not rows:
+        return []
+    columns = rows.columns
+    n_correct, n_abstained = int(columns.correct.sum()), columns.n_abstained
+    counts = {
+        "correct": n_correct,
+        "wrong": columns.n_scored - n_abstained - n_correct,
+        "abstained": n_abstained,
+        "failed": columns.n_failed,
+    }
+    start, segments = 0.0, []
     for tone, n_rows in counts.items():
         name = f"answered, {tone}" if tone in ("correct", "wrong") else tone
-        share = n_rows / total
+        share = n_rows / len(rows)
         segments.append({"name": name, "tone": tone, "n": n_rows, "share": share, "start": start})
         start += share
-    return segments if rows else []
+    return segments
 
 
 def _shown(kind: CostlyRows) -> dict[str, Any]:
