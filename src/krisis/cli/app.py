@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("krisis.cli.resume", "Finish a run that was cut short."),
     "retry-failed": ("krisis.cli.retry_failed", "Ask the failed records of a run again."),
     "cache": ("krisis.cli.cache", "See and empty the store of paid replies."),
-    "data": ("krisis.cli.data", "Write the embedded kidney cohort, or check a file of your own."),
+    "data": ("krisis.cli.data", "Write the embedded cohorts, or check files of your own."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
     "run-file": ("krisis.cli.run_file", "Write the PHQ-8 run file of runs of the phq8 suite."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
