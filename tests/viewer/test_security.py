@@ -36,6 +36,7 @@ def test_the_names_of_this_machine_are_served(site: Site, host: str) -> None:
 def test_a_foreign_origin_is_refused_and_the_own_one_served(site: Site) -> None:
     assert site.get("/index.json", Origin="http://evil.example").status == 403
     assert site.get("/index.json", Origin="null").status == 403
+    assert site.get("/index.json", Origin="http://[").status == 403
     assert site.get("/index.json", Origin=f"http://127.0.0.1:{site.port + 1}").status == 403
     assert site.get("/index.json", Origin=site.address).status == 200
     assert (
