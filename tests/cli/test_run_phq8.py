@@ -186,3 +186,21 @@ def test_a_broken_transcript_is_one_sentence_and_exit_2(tmp_path: Path, krisis: 
         assert "S0001_TRANSCRIPT.csv line " in done.stderr
         assert "is not UTF-8" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_run_that_was_cut_is_resumed_and_its_run_file_made_whole(
+    tmp_path: Path, krisis: Krisis
+) -> None:
+    krisis("run", "phq8", "--mode", "few_shot", "--model", "lexicon", "--limit", "40")
+    (directory,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    journal = directory / "rows.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[: len(lines) // 2]))
+    cut = krisis("run-file", str(directory), "--overwrite")
+    assert cut.returncode == 0
+    resumed = krisis("resume", str(directory))
+    assert resumed.returncode == 0, resumed.stderr
+    experiments = run_file(tmp_path)["experiments"]
+    assert isinstance(experiments, list)
+    results = experiments[0]["results"]
+    assert (results["n_participants"], results["n_failed"]) == (5, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import Counter
@@ -119,6 +120,8 @@ class EndpointEmbedder:
             raise MissingKey(
                 "the embedder needs OPENAI_API_KEY, or OPENAI_BASE_URL for a server without keys"
             )
+        for talkative in ("openai", "httpx", "httpcore"):  # at DEBUG they log the passages
+            logging.getLogger(talkative).setLevel(logging.WARNING)
         self.name = f"openai/{model}"
         self.batch_size = batch_size
         self._model = model
@@ -138,9 +141,12 @@ class EndpointEmbedder:
                     model=self._model, input=batch, encoding_format="float"
                 )
             except self._errors as error:
+                # The provider's own words may show a part of the key, or of a passage.
+                status = getattr(error, "status_code", None)
+                told = type(error).__name__ + (f", status {status}" if status else "")
                 raise BackendError(
-                    f"the embeddings endpoint failed for {self._model!r}: {error}; check the "
-                    "model name and OPENAI_BASE_URL, or use the embedder 'tfidf'"
+                    f"the embeddings endpoint failed for {self._model!r} ({told}); check the "
+                    "model name, OPENAI_BASE_URL and OPENAI_API_KEY, or use the embedder 'tfidf'"
                 ) from None
             rows += [entry.embedding for entry in sorted(reply.data, key=lambda e: e.index)]
         if len(rows) != len(texts):
