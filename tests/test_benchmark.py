@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +16,17 @@ from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.data.base import RecordListSuite
 from krisis.errors import (
+    AuthenticationFailed,
     BackendError,
+    ContentFiltered,
     InvalidValue,
     MalformedReply,
     MissingKey,
     PromptLeak,
+    RequestRefused,
     TruncatedReply,
 )
+from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 
 
@@ -323,6 +328,68 @@ def test_a_single_truncated_reply_is_not_asked_again() -> None:
     result = Benchmark(RecordListSuite(some_records(1)), backend).run()
     assert result.evaluation_results[0].error == "malformed_reply: cut; raise the cap"
     assert result.extras["n_api_calls"] == 1
+
+
+def test_a_key_that_is_revoked_during_the_run_leaves_the_rest_for_later() -> None:
+    class Revoked(Chat):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            if request.user == "3":
+                raise AuthenticationFailed("401: check the key", status=401)
+            return await super().complete(request)
+
+    result = Benchmark(RecordListSuite(some_records(9)), Revoked(), batch_size=1).run()
+    assert "no longer accepts the key" in result.extras["stopped"]
+    assert [row.record_id for row in result.evaluation_results] == ["r0", "r1", "r2"]
+    assert result.attrition()["n_loaded"] == 9
+
+
+def test_a_refused_request_after_a_success_is_that_records_own() -> None:
+    class Picky(Chat):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            if request.user == "3":
+                raise RequestRefused("400: too long", status=400)
+            return await super().complete(request)
+
+    result = Benchmark(RecordListSuite(some_records(9)), Picky(), batch_size=1).run()
+    assert result.evaluation_results[3].error == "refused_request: 400: too long"
+    assert result.extras["n_failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ContentFiltered("withheld"), "content_filter: withheld"),
+        (ZeroDivisionError("odd"), "malformed_reply: the reply cannot be read: ZeroDivisionError"),
+    ],
+)
+def test_whatever_happens_while_reading_a_reply_is_a_row(error: Exception, told: str) -> None:
+    class Unreadable(Chat):
+        def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+            raise error
+
+    result = Benchmark(RecordListSuite(some_records(1)), Unreadable()).run()
+    assert str(result.evaluation_results[0].error).startswith(told)
+
+
+def test_a_kept_reply_that_can_no_longer_be_read_is_asked_for_again(tmp_path: Path) -> None:
+    execution = Execution(cache=ReplyCache(tmp_path / "replies.sqlite"))
+    suite = RecordListSuite(some_records(3))
+    Benchmark(suite, Chat(), execution=execution).run()
+
+    class Stricter(Chat):
+        def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+            if reply.headers.get("fresh") is None:
+                raise MalformedReply("of an older kind")
+            return super().read(request, reply)
+
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            reply = await super().complete(request)
+            reply.headers = {"fresh": "yes"}
+            return reply
+
+    result = Benchmark(suite, Stricter(), execution=execution).run()
+    assert (result.extras["n_api_calls"], result.extras["n_cache_hits"]) == (1, 0)
+    assert result.extras["n_failed"] == 0
 
 
 def test_groups_travel_whole_under_their_own_context() -> None:

@@ -63,7 +63,8 @@ def check_weathered(result: BenchmarkResult, counts: dict[str, Any], n: int) -> 
             }
     outcomes = Counter(row.outcome for row in rows)
     n_requests = sum(counts["kinds"].values())
-    assert n_requests == result.extras["n_api_calls"]
+    # A call whose connection breaks before the server reads it was made all the same.
+    assert n_requests <= result.extras["n_api_calls"] <= 1.02 * n_requests + 2
     ideal = result.extras["n_api_batches"]
     assert n_requests <= 1.6 * ideal
     assert outcomes["failed"] <= 0.02 * n
@@ -95,7 +96,7 @@ def test_concurrency_finds_what_the_provider_bears(loopback: Any, worker: Module
         server = loopback(latency=0.05, capacity=12, retry_after="0.02")
         options = {
             "base_url": server.base_url,
-            "n": 400,
+            "n": 200,
             "max_concurrency": 64,
             "max_retries": 50,
             "limits": limits,
@@ -105,7 +106,7 @@ def test_concurrency_finds_what_the_provider_bears(loopback: Any, worker: Module
         return int(server.counts()["kinds"]["rate_limit"])
 
     adaptive, fixed = n_refused(), n_refused(adaptive=False)
-    assert adaptive < 0.6 * 400
+    assert adaptive < 0.6 * 200
     assert adaptive < fixed / 2
 
 

@@ -37,7 +37,7 @@ def words(tmp_path: Path) -> Callable[..., list[str]]:
     def make(base_url: str, *more: str) -> list[str]:
         return [
             *("run", "ckd", "--model", "openai/parity-1", "--base-url", base_url),
-            *("--limit", "24", "--batch-size", "4", "--display", "none"),
+            *("--limit", "24", "--batch-size", "4", "--display", "none", "--no-baselines"),
             *("--cache-path", str(tmp_path / "replies.sqlite"), *more),
         ]
 
