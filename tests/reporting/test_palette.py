@@ -54,7 +54,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("tone", [INK, MUTED, LINK], ids=str)
+@pytest.mark.parametrize("tone", [INK, MUTED, LINK, CORRECT, WRONG], ids=str)
 @pytest.mark.parametrize("ground", [SURFACE, RAISED], ids=str)
 def test_text_stands_out_from_its_ground(side: str, tone: Tone, ground: Tone) -> None:
     assert contrast(getattr(tone, side), getattr(ground, side)) >= 4.5
