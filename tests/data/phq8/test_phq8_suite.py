@@ -218,3 +218,11 @@ def test_the_description_says_where_the_interviews_come_from() -> None:
     assert description["embedder"] == "tfidf"
     assert "NHANES" in description["provenance"]
     assert len(description["data_sha256"]) == 64
+
+
+def test_modes_are_about_the_same_cases_and_splits_are_not() -> None:
+    def hashed(**options: str) -> str:
+        return str(PHQ8Suite(SMALL, **options).describe()["content_hash"])
+
+    assert hashed(mode="zero_shot") == hashed(mode="few_shot")
+    assert hashed(split="test") != hashed(split="train")

@@ -138,6 +138,13 @@ class PHQ8Suite(BaseDataSuite):
         cases = self._cases
         return {
             **super().describe(),
+            # Modes ask about the same cases in other words, so their runs can be compared.
+            "content_hash": content_hash(
+                [
+                    [r.record_id, r.label, r.context, r.metadata.get("should_abstain")]
+                    for r in self._records
+                ]
+            ),
             "mode": self.mode.value,
             "split": self.split.value,
             "n_participants": len(self._evaluated),
