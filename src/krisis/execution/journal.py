@@ -98,7 +98,7 @@ class Journal:
             return ""
         known = self._known_texts.get(text)
         if known is None:
-            known = hashlib.sha256(text.encode()).hexdigest()[:12]
+            known = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
             self._known_texts[text] = known
             lines.append({"kind": kind, "id": known, "text": text})
         return known
