@@ -107,3 +107,12 @@ def test_paths_end_at_the_sums_of_the_resample():
     np.testing.assert_allclose(accepted[-1], [items.losses.size, 2 * items.losses.size])
     np.testing.assert_allclose(lost[-1], [items.losses.sum(), 2 * items.losses.sum()])
     assert (np.diff(accepted, axis=0) >= 0).all()
+
+
+@pytest.mark.parametrize("coverage", [0.07, 0.14, 0.28, 0.55, 0.56, 0.57])
+def test_a_coverage_that_rounds_up_in_a_product_is_still_reached_exactly(coverage):
+    # 0.07 · 100 is 7.000000000000001, yet 7 of 100 items do cover 0.07.
+    items = CurveItems(np.arange(100) / 100, 1 - np.arange(100) / 100, np.arange(100), np.ones(100))
+    value = CurveStatistic(items, (coverage,))(np.ones((100, 1)))[risk_key(coverage)][0]
+    curve = risk_coverage_curve(items.losses, items.confidence, 100)
+    assert value == pytest.approx(curve.risk_at(coverage)[0], abs=1e-15)
