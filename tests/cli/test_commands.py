@@ -15,8 +15,7 @@ from krisis.results.result import BenchmarkResult
 
 
 def krisis(*arguments: object) -> subprocess.CompletedProcess[str]:
-    code = "from krisis.cli.app import main; main()"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    command = [sys.executable, "-m", "krisis", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
-from krisis.errors import UserError
+from krisis.cli.selective_plot import check_plot
+from krisis.errors import MissingExtra, UserError
 from krisis.metrics import EvaluationResult
 from krisis.results.result import BenchmarkResult
 
@@ -569,3 +570,12 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
     assert refused.returncode == 2
     assert refused.stderr.startswith("krisis: data/outputs/your_run.json holds several")
     assert not math.isnan(written["model"]["temperature"])
+
+
+def test_a_chart_that_cannot_be_drawn_is_refused_before_any_file_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtra, match="pip install 'krisis"):
+        check_plot(tmp_path / "curves.svg")
+    check_plot(None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from krisis.confidence.evaluation import Evaluation
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.reporting.figure import Figure, themed
+from krisis.reporting.figure import Figure, altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
 from krisis.results.strict_json import write_text
 
@@ -36,6 +36,7 @@ def check_plot(path: Path | None) -> None:
         raise InvalidValue(f"--plot draws .svg, .png or .html files, not {path.name!r}")
     if path.exists():
         raise InvalidFile(f"{path} exists already; choose another name")
+    altair()
 
 
 def _write(figure: Figure, path: Path) -> None:
