@@ -180,7 +180,7 @@ def test_identity_names_the_threshold():
 def test_every_task_has_all_baselines_in_the_demo():
     program = Path(__file__).parents[2] / "examples" / "demo.py"
     done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, str(program)], capture_output=True, text=True, check=True
     )
     for name in NAMES:
         assert done.stdout.count(f" {name} ") >= len(TASKS)

@@ -74,3 +74,16 @@ def test_a_run_over_part_of_a_suite_says_so() -> None:
     result = result_of([ANSWERED])
     result.suite_description |= {"limit": 1, "n_records": 200}
     assert "Suite:   toy / detection (first 1 of 200 records)" in format_report(result)
+
+
+def test_failures_without_an_answer_show_no_figure() -> None:
+    abstained = EvaluationResult(None, 1, abstained=True)
+    report = format_report(result_of([FAILED, abstained]))
+    assert report.startswith("1 of 2 records FAILED: ")
+    assert "No record was answered, so there is nothing to score." in report
+    assert "Accuracy" not in report
+
+
+def test_a_run_that_only_abstained_is_a_result() -> None:
+    report = format_report(result_of([EvaluationResult(None, 1, abstained=True)]))
+    assert "Abstention Rate" in report

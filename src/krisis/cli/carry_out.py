@@ -69,7 +69,7 @@ def _conclude(result: BenchmarkResult, reason: str | None) -> None:
             raise typer.Exit(INTERRUPTED_EXIT)
         if "budget" not in reason or counts["n_sent"] == 0:
             raise typer.Exit(1)
-    if counts["n_answered"] + counts["n_abstained"] == 0:
+    if counts["n_failed"] and not counts["n_answered"]:
         raise RunFailed(
             f"no record was answered, {counts['n_failed']} failed; see the errors in "
             f"{run}/rows.jsonl, then type: krisis retry-failed {run}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from krisis.metrics.base import MetricScore
@@ -12,6 +12,7 @@ from krisis.results.result import BenchmarkResult
 from krisis.results.sources import source_lines
 from krisis.statistics.intervals import Interval
 
+NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 _EXECUTION = (
     ("batch size", "batch_size"),
     ("max concurrency", "max_concurrency"),
@@ -49,10 +50,16 @@ def attrition_line(attrition: Mapping[str, int]) -> str:
 
 
 def format_report(result: BenchmarkResult) -> str:
-    """Return the compact text report, its first line being what became of the records."""
+    """Return the compact text report, its first line being what became of the records.
+
+    Where calls failed and none was answered, no figure is shown: it would be read as the model's.
+    """
+    counts = result.attrition()
+    opening = [[attrition_line(counts)], _heading(result)]
+    if counts["n_failed"] and not counts["n_answered"]:
+        return _joined([*opening, [NOTHING_ANSWERED], _execution(result.extras)])
     blocks = [
-        [attrition_line(result.attrition())],
-        _heading(result),
+        *opening,
         _metric_table(result),
         [line.rstrip() for line in source_lines(result.extras)],
         baseline_lines(result),
@@ -61,6 +68,10 @@ def format_report(result: BenchmarkResult) -> str:
         _deferral(result),
         _execution(result.extras),
     ]
+    return _joined(blocks)
+
+
+def _joined(blocks: Sequence[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
