@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,11 +12,16 @@ QUIET = {"timing", "__main__"}
 
 
 def main() -> None:
-    present = [m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)])]
-    for name in sys.argv[1:] or [name for name in present if name not in QUIET]:
-        module = import_module(f"benchmarks.{name}")
-        print(f"{name}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
+    names = sys.argv[1:]
+    if len(names) == 1:
+        module = import_module(f"benchmarks.{names[0]}")
+        print(f"{names[0]}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
         module.main()
+        return
+    present = [m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)])]
+    # Each in a process of its own: what one holds in memory must not count against the next.
+    for name in names or [name for name in present if name not in QUIET]:
+        subprocess.run([sys.executable, "-m", "benchmarks", name], check=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Sequence
 
 import numpy as np
@@ -150,3 +152,15 @@ def test_the_bundles_hold_the_eight_metrics_in_their_order() -> None:
         "Abstention Rate",
         "Deferral Alignment",
     } <= {metric.name for metric in default_abstention_metrics()}
+
+
+def test_rows_without_signals_share_one_empty_mapping_that_copies_as_itself() -> None:
+    row = EvaluationResult(1, 1)
+    assert row.signals is EvaluationResult(0, 1).signals
+    assert row.signals == {}
+    assert (len(row.signals), list(row.signals), repr(row.signals)) == (0, [], "{}")
+    assert hash(row.signals) == hash(EvaluationResult(0, 1).signals)
+    assert copy.deepcopy(row) == row
+    assert pickle.loads(pickle.dumps(row)).signals is row.signals
+    with pytest.raises(KeyError, match="token_msp"):
+        row.signals["token_msp"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +17,33 @@ from krisis.statistics.intervals import Interval
 
 Outcome = Literal["answered", "abstained", "failed"]
 Direction = Literal["higher", "lower", "neither"]
+
+
+class NoSignals(Mapping[str, Any]):
+    """The empty mapping that all rows without signals share, for rows are made by the million."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return hash(())
+
+    def __repr__(self) -> str:
+        return "{}"
+
+    def __reduce__(self) -> str:
+        return "NO_SIGNALS"
+
+
+NO_SIGNALS = NoSignals()
 
 
 @dataclass(slots=True)
@@ -43,7 +70,7 @@ class EvaluationResult:
     total_tokens: int | None = None
     record_id: str = ""
     cluster_id: str = ""
-    signals: Mapping[str, Any] = field(default_factory=dict)
+    signals: Mapping[str, Any] = NO_SIGNALS
     error: str | None = None
 
     def __post_init__(self) -> None:
