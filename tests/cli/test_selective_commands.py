@@ -241,9 +241,9 @@ def test_nan_in_a_file_is_refused(run):
     assert "not complete JSON" in sentence("selective", "--input", run, "--mode", "few_shot")
 
 
-def _with_all(run, **changes):
+def _with_all(run, position=1, **changes):
     content = json.loads(run.read_text())
-    for result in content["experiments"][1]["results"]["results"]:
+    for result in content["experiments"][position]["results"]["results"]:
         result.update(json.loads(json.dumps(changes)))
     run.write_text(json.dumps(content))
 
@@ -258,10 +258,19 @@ def test_an_all_abstained_run_is_null_with_a_reason_and_never_zero(run):
     assert variant["reason"] == "no_predicted_items"
     assert variant["aurc_at_c"]["value"] is None
     assert variant["bootstrap"]["ci95"]["aurc_full"] is None
-    assert variant["bootstrap"]["reasons"]["aurc_full"]
+    assert variant["bootstrap"]["reasons"]["aurc_full"] == "the_figure_is_undefined"
+    assert variant["bootstrap"]["drop_rate"]["aurc_full"] == 1.0
     assert variant["cmax"] == 0.0
     shown = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
     assert "Nothing was predicted" in shown.output
+
+
+def test_coverage_of_an_all_abstained_run_is_still_compared(run):
+    _with_all(run, success=True, predicted_items=dict.fromkeys(run_files.ITEMS))
+    _with_all(run, position=0, success=True)
+    artifact = evaluated(run, "--mode", "few_shot", "--mode", "zero_shot")
+    delta = artifact["comparison"]["deltas"]["llm"]["cmax"]
+    assert 0 < delta["ci95"][0] < delta["delta"] < delta["ci95"][1]
 
 
 def test_an_all_failed_run_is_null_with_a_reason(run):
@@ -331,6 +340,14 @@ def test_nothing_predicted_cannot_be_drawn(run, tmp_path):
         "selective", "--input", run, "--mode", "few_shot", *FAST, "--plot", plot
     )
     assert not plot.exists()
+
+
+def test_a_picture_goes_to_a_new_folder_or_is_refused_in_one_sentence(run, tmp_path):
+    plot = tmp_path / "new" / "curves.png"
+    common = ["selective", "--input", run, "--mode", "few_shot", *FAST, "--plot"]
+    assert krisis(*common, plot).exit_code == 0
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert "cannot be written" in sentence(*common, run / "curves.png")
 
 
 def test_runs_without_a_common_participant_cannot_be_compared(run, tmp_path):
@@ -485,6 +502,7 @@ def test_calibrating_refuses_what_it_cannot_learn(run, tmp_path):
     common = ["calibrate", "--input", run, "--mode", "few_shot", "--output", output]
     assert "no item of" in sentence(*common, "--features", "sleepiness")
     assert "did you mean" in sentence(*common, "--method", "isotonical")
+    assert "seed must be 0 or more, not -1" in sentence(*common, "--seed", "-1")
     assert not output.exists()
 
 

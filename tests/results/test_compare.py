@@ -48,6 +48,19 @@ def delta_of(comparison: Comparison, key: str) -> MetricDelta:
     return comparison.pairs[0].deltas[key]
 
 
+def test_the_level_asked_for_is_that_of_the_interval_and_of_the_margin() -> None:
+    runs = {"a": answers("++++-+-++-" * 4), "b": answers("+-++-+-+--" * 4)}
+    wide, narrow = (
+        delta_of(
+            compare_runs(runs, CompareOptions(("accuracy",), 400, level=level)), "accuracy"
+        ).interval
+        for level in (0.95, 0.5)
+    )
+    assert narrow is not None and wide is not None
+    assert narrow.level == 0.5
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
 def test_the_statistic_of_runs_as_they_are_equals_every_metric() -> None:
     rows = invented_rows(300)
     units = rows.columns.cluster

@@ -46,4 +46,9 @@ def _write(figure: Figure, path: Path) -> None:
     elif suffix == ".html":
         write_text(path, themed(figure.chart).to_html(inline=True))
     else:
-        path.write_bytes(figure.png())
+        picture = figure.png()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(picture)
+        except OSError as error:
+            raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None

@@ -166,6 +166,8 @@ def fit_calibrator(
 ) -> Calibrator:
     """Fit a calibrator on the predicted items of a run and judge it on left-out participants."""
     _check_request(table, features, method, target)
+    if seed < 0:
+        raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
     goal = target_values(table, target)
     raw = _features(table, features, needed_by=f"the method {method!r}")
     scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}

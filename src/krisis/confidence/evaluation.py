@@ -248,7 +248,6 @@ def _all_figures(curves: Mapping[str, Sequence[VariantCurve]]) -> Statistic:
         (variant, position): curve.statistic()
         for variant, both in curves.items()
         for position, curve in enumerate(both)
-        if curve.losses.size
     }
 
     def figures(counts: FloatArray) -> dict[str, FloatArray]:

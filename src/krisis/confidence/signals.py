@@ -73,15 +73,16 @@ def _given(table: ItemTable, index: int, name: str, needed_by: str) -> Any:
 
 
 def _as_numbers(raw: Sequence[Any]) -> FloatArray:
-    return np.array(
-        [
-            float(value)
-            if isinstance(value, int | float) and not isinstance(value, bool)
-            else math.nan
-            for value in raw
-        ],
-        dtype=np.float64,
-    )
+    return np.array([_as_number(value) for value in raw], dtype=np.float64)
+
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # JSON holds whole numbers of any length
+        return math.inf
 
 
 def _complain(table: ItemTable, index: int, name: str, found: tuple[Any, Signal, str]) -> None:

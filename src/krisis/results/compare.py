@@ -198,7 +198,7 @@ def _paired(runs: Mapping[str, BenchmarkResult], options: CompareOptions) -> Com
                 key,
                 (scores[left], scores[right]),
                 (replicates[left], replicates[right]),
-                n_units=n_units,
+                size=(n_units, options.level),
             )
             for key in options.metrics
         }
@@ -241,8 +241,13 @@ def _replicates(
 
 
 def _delta(
-    key: str, scores: tuple[MetricScores, MetricScores], drawn: tuple[Drawn, Drawn], *, n_units: int
+    key: str,
+    scores: tuple[MetricScores, MetricScores],
+    drawn: tuple[Drawn, Drawn],
+    *,
+    size: tuple[int, float],
 ) -> MetricDelta:
+    n_units, level = size
     left, right = scores[0][key].value, scores[1][key].value
     differences = drawn[1][key] - drawn[0][key]
     # The first replicate is the runs as they are: grouped confidences may shift it a little.
@@ -251,7 +256,7 @@ def _delta(
     method: ReplicateMethod = (
         "basic" if key == "expected_calibration_error" else "expanded_percentile"
     )
-    interval = Replicates(right - left, shifted, n_units).interval(method)
+    interval = Replicates(right - left, shifted, n_units).interval(method, level=level)
     metric = METRICS[key]
     return MetricDelta(key, metric.name, metric.direction, left, right, right - left, interval)
 
