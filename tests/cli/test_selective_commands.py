@@ -202,6 +202,70 @@ def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
     result = krisis("selective", *both, "--intersection-only", "--json", *FAST)
     artifact = json.loads(result.stdout)
     assert artifact["comparison"]["participants_compared"] == 20
+    counts = artifact["population"]["input_1"]
+    assert counts["participants_total"] == 31
+    assert [counts[f"participants_{part}"] for part in ("included", "failed", "left_out")] == [
+        20,
+        1,
+        10,
+    ]
+    shown = krisis("selective", *both, "--intersection-only", *FAST).output
+    assert "1 of 31 participants FAILED; 10 left out because the other run lacks them" in shown
+
+
+def test_runs_that_disagree_about_a_right_answer_are_not_compared(run):
+    content = json.loads(run.read_text())
+    truths = content["experiments"][1]["results"]["results"][3]["ground_truth_items"]
+    truths["Tired"] = (truths["Tired"] + 1) % 4
+    run.write_text(json.dumps(content))
+    message = sentence("selective", "--input", run, "--mode", "zero_shot", "--mode", "few_shot")
+    assert "participant 303, item Tired has the right answer" in message
+    assert "different data" in message
+
+
+def test_runs_of_two_questionnaires_are_not_compared(run, tmp_path):
+    other = tmp_path / "other.json"
+    content = run_files.run_file(21)
+    content["scale"] = {"items": list(run_files.ITEMS), "lowest": 0, "highest": 4}
+    other.write_text(json.dumps(content))
+    both = ["--input", run, "--mode", "few_shot", "--input", other]
+    assert "span 3 and 4" in sentence("selective", *both)
+
+
+def _stages(path, *answers, suite=None):
+    rows = [
+        EvaluationResult(answer, truth, confidence=0.5 + i / 20, record_id=f"r{i}")
+        for i, (answer, truth) in enumerate(answers)
+    ]
+    BenchmarkResult(rows, {}, suite or {}, "b").save(path)
+    return path
+
+
+def test_two_krisis_runs_are_divided_by_one_span(tmp_path):
+    near = _stages(tmp_path / "a.json", (1, 1), (2, 2), (2, 3), (1, 2))
+    far = _stages(tmp_path / "b.json", (1, 1), (5, 2), (3, 3), (1, 2))
+    artifact = evaluated(near, "--input", far, "--loss", "abs_norm")
+    assert artifact["loss"]["raw_multiplier"] == 4
+    curves = artifact["confidence_variants"]["stated"]
+    risks = [curves[side]["curve"]["selective_risk"][-1] for side in ("input_0", "input_1")]
+    assert risks == [2 / 4 / 4, 4 / 4 / 4]
+
+
+def test_the_span_of_phq8_is_that_of_the_scale_not_of_the_scores_seen(tmp_path):
+    suite = {"suite": "phq8", "mode": "zero_shot"}
+    path = _stages(tmp_path / "a.json", (1, 1), (2, 2), (1, 2), (0, 2), suite=suite)
+    artifact = evaluated(path, "--loss", "abs_norm")
+    assert artifact["loss"]["definition"] == "abs(prediction - truth) / 3"
+    assert artifact["inputs"][0]["mode"] == "zero_shot"
+
+
+def test_a_krisis_run_of_another_mode_is_refused(tmp_path):
+    suite = {"suite": "phq8", "mode": "zero_shot"}
+    path = _stages(tmp_path / "a.json", (1, 1), (2, 2), suite=suite)
+    message = sentence("selective", "--input", path, "--mode", "few_shot")
+    assert "was made in mode 'zero_shot', not 'few_shot'" in message
+    plain = _stages(tmp_path / "b.json", (1, 1), (2, 2))
+    assert "has no modes" in sentence("selective", "--input", plain, "--mode", "few_shot")
 
 
 @pytest.mark.parametrize(
@@ -236,9 +300,25 @@ def test_a_mode_is_asked_for_with_the_list_of_modes(run):
     assert "zero_shot, few_shot" in sentence("selective", "--input", run)
 
 
-def test_nan_in_a_file_is_refused(run):
-    run.write_text(run.read_text().replace('"token_msp": 0.', '"token_msp": NaN, "x": 0.', 1))
-    assert "not complete JSON" in sentence("selective", "--input", run, "--mode", "few_shot")
+def test_nan_of_a_predicted_item_is_refused_by_the_variant_that_needs_it(run):
+    content = json.loads(run.read_text())
+    person = content["experiments"][0]["results"]["results"][2]
+    answered = next(k for k, score in person["predicted_items"].items() if score is not None)
+    person["item_signals"][answered]["token_msp"] = math.nan
+    run.write_text(json.dumps(content))
+    message = sentence("selective", "--input", run, "--mode", "zero_shot", "--confidence=token_msp")
+    assert f"participant 302, item {answered}: the signal token_msp" in message
+    assert "'token_msp'" in message
+    assert "llm" in evaluated(run, "--mode", "zero_shot")["confidence_variants"]
+
+
+def test_nan_of_an_abstained_item_does_not_matter(run):
+    content = json.loads(run.read_text())
+    person = content["experiments"][0]["results"]["results"][2]
+    person["predicted_items"]["Sleep"] = None
+    person["item_signals"]["Sleep"]["token_msp"] = math.nan
+    run.write_text(json.dumps(content))
+    evaluated(run, "--mode", "zero_shot", "--confidence", "token_msp")
 
 
 def _with_all(run, position=1, **changes):

@@ -20,9 +20,10 @@ ITEMS = (
 
 def participant(number: int, rng: np.random.Generator, *, success: bool = True) -> dict[str, Any]:
     truth, predicted, signals = {}, {}, {}
-    level = rng.normal()
+    truths = np.random.default_rng(number)  # the same in every mode
+    level = truths.normal()
     for key in ITEMS:
-        truth[key] = int(np.clip(round(1.2 + level + rng.normal(0, 0.7)), 0, 3))
+        truth[key] = int(np.clip(round(1.2 + level + truths.normal(0, 0.7)), 0, 3))
         evidence = int(rng.integers(0, 6))
         noise = rng.normal(0, 1.4 - 0.2 * evidence)
         answered = evidence > 0 or rng.random() < 0.3

@@ -56,7 +56,8 @@ def test_the_level_asked_for_is_that_of_the_interval_and_of_the_margin() -> None
         ).interval
         for level in (0.95, 0.5)
     )
-    assert narrow is not None and wide is not None
+    assert narrow is not None
+    assert wide is not None
     assert narrow.level == 0.5
     assert wide.low < narrow.low < narrow.high < wide.high
 

@@ -193,6 +193,17 @@ def test_a_krisis_result_is_read_as_items(tmp_path):
         read_items(tmp_path / "empty.json")
 
 
+def test_rows_without_a_patient_are_patients_of_their_own_failed_ones_included():
+    rows = [
+        EvaluationResult(None, 1, error="timeout"),
+        EvaluationResult(1, 1, confidence=0.9),
+        EvaluationResult(None, 1, error="timeout"),
+    ]
+    table = items_of(rows, Source("r", kind="krisis_run"))
+    assert len(table.participants) == 1
+    assert len(table.failed) == 2
+
+
 def test_labels_without_an_order_are_right_or_wrong():
     rows = [
         EvaluationResult("Stable ", "stable", confidence=0.9, cluster_id="a"),

@@ -73,9 +73,10 @@ def population(table: ItemTable) -> dict[str, Any]:
     n_predicted = int(table.predicted.sum())
     n_asked = table.n_items + table.n_failed_items
     return {
-        "participants_total": len(table.participants) + len(table.failed),
+        "participants_total": len(table.participants) + len(table.failed) + table.n_left_out,
         "participants_included": len(table.participants),
         "participants_failed": len(table.failed),
+        "participants_left_out": table.n_left_out,
         "items_total": table.n_items,
         "items_predicted": n_predicted,
         "items_abstained": table.n_items - n_predicted,

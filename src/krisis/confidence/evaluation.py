@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.metrics.columns import FloatArray
-from krisis.metrics.items import ItemLoss, ItemTable
+from krisis.metrics.items import ItemLoss, ItemTable, ParticipantId, span_of
 from krisis.metrics.resampled_curve import CurveItems, CurveStatistic, area_key, risk_key
 from krisis.metrics.risk_coverage import (
     RiskCoverageCurve,
@@ -264,6 +264,8 @@ def same_participants(
     left: ItemTable, right: ItemTable, *, intersection_only: bool
 ) -> tuple[ItemTable, ItemTable]:
     """Return both runs on the participants that succeeded in both, or refuse differing sets."""
+    left, right = _on_one_scale(left, right)
+    _refuse_other_truth(left, right)
     both = set(left.participants) & set(right.participants)
     if len(both) == len(left.participants) == len(right.participants):
         return left, right
@@ -275,3 +277,41 @@ def same_participants(
     if not both:
         raise InvalidValue("the two runs have no successful participant in common")
     return left.restricted(both), right.restricted(both)
+
+
+def _on_one_scale(left: ItemTable, right: ItemTable) -> tuple[ItemTable, ItemTable]:
+    """Return both runs with the same span, or refuse runs of two questionnaires.
+
+    The span of a krisis run is that of the labels seen, so two runs of one suite can differ.
+    """
+    if left.scale == right.scale or math.isnan(left.scale) or math.isnan(right.scale):
+        return left, right
+    if left.source.kind == right.source.kind == "krisis_run":
+        span = span_of(left.truth, left.prediction, right.truth, right.prediction)
+        return replace(left, scale=span), replace(right, scale=span)
+    raise InvalidValue(
+        f"the scores of the two runs span {left.scale:g} and {right.scale:g}; compare runs of one "
+        "questionnaire"
+    )
+
+
+def _refuse_other_truth(left: ItemTable, right: ItemTable) -> None:
+    """Refuse runs that disagree about a right answer, as far as items can be told apart."""
+    truths = [_truth_of_items(table) for table in (left, right)]
+    for (participant, item), truth in truths[0].items():
+        other = truths[1].get((participant, item), truth)
+        if truth != other:
+            place = f"participant {participant}" + (f", item {item}" if item else "")
+            raise InvalidValue(
+                f"{place} has the right answer {truth:g} in {left.source.path} and {other:g} in "
+                f"{right.source.path}; the runs were made on different data"
+            )
+
+
+def _truth_of_items(table: ItemTable) -> dict[tuple[ParticipantId, str], float]:
+    """Return the truth of every item; nothing where labels have no order or items no names."""
+    owners = [table.participants[code] for code in table.participant.tolist()]
+    keys = list(zip(owners, table.item_names, strict=True))
+    if math.isnan(table.scale) or len(set(keys)) < len(keys):
+        return {}
+    return dict(zip(keys, table.truth.tolist(), strict=True))

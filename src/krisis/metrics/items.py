@@ -38,7 +38,8 @@ class ItemTable:
 
     ``participants`` is sorted and ``participant`` holds, per item, the position in it.
     ``prediction`` is NaN where the model abstained. ``scale`` is the largest distance between two
-    scores, or NaN for labels that have no order.
+    scores, or NaN for labels that have no order. ``n_left_out`` counts the participants that
+    succeeded and are not here because another run lacks them.
     """
 
     participants: Sequence[ParticipantId]
@@ -51,6 +52,7 @@ class ItemTable:
     source: Source
     failed: Sequence[ParticipantId] = ()
     n_failed_items: int = 0
+    n_left_out: int = 0
     wrong: BoolArray | None = field(default=None)
 
     @property
@@ -110,4 +112,13 @@ class ItemTable:
             prediction=self.prediction[rows],
             signals=[self.signals[i] for i in positions],
             wrong=None if self.wrong is None else self.wrong[rows],
+            n_left_out=self.n_left_out + len(self.participants) - len(kept),
         )
+
+
+def span_of(*scores: FloatArray) -> float:
+    """Return the distance between the lowest and the highest of all scores; NaN is none."""
+    known = np.concatenate(scores)
+    known = known[~np.isnan(known)]
+    # Where every score is the same, every distance is 0 and any span does.
+    return float(np.ptp(known)) or 1.0 if known.size else 1.0

@@ -82,7 +82,7 @@ def is_phq8_run(content: Mapping[str, Any]) -> bool:
 
 def read_phq8_run(path: Path, mode: str | None = None) -> Experiment:
     """Read one experiment of a run file; ``mode`` is required where there are several."""
-    return experiment_of(read_object(path), mode, place=str(path))
+    return experiment_of(read_object(path, lenient=True), mode, place=str(path))
 
 
 def experiment_of(content: Mapping[str, Any], mode: str | None, *, place: str) -> Experiment:

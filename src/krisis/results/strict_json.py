@@ -43,8 +43,8 @@ def dumps(value: Any, *, indent: int | None = 2) -> str:
     return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a file that must hold one JSON object."""
+def read_object(path: Path, *, lenient: bool = False) -> dict[str, Any]:
+    """Read a file that must hold one JSON object; ``lenient`` lets NaN and Infinity through."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -55,13 +55,13 @@ def read_object(path: Path) -> dict[str, Any]:
         raise InvalidFile(f"{path} is not text in UTF-8; is it a krisis result?") from None
     except OSError as error:
         raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
-    return parse_object(text, str(path))
+    return parse_object(text, str(path), lenient=lenient)
 
 
-def parse_object(text: str, place: str) -> dict[str, Any]:
+def parse_object(text: str, place: str, *, lenient: bool = False) -> dict[str, Any]:
     """Parse one JSON object, naming the place where it breaks off."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=float if lenient else _refuse_constant)
     except ValueError as error:
         raise InvalidFile(
             f"{place} is not complete JSON ({error}); it may have been cut, restore or rerun it"
