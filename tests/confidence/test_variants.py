@@ -114,6 +114,7 @@ def test_a_missing_key_is_never_replaced():
         ("llm_evidence_count", "llm", -1),
         ("llm_evidence_count", "llm", True),
         ("llm_evidence_count", "llm", "3"),
+        pytest.param("llm_evidence_count", "llm", 10**400, id="too_long"),
         ("verbalized_confidence", "verbalized", 0),
         ("verbalized_confidence", "verbalized", 6),
         ("verbalized_confidence", "hybrid_verbalized", math.nan),

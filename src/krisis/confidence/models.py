@@ -20,7 +20,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class TemperatureModel(_Model):
