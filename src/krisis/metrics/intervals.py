@@ -12,7 +12,13 @@ import numpy as np
 from krisis.metrics.columns import BoolArray, Columns, FloatArray, IntArray
 from krisis.statistics.absolute_sum import absolute_sum_interval
 from krisis.statistics.bootstrap import BootstrapOptions, Statistic, resample_counts
-from krisis.statistics.intervals import ClusteredShare, Interval, ReplicateMethod, Replicates
+from krisis.statistics.intervals import (
+    ClusteredShare,
+    Interval,
+    ReplicateMethod,
+    Replicates,
+    residuals,
+)
 
 if TYPE_CHECKING:
     from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
@@ -81,7 +87,7 @@ def mean_recall(columns: Columns) -> ClusteredShare:
         rows = columns.truth == code
         hits, totals = _per_cluster(columns, rows & columns.correct), _per_cluster(columns, rows)
         share = ClusteredShare.of(hits, totals)
-        influence += (hits - share.share * totals) / (totals.sum() * len(classes))
+        influence += residuals(hits, totals, share.share) / (totals.sum() * len(classes))
         shares.append(share.share)
         inverse_rows += 1 / share.n_effective
         inverse_clusters += 1 / share.n_effective_clusters

@@ -59,7 +59,9 @@ def _obstacle(observed: float, valid: FloatArray, n_clusters: int) -> str:
         return "needs_at_least_two_clusters"
     if valid.shape[1] < 2:
         return "fewer_than_two_valid_resamples"
-    if observed == 0 or not np.ptp(valid, axis=1).any():
+    if observed == 0:
+        return "every_gap_is_zero"
+    if not np.ptp(valid, axis=1).any():
         return "every_resample_gives_the_same_value"
     return ""
 

@@ -131,7 +131,7 @@ class ClusteredShare:
         if n_rows == 0:
             return cls(math.nan, np.empty(0), 0.0, 0.0)
         share = float(hits.sum() / n_rows)
-        influence: FloatArray = (hits[kept] - share * totals[kept]) / n_rows
+        influence = residuals(hits[kept], totals[kept], share) / n_rows
         return cls(share, influence, n_rows, float(np.count_nonzero(kept)))
 
     def interval(self, *, level: float = 0.95) -> Interval:
@@ -161,6 +161,15 @@ class ClusteredShare:
         if variance > 0:
             n_effective = min(self.n_effective, self.share * (1 - self.share) / variance)
         return _wilson(self.share, n_effective * (z / t) ** 2, z, (level, "cluster_wilson"))
+
+
+def residuals(hits: FloatArray, totals: FloatArray, share: float) -> FloatArray:
+    """Return how many hits each cluster has beyond its share of them.
+
+    What rounding alone leaves is 0: clusters that all agree must not seem to vary a little.
+    """
+    beyond: FloatArray = hits - share * totals
+    return np.where(np.abs(beyond) <= 1e-9 * totals, 0.0, beyond)
 
 
 @dataclass(frozen=True, slots=True)
