@@ -123,3 +123,19 @@ def test_grouped_confidences_give_nearly_the_interval_of_all(monkeypatch):
         assert other.value == one.value
         assert other.interval.low == pytest.approx(one.interval.low, abs=0.05 * width)
         assert other.interval.high == pytest.approx(one.interval.high, abs=0.05 * width)
+
+
+def test_risk_at_another_coverage_has_an_interval_of_its_own():
+    class RiskAtHalf(RiskAtCoverage):
+        name = "Risk at 50 % coverage"
+        coverage = 0.5
+
+    rng = np.random.default_rng(0)
+    rows = [
+        EvaluationResult(int(rng.random() < c), 1, confidence=c, record_id=str(i))
+        for i, c in enumerate(rng.random(60).tolist())
+    ]
+    scores = score_all([RiskAtCoverage(), RiskAtHalf()], rows, intervals=BootstrapOptions(200))
+    half = scores["Risk at 50 % coverage"]
+    assert half.interval.low <= half.value <= half.interval.high
+    assert half.interval != scores["Risk at 80 % coverage"].interval

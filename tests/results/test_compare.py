@@ -265,6 +265,7 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
         (["compare", "{run}", "{run}", "-m", "acuracy"], UnknownName),
         (["compare", "{run}", "{run}", "--margin", "5"], InvalidValue),
         (["leaderboard", "{run}", "--sort", "accuracy"], InvalidValue),
+        (["leaderboard", "{run}", "--sort", "accuracy", "--sort", "accuracy"], InvalidValue),
         (["leaderboard", "{run}", "--sort", "abstention_rate"], InvalidValue),
         (["leaderboard", "{run}", "--sort", "speed"], UnknownName),
     ],

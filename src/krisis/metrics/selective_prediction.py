@@ -66,12 +66,15 @@ class _CurveMetric(BaseMetric):
     def _score(self, columns: Columns, curve: RiskCoverageCurve) -> MetricScore:
         raise NotImplementedError
 
-    def _resampled(self, results: Sequence[EvaluationResult], figure: str) -> Uncertainty | None:
+    def _resampled(
+        self, results: Sequence[EvaluationResult], figure: str, *, coverage: float = 0.8
+    ) -> Uncertainty | None:
         columns = columns_of(results)
         if _obstacle(columns, self.loss):
             return None
         statistic = columns.shared(
-            ("risk_coverage", self.loss), lambda: _resampled_curve(columns, self.loss, (0.8,))
+            ("risk_coverage", self.loss, coverage),
+            lambda: _resampled_curve(columns, self.loss, (coverage,)),
         )
         return Resampled(statistic, figure, high=math.inf if self.loss == "ordinal" else 1.0)
 
@@ -179,7 +182,7 @@ class RiskAtCoverage(_CurveMetric):
 
     def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
         """Offer the resampled risk."""
-        return self._resampled(results, risk_key(self.coverage))
+        return self._resampled(results, risk_key(self.coverage), coverage=self.coverage)
 
 
 def default_selective_metrics() -> list[BaseMetric]:

@@ -116,7 +116,7 @@ def check_sort(sort: Sequence[str]) -> None:
                 f"{column} cannot rank models, for neither more nor less of it is better; "
                 "choose deferral_alignment or selective_accuracy beside it"
             )
-    if list(sort) == ["accuracy"]:
+    if set(sort) == {"accuracy"}:
         raise InvalidValue(
             "accuracy alone does not rank models here, because it punishes every abstention; "
             "add a second column, as in --sort accuracy --sort deferral_alignment"
