@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.invented_runs import write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
@@ -257,6 +258,14 @@ def test_the_span_of_phq8_is_that_of_the_scale_not_of_the_scores_seen(tmp_path):
     artifact = evaluated(path, "--loss", "abs_norm")
     assert artifact["loss"]["definition"] == "abs(prediction - truth) / 3"
     assert artifact["inputs"][0]["mode"] == "zero_shot"
+
+
+def test_items_that_a_run_still_owes_are_counted_and_shown(tmp_path):
+    rows = [EvaluationResult(1, i % 2, confidence=0.6, record_id=f"r{i}") for i in range(6)]
+    run = write_run(tmp_path / "run", BenchmarkResult(rows, {}, {}, "b"), n_cases=10)
+    assert evaluated(run)["population"]["items_not_asked"] == 4
+    shown = krisis("selective", "--input", run, *FAST).output
+    assert "NOT ENDED, 4 items were not asked; 6 participants, 6 items" in shown
 
 
 def test_a_krisis_run_of_another_mode_is_refused(tmp_path):

@@ -68,6 +68,8 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
     mode = f", mode {source.mode}" if source.mode else ""
     failed = counts["participants_failed"]
     start = f"{failed} of {counts['participants_total']} participants FAILED; " if failed else ""
+    if table.n_not_asked:
+        start = f"NOT ENDED, {table.n_not_asked} items were not asked; {start}"
     if table.n_left_out:
         start += f"{table.n_left_out} left out because the other run lacks them; "
     return [

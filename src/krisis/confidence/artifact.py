@@ -81,6 +81,7 @@ def population(table: ItemTable) -> dict[str, Any]:
         "items_predicted": n_predicted,
         "items_abstained": table.n_items - n_predicted,
         "items_failed": table.n_failed_items,
+        "items_not_asked": table.n_not_asked,
         "coverage_end_to_end": n_predicted / n_asked if n_asked else math.nan,
     }
 

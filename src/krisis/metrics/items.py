@@ -39,7 +39,8 @@ class ItemTable:
     ``participants`` is sorted and ``participant`` holds, per item, the position in it.
     ``prediction`` is NaN where the model abstained. ``scale`` is the largest distance between two
     scores, or NaN for labels that have no order. ``n_left_out`` counts the participants that
-    succeeded and are not here because another run lacks them.
+    succeeded and are not here because another run lacks them, ``n_not_asked`` the items that a run
+    which has not ended still owes.
     """
 
     participants: Sequence[ParticipantId]
@@ -53,6 +54,7 @@ class ItemTable:
     failed: Sequence[ParticipantId] = ()
     n_failed_items: int = 0
     n_left_out: int = 0
+    n_not_asked: int = 0
     wrong: BoolArray | None = field(default=None)
 
     @property

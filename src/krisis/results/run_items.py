@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,11 @@ def read_items(path: str | Path, mode: str | None = None) -> ItemTable:
         suite = manifest.suite_description
         made_in = _mode(suite, mode, path)
         source = Source(str(path), manifest.run_id, manifest.git_commit, made_in, "krisis_run")
-        return items_of(load_run(path).evaluation_results, source, span=_known_span(suite))
+        rows = load_run(path).evaluation_results
+        n_owed = max(0, manifest.n_cases - len(rows))
+        n_not_asked = math.ceil(n_owed / manifest.identity.get("repeats", 1))
+        table = items_of(rows, source, span=_known_span(suite))
+        return replace(table, n_not_asked=n_not_asked)
     # Programs write a missing signal as NaN: it is refused where a variant needs it, by name.
     content = read_object(path, lenient=True)
     if is_phq8_run(content):
