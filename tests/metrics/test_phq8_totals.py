@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_sco
 
 from krisis.errors import UserError
 from krisis.metrics.items import ItemTable, Source
-from krisis.metrics.phq8_totals import band_of, is_phq8, totals_of, totals_report
+from krisis.metrics.phq8_totals import band_of, is_phq8, phq8_report, totals_of, totals_report
 
 
 def table_of(truth, prediction):
@@ -107,3 +108,29 @@ def test_other_questionnaires_have_no_phq8_total():
         totals_of(short)
     with pytest.raises(UserError, match="min_coverage must lie between 0 and 1, not 2"):
         totals_of(table_of([[1] * 8], [[1] * 8]), min_coverage=2)
+
+
+def test_a_participant_with_a_failed_item_is_counted_and_has_no_total():
+    table = table_of([[1] * 8, [3] * 8, [2] * 8], [[1] * 8, [2] * 8, [2] * 8])
+    keep = np.arange(24) != 9
+    lacking = replace(
+        table,
+        participant=table.participant[keep],
+        item_names=["x"] * 23,
+        truth=table.truth[keep],
+        prediction=table.prediction[keep],
+        signals=[{}] * 23,
+    )
+    report = phq8_report(lacking)
+    assert report["n_incomplete"] == 1
+    assert report["total"]["n_participants"] == 2
+    assert report["total"]["mae"] == 0.0
+    assert phq8_report(table)["n_incomplete"] == 0
+
+
+def test_other_questions_have_no_totals():
+    nine = table_of([[1] * 9], [[1] * 9])
+    assert phq8_report(nine) is None
+    stages = replace(table_of([[1] * 8], [[1] * 8]), item_names=[""] * 8)
+    assert phq8_report(stages) is None
+    assert phq8_report(table_of([[1] * 5], [[1] * 5])) is None

@@ -206,10 +206,13 @@ def _total_lines(reports: Sequence[Mapping[str, Any] | None]) -> list[str]:
         if report is None:
             continue
         total, screening = report["total"], report["screening"]
+        n_incomplete = report["n_incomplete"]
+        lacking = f" ({n_incomplete} more lack an item that failed)" if n_incomplete else ""
         lines.append(
             f"Totals (input_{position}): MAE {figure(total['mae'])}, RMSE {figure(total['rmse'])}, "
             f"Pearson {figure(total['pearson'])}, bands {figure(total['band_accuracy'])} right on "
-            f"{total['n_evaluated']} of {total['n_participants']} participants; screening at 10: "
+            f"{total['n_evaluated']} of {total['n_participants']} participants{lacking}; "
+            "screening at 10: "
             f"accuracy {figure(screening['accuracy'])}, F1 {figure(screening['f1'])} on "
             f"{screening['n_evaluated']}, AUROC {figure(screening['auroc'])}."
         )

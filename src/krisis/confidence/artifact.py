@@ -9,7 +9,7 @@ from typing import Any
 
 from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
 from krisis.metrics.items import ItemLoss, ItemTable
-from krisis.metrics.phq8_totals import is_phq8, totals_report
+from krisis.metrics.phq8_totals import phq8_report
 from krisis.metrics.resampled_curve import area_key, risk_key
 from krisis.statistics.intervals import Interval
 
@@ -53,7 +53,7 @@ def artifact_of(
             name: _runs_of(evaluation, name, curves) for name, curves in evaluation.curves.items()
         },
         "variants_without_signals": dict(evaluation.absent),
-        "phq8_totals": [totals_report(table) if is_phq8(table) else None for table in tables],
+        "phq8_totals": [phq8_report(table) for table in tables],
         "comparison": _comparison(evaluation, intersection_only),
     }
 

@@ -90,6 +90,22 @@ def totals_report(table: ItemTable, *, min_coverage: float = 0.5) -> dict[str, A
     }
 
 
+def phq8_report(table: ItemTable) -> dict[str, Any] | None:
+    """Return the figures of participants with all eight items; None for other questions.
+
+    A call that failed leaves its participant incomplete: counted, and without a total.
+    """
+    counts = table.items_per_participant
+    complete = counts == N_ITEMS
+    if not all(table.item_names) or (counts > N_ITEMS).any():
+        return None
+    whole = {name for name, kept in zip(table.participants, complete.tolist(), strict=True) if kept}
+    part = table if complete.all() else table.restricted(whole)
+    if not is_phq8(part):
+        return None
+    return {"n_incomplete": len(counts) - len(whole), **totals_report(part)}
+
+
 def _share(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
