@@ -81,6 +81,35 @@ def test_small_groups_are_named_but_neither_counted_nor_scored() -> None:
     assert shown == {"female": (30, 1.0), "male": (None, None)}
 
 
+def test_groups_of_few_patients_with_many_rows_have_wide_intervals() -> None:
+    def width(n_patients: int) -> float:
+        rows = Rows(
+            EvaluationResult(
+                int(i % n_patients % 2),
+                1,
+                metadata={"sex": sex},
+                cluster_id=f"{sex}{i % n_patients}",
+            )
+            for sex in ("female", "male")
+            for i in range(40)
+        )
+        first = next(row for row in breakdown_table(rows) if row["metric"] == "accuracy")
+        assert first["value"] == 0.5
+        return float(first["high"] - first["low"])
+
+    assert width(4) > 2 * width(40)
+
+
+def test_a_group_of_one_patient_has_no_interval() -> None:
+    rows = Rows(
+        EvaluationResult(1, 1, metadata={"sex": sex}, cluster_id=sex)
+        for sex in ("female", "male") * 12
+    )
+    first = breakdown_table(rows)[0]
+    assert (first["value"], first["low"], first["high"]) == (1.0, None, None)
+    assert first["note"] == "one patient: no interval"
+
+
 def test_ages_fall_into_bands_and_missing_ones_are_said_to_be_missing() -> None:
     ages: list[object] = [18, 39, 40, 74, 75, None, "old"]
     rows = Rows([EvaluationResult(1, 1, metadata={"age": age}) for age in ages for _ in range(20)])

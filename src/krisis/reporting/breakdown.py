@@ -10,9 +10,9 @@ import numpy as np
 
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import BoolArray, Columns
+from krisis.metrics.intervals import share_of
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
-from krisis.statistics.intervals import wilson
 
 SMALLEST_GROUP = 10
 LARGEST_NUMBER_OF_GROUPS = 24
@@ -85,19 +85,21 @@ def _group_rows(
         "deferral alignment": (aligned, inside & labelled),
     }
     return [
-        {"by": heading, "group": name, "metric": metric, **_share(hits & kept, kept)}
+        {"by": heading, "group": name, "metric": metric, **_share(columns, hits, kept)}
         for metric, (hits, kept) in shares.items()
     ]
 
 
-def _share(hits: BoolArray, kept: BoolArray) -> dict[str, Any]:
-    n_rows, n_hits = int(np.count_nonzero(kept)), int(np.count_nonzero(hits))
+def _share(columns: Columns, hits: BoolArray, kept: BoolArray) -> dict[str, Any]:
+    n_rows = int(np.count_nonzero(kept))
     if n_rows < SMALLEST_GROUP:
         hidden = {"n": None if n_rows else 0, "value": None, "low": None, "high": None}
         return {**hidden, "note": f"n < {SMALLEST_GROUP}"}
-    interval = wilson(n_hits, n_rows)
-    bounds = {"low": interval.low, "high": interval.high}
-    return {"n": n_rows, "value": n_hits / n_rows, **bounds, "note": ""}
+    share = share_of(columns, hits, kept)
+    interval = share.interval()
+    low, high = (interval.low, interval.high) if interval.defined else (None, None)
+    note = "" if interval.defined else "one patient: no interval"
+    return {"n": n_rows, "value": share.share, "low": low, "high": high, "note": note}
 
 
 def breakdown_figures(rows: Rows) -> list[Figure]:
@@ -123,8 +125,9 @@ def _figure(heading: str, table: list[dict[str, Any]]) -> Figure:
         f"breakdown_{heading.replace(' ', '_')}",
         f"By {heading}",
         (
-            "Points are shares, bars 95 % Wilson intervals; beside each name stand its rows. A "
-            f"group with fewer than {SMALLEST_GROUP} rows is named but not shown. Overlapping bars "
+            "Points are shares, bars 95 % Wilson intervals, wider where patients have several "
+            "alike rows; beside each name stand its rows. A group with fewer than "
+            f"{SMALLEST_GROUP} rows is named but not shown. Overlapping bars "
             "do not prove that groups are alike."
         ),
         alt.hconcat(*panels, spacing=14),
