@@ -10,8 +10,10 @@ import pytest
 
 from krisis.backends.openai import OpenAIBackend
 from krisis.errors import InvalidFile, InvalidValue, ProviderUnavailable, RateLimited
+from krisis.execution.assembly import assemble
 from krisis.execution.budget import Budget, Estimate
 from krisis.execution.concurrency import START, AdaptiveConcurrency
+from krisis.execution.config import checked_config
 from krisis.execution.gate import Gate
 from krisis.execution.limits import Limits
 from krisis.execution.prices import Price, price_for, price_of, read_prices
@@ -363,3 +365,43 @@ def test_a_sleeper_wakes_when_the_end_is_asked_for() -> None:
         return loop.time() - started
 
     assert asyncio.run(story()) < 5
+
+
+def test_who_waits_for_a_slot_is_not_sent_into_a_pause() -> None:
+    async def story() -> float:
+        held = gate(Limits())
+        under_way = [await held.enter(0, 1) for _ in range(4)]
+        loop = asyncio.get_running_loop()
+        queued = asyncio.create_task(held.enter(0, 1))
+        await asyncio.sleep(0)  # it has passed the pause and stands in the queue for a slot
+        started = loop.time()
+        for ticket in under_way:
+            held.failed(ticket, RateLimited("429", status=429, retry_after_seconds=0.15))
+        await queued
+        return loop.time() - started
+
+    assert asyncio.run(story()) >= 0.15
+
+
+def test_who_waits_for_a_slot_is_not_sent_after_the_end_was_asked_for() -> None:
+    async def story() -> tuple[list[object], int]:
+        stop = Stop()
+        held = gate(Limits(), stop)
+        under_way = [await held.enter(0, 1) for _ in range(4)]
+        queued = [asyncio.create_task(held.enter(0, 1)) for _ in range(6)]
+        await asyncio.sleep(0)
+        stop.request("enough")
+        for ticket in under_way:
+            held.succeeded(ticket, Estimate(1, 1), {})
+        ends = await asyncio.gather(*queued, return_exceptions=True)
+        return [type(end) for end in ends], held.concurrency.in_flight
+
+    assert asyncio.run(story()) == ([StopRequested] * 6, 0)
+
+
+def test_the_longest_wait_of_a_run_is_that_of_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    asked = {"suite": "ckd", "model": "openai/m", "limit": 1, "timeout_seconds": 900}
+    backend = assemble(checked_config(asked, "here")).backend
+    assert isinstance(backend, OpenAIBackend)
+    assert backend.timeout_seconds == 900

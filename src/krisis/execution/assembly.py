@@ -9,6 +9,7 @@ from typing import Any
 from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
+from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, PatientRecord, SuiteConfig
 from krisis.errors import UnknownName
 from krisis.execution.cache import ReplyCache, default_cache_path
@@ -45,6 +46,8 @@ def assemble(config: RunConfig) -> Assembled:
         max_retries=config.max_retries,
         **config.model_options,
     )
+    if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
+        backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in config.metrics]
     description = suite.describe()
     if config.limit is not None:

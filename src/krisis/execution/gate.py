@@ -49,7 +49,7 @@ class Gate:
         self.budget.reserve(ticket.estimate)
         try:
             await self._wait_for_rates(ticket.estimate)
-            ticket.era = await self.concurrency.acquire()
+            ticket.era = await self._slot()
         except BaseException:
             self.budget.settle(ticket.estimate, None, n_records)
             raise
@@ -61,8 +61,22 @@ class Gate:
             seconds = max(seconds, self._tokens.take(estimate.total))
         if seconds > 0:
             await self._stop.sleep(seconds)
+        await self._wait_for_pause()
+
+    async def _wait_for_pause(self) -> None:
         while (seconds := self._pause.remaining_seconds()) > 0:
             await self._stop.sleep(seconds)
+
+    async def _slot(self) -> int:
+        """Wait for a slot, and heed what was asked for meanwhile: a pause, or the end."""
+        era = await self.concurrency.acquire()
+        try:
+            self._stop.check()
+            await self._wait_for_pause()
+        except BaseException:
+            self.concurrency.release()
+            raise
+        return era
 
     def succeeded(self, ticket: Ticket, used: Estimate, headers: Mapping[str, str]) -> None:
         """Settle an attempt that brought a reply."""
