@@ -85,3 +85,13 @@ def test_a_cache_that_breaks_is_turned_off_and_says_why(tmp_path: Path) -> None:
     cache.put("k", REQUEST, REPLY)
     assert cache.get("k") is None
     cache.close()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"text": "a", "logprobs": [], "later": 1}'])
+def test_an_entry_that_cannot_be_read_counts_as_absent(tmp_path: Path, text: str) -> None:
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    cache.put(REQUEST.key(), REQUEST, REPLY)
+    cache.flush()
+    cache._connection.execute("UPDATE replies SET reply = ?", (text,))
+    assert cache.get(REQUEST.key()) is None
+    cache.close()

@@ -70,7 +70,10 @@ class ReplyCache:
         except sqlite3.Error as error:
             self.fault = self.fault or str(error)
             return None
-        return None if found is None else _reply(found[0])
+        try:
+            return None if found is None else _reply(found[0])
+        except (ValueError, TypeError, KeyError):  # damaged, or kept by another version: ask again
+            return None
 
     def put(self, key: str, request: ChatRequest, reply: ChatReply) -> None:
         """Keep a reply that was read and found good."""
