@@ -174,3 +174,25 @@ def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> N
     assert site.get("/compare").status == 200
     assert site.get("/compare?run=run-a&run=run-b&run=run-c").status == 400
     assert site.get("/compare?run=run-a&run=nothing").status == 404
+
+
+def test_a_row_of_a_run_with_gaps_stands_beside_its_own_features(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", result_of(invented_rows(6)), features={"x": 0}, n_cases=6)
+    kept = []
+    for line in (path / "rows.jsonl").read_text(encoding="utf-8").splitlines():
+        content = json.loads(line)
+        if content["kind"] == "row":
+            if content["position"] == 1:  # this one was never asked
+                continue
+            content["features"] = {"x": content["position"]}
+        kept.append(json.dumps(content))
+    (path / "rows.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    run = Catalogue(tmp_path).load("run")
+    assert [run.features[place]["x"] for place in range(5)] == [0, 2, 3, 4, 5]
+
+
+def test_a_journal_with_an_unknown_outcome_does_not_take_the_list_down(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=50)
+    with (path / "rows.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"kind": "row", "position": 9, "row": {"outcome": "guessed"}}\n')
+    assert Catalogue(tmp_path).progress("run").n_done == 3

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,10 +59,8 @@ class _Tail:
                     break
                 self.n_bytes += len(line)
                 self._take(line)
-        counts = dict.fromkeys(("answered", "abstained", "failed"), 0)
-        for outcome in self.outcomes.values():
-            counts[outcome] += 1
-        return counts
+        seen = Counter(self.outcomes.values())  # what is none of these is not a row of krisis
+        return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
 
     def _take(self, line: bytes) -> None:
         try:
@@ -87,7 +85,13 @@ class LoadedRun:
         """Return what the model was shown of each record, where the run stored it."""
         if not self.path.is_dir() or not read_manifest(self.path).stores_features:
             return {}
-        return read_journal(RunDirectory(self.path).rows).features
+        stored = read_journal(RunDirectory(self.path).rows)
+        # A run that was cut short lacks rows, so the place of a row is not its position there.
+        return {
+            place: stored.features[position]
+            for place, position in enumerate(sorted(stored.rows))
+            if position in stored.features
+        }
 
     @cached_property
     def index(self) -> RowIndex:

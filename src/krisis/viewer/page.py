@@ -51,6 +51,7 @@ def whole_of(query: Mapping[str, str], name: str, *, default: int, most: int) ->
     value = text_of(query, name)
     if not value:
         return default
-    if not (value.isascii() and value.isdigit()) or not 1 <= int(value[:12]) <= most:
+    readable = value.isascii() and value.isdigit() and len(value) <= 12
+    if not readable or not 1 <= int(value) <= most:
         raise InvalidValue(f"{name} must be a whole number from 1 to {most}, not {value[:40]!r}")
     return int(value)
