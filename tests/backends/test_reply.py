@@ -180,6 +180,13 @@ def test_a_reply_cut_anywhere_is_truncated_and_says_what_to_raise(cut: int) -> N
         single(reply()[:cut], finish="")
 
 
+def test_a_draft_in_a_thought_that_was_cut_is_not_the_answer() -> None:
+    with pytest.raises(TruncatedReply):
+        single(f"<think>perhaps {reply()}, but", finish="length")
+    with pytest.raises(MalformedReply, match="empty"):
+        single(f"<think>perhaps {reply()}, but")
+
+
 def test_a_complete_answer_is_kept_even_if_the_cap_ended_the_text_after_it() -> None:
     assert single(reply() + "   \n\n", finish="length").prediction == 3
 

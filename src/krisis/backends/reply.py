@@ -90,7 +90,10 @@ def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None
 def _without_thoughts(text: str) -> str:
     """Blank what a reasoning model thought aloud, keeping every other character in its place."""
     end = text.rfind("</think>")
-    return text if end < 0 else " " * (end + len("</think>")) + text[end + len("</think>") :]
+    if end >= 0:
+        return " " * (end + len("</think>")) + text[end + len("</think>") :]
+    # A thought that was cut off may hold a draft of the answer, which is not the answer.
+    return " " * len(text) if text.lstrip().startswith("<think>") else text
 
 
 def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
