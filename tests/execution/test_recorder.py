@@ -6,13 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
 from krisis.data.base import RecordListSuite, SuiteConfig
-from krisis.errors import InvalidFile, ProviderUnavailable, RunConflict, RunFailed
+from krisis.errors import (
+    InvalidFile,
+    InvalidValue,
+    MalformedReply,
+    ProviderUnavailable,
+    RunConflict,
+    RunFailed,
+)
 from krisis.execution.locking import RunLock
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -295,3 +303,46 @@ def test_a_deleted_journal_ends_the_run_with_one_sentence(tmp_path: Path) -> Non
 
     with pytest.raises(Exception, match="was deleted while the run"):
         run(Deleting(), Recorder(tmp_path), n=60)
+
+
+def test_what_was_paid_for_a_batch_that_is_left_for_later_is_not_forgotten(tmp_path: Path) -> None:
+    stop = Stop()
+
+    class Spoiled(Parity):
+        def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+            stop.request("the test had enough")
+            raise MalformedReply("spoiled", input_tokens=100, output_tokens=7)
+
+    result = run(Spoiled(), Recorder(tmp_path), stop=stop)
+    assert (result.extras["n_api_calls"], result.extras["lost_input_tokens"]) == (1, 100)
+    again = run(Parity(), Recorder.resume(only_run(tmp_path).path))
+    assert (again.extras["n_api_calls"], again.extras["lost_output_tokens"]) == (21, 7)
+
+
+def test_old_scores_go_when_a_retry_changes_the_rows_and_stay_when_it_does_not(
+    tmp_path: Path,
+) -> None:
+    run(Parity(failing=frozenset({3})), Recorder(tmp_path))
+    directory = only_run(tmp_path)
+    run(Parity(), Recorder.resume(directory.path))
+    assert directory.metrics.exists()
+
+    class Seen(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            assert directory.metrics.exists()
+            return super().evaluate(record)
+
+    recorder = Recorder.resume(directory.path, retry_failed=True)
+    recorder.finish = lambda result: None  # type: ignore[method-assign]  # killed before the end
+    assert run(Seen(), recorder).extras["n_failed"] == 0
+    assert not directory.metrics.exists()
+    assert load_run(directory.path).extras["ended"] is False
+
+
+def test_features_that_may_not_be_stored_leave_no_folder_behind(tmp_path: Path) -> None:
+    suite = RecordListSuite(some_records(2))
+    suite.stores_text = False
+    recorder = Recorder(tmp_path / "runs", store_features=True)
+    with pytest.raises(InvalidValue, match="may not be copied"):
+        Benchmark(suite, Parity(), execution=Execution(recorder=recorder)).run()
+    assert not (tmp_path / "runs").exists()

@@ -45,6 +45,13 @@ class Books:
         self._failures.observe(rows)
         self._display.advance(self._present_tally())
 
+    def left_off(self, spent: Spent) -> None:
+        """Keep what was spent on cases that are left for a later session."""
+        if spent.to_dict():
+            if self._recorder is not None:
+                self._recorder.note_spent(spent)
+            self.spent.add(spent)
+
     def end(self, reason: str | None) -> None:
         """Close the display and note an early end."""
         self._display.end(self._present_tally())

@@ -35,6 +35,7 @@ class Engine:
         *,
         stop: Stop,
         finished: Finished,
+        left_off: Callable[[Spent], None],
         n_workers: int,
     ) -> None:
         self._caller = caller
@@ -42,6 +43,7 @@ class Engine:
         self._review = review
         self._stop = stop
         self._finished = finished
+        self._left_off = left_off
         self._n_workers = n_workers
 
     async def run(self, batches: Sequence[Batch]) -> None:
@@ -62,11 +64,19 @@ class Engine:
         except StopRequested:
             return  # what is not settled is left for a later session
 
-    async def _settle(self, batch: Batch, spent: Spent) -> None:
-        self._stop.check()
-        mode: PromptMode = "batch" if len(batch) > 1 else "single"
+    async def _ask(self, batch: Batch, spent: Spent) -> list[BackendResponse]:
+        """Ask, and book what was spent in vain when the run ends before there is an answer."""
         try:
-            responses = await self._caller.ask(batch, mode=mode, spent=spent)
+            self._stop.check()
+            mode: PromptMode = "batch" if len(batch) > 1 else "single"
+            return await self._caller.ask(batch, mode=mode, spent=spent)
+        except StopRequested:
+            self._left_off(spent)
+            raise
+
+    async def _settle(self, batch: Batch, spent: Spent) -> None:
+        try:
+            responses = await self._ask(batch, spent)
         except MalformedReply as error:
             spent.lose(error)
             await self._settle_malformed(batch, error, spent=spent)
@@ -89,7 +99,7 @@ class Engine:
 
     async def _ask_once_more(self, batch: Batch, spent: Spent) -> None:
         try:
-            responses = await self._caller.ask(batch, mode="single", spent=spent)
+            responses = await self._ask(batch, spent)
         except BackendError as error:
             spent.lose(error)
             self._fail(batch, error, spent=spent)

@@ -68,10 +68,11 @@ class Journal:
         first["calls"] = spent.to_dict()
         self._write(lines)
 
-    def note_stop(self, reason: str) -> None:
-        """Write why the run ended before all records were asked."""
+    def note_stop(self, reason: str, spent: Spent | None = None) -> None:
+        """Write why records were not asked to the end, and what that cost."""
         at = round(time.perf_counter() - self._started, 3)
-        self._write([{"kind": "stop", "at": at, "reason": reason}])
+        cost = {} if spent is None else {"calls": spent.to_dict()}
+        self._write([{"kind": "stop", "at": at, "reason": reason, **cost}])
 
     def confirm(self) -> None:
         """Have the disk confirm everything; raise when the file is broken or gone."""

@@ -63,6 +63,7 @@ class Recorder:
         self._store_features = store_features
         self._resumed: RunDirectory | None = None
         self._retry_failed = False
+        self._has_old_scores = False
         self._journal: Journal | None = None
         self._lock: RunLock | None = None
         self.directory: RunDirectory | None = None
@@ -88,9 +89,18 @@ class Recorder:
             ) from None
 
     def append(self, cases: Sequence[Case], rows: Sequence[EvaluationResult], spent: Spent) -> None:
-        """Keep finished rows."""
+        """Keep finished rows; scores of an earlier session no longer fit them."""
         if self._journal is not None:
             self._journal.append(cases, rows, spent)
+            if self._has_old_scores and self.directory is not None:
+                self._has_old_scores = False
+                self.directory.metrics.unlink(missing_ok=True)
+                self.directory.report.unlink(missing_ok=True)
+
+    def note_spent(self, spent: Spent) -> None:
+        """Keep what calls cost that led to no row."""
+        if self._journal is not None:
+            self._journal.note_stop("left for a later session", spent)
 
     def note_stop(self, reason: str) -> None:
         """Keep the reason of an early end."""
@@ -116,6 +126,7 @@ class Recorder:
                 self._lock = None
 
     def _create(self, facts: RunFacts) -> Earlier:
+        stores_features = self._stores_features(facts)
         created_at = datetime.now(UTC)
         run_id = secrets.token_hex(3)
         path = self._out / run_name(facts, created_at, run_id)
@@ -132,11 +143,11 @@ class Recorder:
             config=plain(self._config),
             versions=versions(),
             git_commit=git_commit(),
-            stores_features=self._stores_features(facts),
+            stores_features=stores_features,
         )
         text = manifest.model_dump_json(indent=2)
         write_text(self.directory.manifest, text + "\n")
-        self._journal = Journal(self.directory.rows, stores_features=manifest.stores_features)
+        self._journal = Journal(self.directory.rows, stores_features=stores_features)
         return Earlier()
 
     def _continue(self, directory: RunDirectory, facts: RunFacts) -> Earlier:
@@ -144,6 +155,7 @@ class Recorder:
         refuse_other_run(str(directory.path), manifest.identity, plain(facts.identity))
         self._lock = RunLock(directory.lock)
         self.directory = directory
+        self._has_old_scores = directory.metrics.exists()
         earlier = Earlier()
         if directory.rows.exists():
             contents = read_journal(directory.rows)

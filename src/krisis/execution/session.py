@@ -143,6 +143,7 @@ class Session:
             Review(self._job.suite),
             stop=self._stop,
             finished=books.finished,
+            left_off=books.left_off,
             n_workers=self._job.max_concurrency,
         )
         books.begin()

@@ -106,6 +106,8 @@ class JournalContents:
             self.session_seconds.append(0.0)
         elif kind != "stop":
             raise InvalidFile(f"{place} is of the unknown kind {kind!r}; was it edited?")
+        if "calls" in line:
+            self.calls.append(line["calls"])
         if self.session_seconds and "at" in line:
             self.session_seconds[-1] = float(line["at"])
 
@@ -120,8 +122,6 @@ class JournalContents:
                 **line["features"],
                 **({"context": context} if context else {}),
             }
-        if "calls" in line:
-            self.calls.append(line["calls"])
 
 
 def is_run(path: Path) -> bool:
