@@ -18,6 +18,7 @@
     │   ├── ProviderUnavailable            5xx, connection lost; retried
     │   ├── CallTimedOut                   no answer in time; retried
     │   ├── RequestRefused                 400, 404, 422: the request must change
+    │   │   └── OutOfCredit                402 and its kin: the account must be filled
     │   └── AuthenticationFailed           401, 403: the key must change
     ├── PromptLeak                         patient data in a prompt meant to be redacted
     └── RunFailed                          a run ended without a usable result: exits 1
@@ -152,6 +153,10 @@ class RequestRefused(BackendError):
     """The provider refuses this request whatever the number of attempts."""
 
     failure_class = "refused_request"
+
+
+class OutOfCredit(RequestRefused):
+    """The account has no money or quota left, so no further call can succeed."""
 
 
 class AuthenticationFailed(BackendError):

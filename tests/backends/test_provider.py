@@ -15,21 +15,25 @@ from krisis.backends.anthropic import AnthropicBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.chat import ChatRequest
 from krisis.backends.compatible import CompatibleBackend
+from krisis.backends.completion import reply_from_completion
 from krisis.backends.failures import as_backend_error
 from krisis.backends.gemini import GeminiBackend
 from krisis.backends.grok import GrokBackend
-from krisis.backends.openai import OpenAIBackend
+from krisis.backends.openai import OpenAIBackend, _object
 from krisis.backends.provider import ProviderBackend, _telling, silence_talkative_loggers
 from krisis.backends.secrets import Secret, find_key
 from krisis.data.base import RecordListSuite
 from krisis.errors import (
+    AuthenticationFailed,
     BackendError,
     CallTimedOut,
+    ContentFiltered,
     InvalidValue,
     MissingExtra,
     MissingKey,
+    OutOfCredit,
     ProviderUnavailable,
-    RequestRefused,
+    RateLimited,
     UnknownName,
 )
 
@@ -240,7 +244,7 @@ def test_an_exhausted_account_is_not_asked_again() -> None:
         body = {"code": "insufficient_quota"}  # noqa: RUF012
 
     error = as_backend_error(Exhausted("pay"), request(), Secret(""))
-    assert type(error) is RequestRefused
+    assert type(error) is OutOfCredit
     assert "no quota left" in str(error)
 
 
@@ -256,3 +260,79 @@ def test_no_sdk_is_imported_before_a_client_is_made() -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("Incorrect API key provided: sk-ab***wxyz. See", "Incorrect API key provided: …. See"),
+        ("key ...wxyz is void", "key … is void"),
+        ("wait... and **see**", "wait... and **see**"),
+    ],
+)
+def test_a_key_is_removed_where_only_its_ends_are_quoted(told: str, shown: str) -> None:
+    assert Secret("sk-abcdefghijklmnopqrstuvwxyz").removed_from(told) == shown
+
+
+@pytest.mark.parametrize("address", ["https://me:word@host/v1", "https://host/v1?api-key=word"])
+def test_an_address_that_holds_a_secret_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    with pytest.raises(InvalidValue, match="host holds a login or a key") as refused:
+        OpenAIBackend("m", api_key="k")
+    assert "word" not in str(refused.value)
+
+
+def test_the_address_that_the_sdk_would_follow_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+    assert AnthropicBackend("m", api_key="k").identity()["base_url"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (402, "pay", OutOfCredit),
+        (400, "Your credit balance is too low", OutOfCredit),
+        (403, "your input was flagged", ContentFiltered),
+        (403, "no access", AuthenticationFailed),
+    ],
+)
+def test_an_empty_account_and_a_flagged_case_are_told_from_other_refusals(
+    status: int, words: str, kind: type[BackendError]
+) -> None:
+    class Refused(Exception):
+        status_code = status
+        body = {"message": words}  # noqa: RUF012
+
+    request = ChatRequest("p", "m", "", "", {}, {}, "single", "", 1)
+    assert type(as_backend_error(Refused(words), request, Secret(""))) is kind
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"error": {"code": 429, "message": "slow down"}}, RateLimited),
+        ({"error": {"code": "odd", "message": "upstream"}}, ProviderUnavailable),
+        ({"choices": [{"error": {"code": 502, "message": "upstream"}}]}, ProviderUnavailable),
+    ],
+)
+def test_an_error_under_status_200_is_an_error_and_no_malformed_reply(
+    body: dict[str, Any], kind: type[BackendError]
+) -> None:
+    request = ChatRequest("p", "m", "", "", {}, {}, "single", "", 1)
+    with pytest.raises(Exception, match=r"slow down|upstream") as raised:
+        _object(json.dumps(body).encode())
+    assert type(as_backend_error(raised.value, request, Secret(""))) is kind
+
+
+def test_odd_usage_and_log_probabilities_do_not_cost_the_answer() -> None:
+    reply = reply_from_completion(
+        {
+            "choices": [
+                {"message": {"content": "{}"}, "logprobs": {"content": [{"logprob": None}]}}
+            ],
+            "usage": {"prompt_tokens": "12", "completion_tokens": 3.0},
+        }
+    )
+    assert (reply.input_tokens, reply.output_tokens, reply.logprobs) == (None, 3, ())

@@ -17,6 +17,7 @@ NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
         ({"Retry-After": "Tue, 01 Jan 2030 11:00:00 GMT"}, 0.0),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
         ({"retry-after": "0"}, 0.0),
         ({"x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "0"}, 360.0),
         ({"x-ratelimit-reset-tokens": "120ms", "x-ratelimit-remaining-tokens": "0"}, 0.12),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Unpack
 
@@ -33,7 +34,10 @@ class AnthropicBackend(ProviderBackend):
                 f"the backend 'anthropic' takes no temperature, received "
                 f"{options['temperature']!r}; leave it out"
             )
-        super().__init__(model, max_tokens, {**options, "top_logprobs": 0})
+        # The SDK would follow this variable silently; here the run records where it asked.
+        address = options.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL", "")
+        options = {**options, "base_url": address, "top_logprobs": 0}
+        super().__init__(model, max_tokens, options)
 
     def make_client(self, key: str) -> Any:
         """Return a client whose own retries are off."""

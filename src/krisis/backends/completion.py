@@ -30,10 +30,10 @@ def reply_from_completion(
         text=refusal or _text(message.get("content")),
         finish_reason=REFUSAL_REASON if refusal else choice.get("finish_reason") or "",
         model=completion.get("model") or "",
-        input_tokens=usage.get("prompt_tokens"),
-        output_tokens=usage.get("completion_tokens"),
-        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-        reasoning_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
+        input_tokens=_count(usage, "prompt_tokens"),
+        output_tokens=_count(usage, "completion_tokens"),
+        cached_tokens=_count(usage.get("prompt_tokens_details") or {}, "cached_tokens"),
+        reasoning_tokens=_count(usage.get("completion_tokens_details") or {}, "reasoning_tokens"),
         logprobs=_logprobs((choice.get("logprobs") or {}).get("content") or []),
         headers=dict(headers or {}),
     )
@@ -45,7 +45,22 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
+def _count(usage: Mapping[str, Any], name: str) -> int | None:
+    """Return a number of tokens; a gateway may write it otherwise, and none can be booked then."""
+    value = usage.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if value >= 0 and value == value // 1 else None
+
+
 def _logprobs(tokens: Iterable[Mapping[str, Any]]) -> tuple[TokenLogprob, ...]:
+    try:
+        return _read_logprobs(tokens)
+    except (KeyError, TypeError, AttributeError):  # a figure less must not cost the answer
+        return ()
+
+
+def _read_logprobs(tokens: Iterable[Mapping[str, Any]]) -> tuple[TokenLogprob, ...]:
     return tuple(
         TokenLogprob(
             token["token"],

@@ -10,7 +10,7 @@ from typing import Literal
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.json_text import NotStrictJson, loads_strict
 from krisis.backends.reply import CUT_REASONS, REFUSAL_REASON
-from krisis.errors import BackendError, ProviderUnavailable
+from krisis.errors import BackendError, OutOfCredit, ProviderUnavailable
 
 Dialect = Literal["json_schema", "json_object", "text"]
 
@@ -64,7 +64,7 @@ class DialectLadder:
             return self._rejected(error, "log-probabilities")
         self.n_server_errors += self.breaks_on_schemas and error.status in (500, 501)
         refused = error.status in (400, 422) or self.n_server_errors >= 2
-        if self.proven or not refused:
+        if self.proven or not refused or isinstance(error, OutOfCredit):
             return error
         if asked == self.current and not self._step_down():
             self.place = 0  # refused in every way: the reason lies elsewhere

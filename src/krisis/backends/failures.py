@@ -11,6 +11,8 @@ from krisis.errors import (
     AuthenticationFailed,
     BackendError,
     CallTimedOut,
+    ContentFiltered,
+    OutOfCredit,
     ProviderUnavailable,
     RateLimited,
     RequestRefused,
@@ -19,14 +21,15 @@ from krisis.errors import (
 _ADVICE = {
     400: "change the request as the provider says",
     401: "check the key",
-    402: "add credit to the account",
+    402: "the account has no quota left, so add credit to it",
     403: "check what the key is allowed to do",
     404: "check the name of the model and the address",
     413: "ask for fewer cases in one call",
     422: "change the request as the provider says",
 }
 _TRANSIENT = frozenset({408, 409, 425})
-_NO_QUOTA = ("insufficient_quota", "billing_hard_limit")
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
+_WITHHELD = ("moderation", "flagged", "content violates")
 _LOST = (
     "Connect",
     "Disconnected",
@@ -73,7 +76,14 @@ def _of_status(error: Exception, status: int, who: str, told: str) -> BackendErr
     headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     body = getattr(error, "body", None) or getattr(error, "details", None)
     message = f"{who} answered {status}: {told}"
-    if status == 429 and not any(word in str(body) for word in _NO_QUOTA):
+    said = f"{body} {told}".lower()
+    if status == 402 or (status in (400, 403, 429) and any(word in said for word in _NO_CREDIT)):
+        return OutOfCredit(f"{message}; {_ADVICE[402]}", status=status)
+    if status == 403 and any(word in said for word in _WITHHELD):
+        return ContentFiltered(
+            f"{message}; see its content policy or ask another model", status=403
+        )
+    if status == 429:
         return RateLimited(
             message, status=status, retry_after_seconds=retry_after_seconds(headers, body)
         )
@@ -81,9 +91,8 @@ def _of_status(error: Exception, status: int, who: str, told: str) -> BackendErr
         return ProviderUnavailable(
             message, status=status, retry_after_seconds=retry_after_seconds(headers, body)
         )
-    advice = "the account has no quota left" if status == 429 else _ADVICE.get(status, _ADVICE[400])
     kind = AuthenticationFailed if status in (401, 403) else RequestRefused
-    return kind(f"{message}; {advice}", status=status)
+    return kind(f"{message}; {_ADVICE.get(status, _ADVICE[400])}", status=status)
 
 
 def _status(error: Exception) -> int | None:

@@ -100,11 +100,14 @@ def _logprobs(result: Any) -> tuple[TokenLogprob, ...]:
         return ()
     tops = [top.candidates or [] for top in result.top_candidates or []]
     tops += [[]] * (len(result.chosen_candidates) - len(tops))
+    pairs = list(zip(result.chosen_candidates, tops, strict=False))
+    if any(one.log_probability is None for chosen, top in pairs for one in (chosen, *top)):
+        return ()  # a probability that was not given is not certainty
     return tuple(
         TokenLogprob(
             chosen.token or "",
-            float(chosen.log_probability or 0.0),
-            tuple((top.token or "", float(top.log_probability or 0.0)) for top in alternatives),
+            float(chosen.log_probability),
+            tuple((top.token or "", float(top.log_probability)) for top in alternatives),
         )
-        for chosen, alternatives in zip(result.chosen_candidates, tops, strict=True)
+        for chosen, alternatives in pairs
     )

@@ -65,7 +65,29 @@ def _object(content: bytes) -> dict[str, Any]:
         body = None
     if not isinstance(body, dict):
         raise ProviderUnavailable("the server answered with something that is not a completion")
+    _refuse_error(body)
     return body
+
+
+class _ErrorInBody(Exception):
+    """An error that a gateway tells under status 200, in the shape of an SDK's own."""
+
+    def __init__(self, error: Any) -> None:
+        told = error if isinstance(error, dict) else {"message": error}
+        super().__init__(str(told.get("message") or "an error without words"))
+        code = told.get("code")
+        known = isinstance(code, int) and 400 <= code <= 599
+        self.status_code = code if known else 502
+        self.body = {"error": told}
+
+
+def _refuse_error(body: dict[str, Any]) -> None:
+    """Raise what a gateway reports instead of an answer: it is no reply, so none to halve."""
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else body
+    error = first.get("error") if isinstance(first, dict) else None
+    if error:
+        raise _ErrorInBody(error)
 
 
 def _response_format(request: ChatRequest, dialect: Dialect) -> dict[str, Any]:

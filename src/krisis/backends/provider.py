@@ -9,13 +9,14 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypedDict
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, DialectLadder
 from krisis.backends.failures import as_backend_error
 from krisis.backends.retry import RetryPolicy
-from krisis.backends.secrets import Secret, find_key
+from krisis.backends.secrets import Secret, find_key, holds_secret
 from krisis.errors import InvalidValue, MissingExtra
 
 # A reply needs far fewer; models that think first spend thousands before the first word.
@@ -70,7 +71,7 @@ class ProviderBackend(ChatBackend):
         self.model = model
         self.name = f"{self.provider}/{model}"
         self.max_tokens = max_tokens
-        self.base_url = options.get("base_url") or self.default_base_url
+        self.base_url = _without_login(options.get("base_url") or self.default_base_url)
         self.temperature = options.get("temperature")
         self.reasoning_effort = options.get("reasoning_effort")
         self.top_logprobs = options.get("top_logprobs", 5)
@@ -157,6 +158,16 @@ def _telling(headers: Mapping[str, str]) -> dict[str, str]:
         for name, value in headers.items()
         if any(word in name.lower() for word in words)
     }
+
+
+def _without_login(address: str) -> str:
+    """Return an address, unless it holds a secret: addresses are stored with a run."""
+    if holds_secret(address):
+        raise InvalidValue(
+            f"the base_url of {urlsplit(address).hostname} holds a login or a key, and would be "
+            "stored with the run; give the address alone and the key in its environment variable"
+        )
+    return address
 
 
 def _refuse_bad_options(

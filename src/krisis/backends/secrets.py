@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from krisis.errors import MissingKey
+
+# A key as error messages quote it: its head, stars or dots, its tail.
+_MASKED = re.compile(r"([\w-]*)(?:\*{2,}|\.{3,}|…)([\w-]*)")
+_TELLING = 3
 
 
 class Secret:
@@ -31,7 +37,13 @@ class Secret:
         """Return a text without the secret, also where only its head or tail is quoted."""
         if not self._text:
             return text
-        return text.replace(self._text, "…")
+        return _MASKED.sub(self._blanked, text.replace(self._text, "…"))
+
+    def _blanked(self, match: re.Match[str]) -> str:
+        head, tail = match[1], match[2]
+        quotes_head = len(head) >= _TELLING and self._text.startswith(head)
+        quotes_tail = len(tail) >= _TELLING and self._text.endswith(tail)
+        return "…" if quotes_head or quotes_tail else match[0]
 
     def __repr__(self) -> str:
         return "Secret('…')"
@@ -41,6 +53,14 @@ class Secret:
 
     def __reduce__(self) -> str:
         raise TypeError("a secret is not written to files; read it again from the environment")
+
+
+def holds_secret(address: str) -> bool:
+    """Say whether an address carries a login, or a parameter that looks like a key."""
+    parts = urlsplit(address)
+    words = ("key", "token", "secret", "password", "credential", "sig")
+    names = [name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    return parts.username is not None or any(word in name for name in names for word in words)
 
 
 def find_key(variables: Sequence[str], provider: str) -> Secret:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -60,6 +61,8 @@ def _seconds(text: str, now: datetime) -> float | None:
     text = text.strip()
     try:
         number = float(text)
+        if math.isnan(number):
+            return None
         # Some gateways give the moment as seconds since 1970, others the same in milliseconds.
         if number > 1e11:
             number /= 1000

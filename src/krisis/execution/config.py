@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from krisis.backends.secrets import holds_secret
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 
 _SECRET_WORDS = ("key", "secret", "password", "credential")
@@ -75,8 +75,11 @@ class RunConfig(BaseModel):
     @field_validator("base_url")
     @classmethod
     def _no_login(cls, address: str | None) -> str | None:
-        if address is not None and urlsplit(address).username is not None:
-            raise ValueError("an address with a login in it would be stored with the run")
+        if address is not None and holds_secret(address):
+            raise ValueError(
+                "an address with a login or a key in it would be stored with the run; give the "
+                "address alone and the key in the provider's environment variable"
+            )
         return address
 
 

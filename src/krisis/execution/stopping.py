@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from krisis.errors import AuthenticationFailed, BackendError, InvalidValue, RequestRefused
+from krisis.errors import (
+    AuthenticationFailed,
+    BackendError,
+    InvalidValue,
+    OutOfCredit,
+    RequestRefused,
+)
 from krisis.metrics.base import EvaluationResult
 
 
@@ -112,7 +118,8 @@ class FirstCalls:
     """Tells a run that can never work from one record that did not.
 
     Until a call has succeeded, a refused key or request ends the run at once. Afterwards a refused
-    key still ends it, leaving its records for a resume; a refused request is that record's own.
+    key or an empty account still ends it, leaving its records for a resume; a refused request is
+    that record's own.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -129,6 +136,7 @@ class FirstCalls:
             return
         if not self._has_succeeded:
             raise CannotGoOn(error)
-        if isinstance(error, AuthenticationFailed):
-            self._stop.request(f"the provider no longer accepts the key: {error}")
+        if isinstance(error, AuthenticationFailed | OutOfCredit):
+            what = "key" if isinstance(error, AuthenticationFailed) else "account"
+            self._stop.request(f"the provider no longer accepts the {what}: {error}")
             self._stop.check()
