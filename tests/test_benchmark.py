@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
@@ -22,6 +23,7 @@ from krisis.errors import (
     InvalidValue,
     MalformedReply,
     MissingKey,
+    OutOfCredit,
     PromptLeak,
     RequestRefused,
     TruncatedReply,
@@ -341,6 +343,73 @@ def test_a_key_that_is_revoked_during_the_run_leaves_the_rest_for_later() -> Non
     assert "no longer accepts the key" in result.extras["stopped"]
     assert [row.record_id for row in result.evaluation_results] == ["r0", "r1", "r2"]
     assert result.attrition()["n_loaded"] == 9
+
+
+def test_an_account_that_runs_dry_leaves_the_rest_for_later() -> None:
+    class Dry(Chat):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            if request.user == "3":
+                raise OutOfCredit("402: add credit", status=402)
+            return await super().complete(request)
+
+    result = Benchmark(RecordListSuite(some_records(9)), Dry(), batch_size=1).run()
+    assert "no longer accepts the account: 402: add credit" in result.extras["stopped"]
+    assert len(result.evaluation_results) == 3
+    assert result.extras["n_failed"] == 0
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_backend_that_runs_out_of_answers_fails_its_rows_and_does_not_hang(batch: bool) -> None:
+    class Finite(Parity):
+        def __init__(self) -> None:
+            self.answers = iter([1, 0])
+
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            return BackendResponse(next(self.answers))
+
+    class FiniteBatch(Finite):
+        def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+            return [self.evaluate(record) for record in records]
+
+    result = Benchmark(RecordListSuite(some_records(4)), FiniteBatch() if batch else Finite()).run()
+    assert result.extras["n_failed"] >= 2
+    errors = [str(row.error) for row in result.evaluation_results if row.error]
+    assert all("ran out of answers" in error for error in errors)
+
+
+def test_something_else_than_a_response_is_a_failed_row() -> None:
+    class Forgetful(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            if record.features["x"] == 2:
+                return None  # type: ignore[return-value]
+            return super().evaluate(record)
+
+    result = Benchmark(RecordListSuite(some_records(4)), Forgetful()).run()
+    assert [row.outcome for row in result.evaluation_results].count("failed") == 1
+    assert "returned NoneType" in str(result.evaluation_results[2].error)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(True, 1), (np.int64(2), 2), (1.0, 1), (np.str_("a"), "a"), (None, None)]
+)
+def test_a_prediction_is_kept_as_a_row_can_be_read_back(given: Any, kept: Any) -> None:
+    prediction = BackendResponse(given).prediction
+    assert prediction == kept
+    assert type(prediction) is type(kept)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prediction": 1.5},
+        {"prediction": [1]},
+        {"prediction": 1, "raw_response": {"answer": 1}},
+        {"prediction": 1, "input_tokens": 2.5},
+    ],
+)
+def test_a_response_that_no_row_can_hold_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        BackendResponse(**fields)
 
 
 def test_a_refused_request_after_a_success_is_that_records_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,34 @@ class BackendResponse:
             raise InvalidValue(f"abstained must be True or False, not {self.abstained!r}")
         if self.confidence is not None:
             self.confidence = checked_confidence(self.confidence)
+        # A row that cannot be read back from its file would cost the whole run.
+        self.prediction = _checked_prediction(self.prediction)
+        if not isinstance(self.raw_response, str) or not isinstance(self.prompt, str):
+            raise InvalidValue("raw_response and prompt must be text; write other things as JSON")
+        for name in ("input_tokens", "output_tokens", "total_tokens"):
+            setattr(self, name, _checked_count(name, getattr(self, name)))
+
+
+def _checked_prediction(value: Any) -> Label | None:
+    if value is None or type(value) is int or type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    try:
+        if int(value) == value:  # True, 1.0 and the numbers of NumPy
+            return int(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidValue(f"prediction must be a whole number, text or None, not {value!r}")
+
+
+def _checked_count(name: str, value: Any) -> int | None:
+    if value is None or type(value) is int:
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidValue(f"{name} must be a whole number or None, not {value!r}") from None
 
 
 def checked_confidence(value: object) -> float:

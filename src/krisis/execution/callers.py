@@ -133,9 +133,13 @@ class ThreadCaller:
         records = [case.record for case in cases]
 
         def call() -> list[BackendResponse]:
-            if mode == "single":
-                return [self._backend.evaluate(records[0])]
-            return _checked_count(self._backend.evaluate_batch(records), len(records))
+            try:
+                if mode == "single":
+                    return _checked_kind([self._backend.evaluate(records[0])])
+                responses = _checked_kind(list(self._backend.evaluate_batch(records)))
+            except StopIteration as error:  # a future cannot carry it, and would wait for ever
+                raise BackendError("StopIteration: the backend ran out of answers") from error
+            return _checked_count(responses, len(records))
 
         loop = asyncio.get_running_loop()
         try:
@@ -162,6 +166,16 @@ class ThreadCaller:
 def _checked_count(responses: list[BackendResponse], n_records: int) -> list[BackendResponse]:
     if len(responses) != n_records:
         raise MalformedReply(f"{len(responses)} responses came back for {n_records} records")
+    return responses
+
+
+def _checked_kind(responses: list[BackendResponse]) -> list[BackendResponse]:
+    for response in responses:
+        if not isinstance(response, BackendResponse):
+            raise BackendError(
+                f"the backend returned {type(response).__name__} where a BackendResponse is due; "
+                "return one for every record"
+            )
     return responses
 
 
