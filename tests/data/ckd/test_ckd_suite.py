@@ -22,7 +22,7 @@ from krisis.data.ckd.progression import change_limits, course_label, shown_egfr,
 from krisis.data.ckd.schema import FEATURES, REDUCED
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.ckd.uci import read_uci
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
 
 TASKS = ("detection", "staging", "progression")
 FEATURE_SETS = ("reduced", "full")
@@ -484,3 +484,16 @@ class TestRealFile:
         assert correlation[True] == pytest.approx(0.95, abs=0.005)
         assert missing[True] == pytest.approx(0.50, abs=0.005)
         assert missing[False] == pytest.approx(0.05, abs=0.005)
+
+
+def test_a_file_of_patients_with_disease_alone_serves_staging_but_not_detection(
+    cohort_file, tmp_path
+):
+    lines = cohort_file.read_text(encoding="utf-8").splitlines()
+    only_ckd = tmp_path / "clinic.csv"
+    chosen = [line for line in lines if ",notckd" not in line]
+    only_ckd.write_text("\n".join(chosen) + "\n", encoding="utf-8")
+    staging = suite("staging", path=only_ckd, n_synthetic=0)
+    assert len(staging.load()) + len(staging.training_records()) == len(chosen) - 1
+    with pytest.raises(InvalidFile, match=r"every row is 'ckd'.*or ask for staging"):
+        suite("detection", path=only_ckd, n_synthetic=0).load()

@@ -125,7 +125,12 @@ BROKEN = {
         "row 2, column appet: 'fine'",
     ),
     "unknown class": ([HEADER, ROW.replace(",ckd", ",maybe"), OTHER], "column class: 'maybe'"),
-    "one class only": ([HEADER, ROW], "column class: every row is 'ckd'"),
+    "one patient only": ([HEADER, ROW], "holds one patient; give two or more"),
+    "semicolons": (
+        [HEADER.replace(",", ";"), ROW.replace(",", ";")],
+        "separated by semicolons; save the file with commas",
+    ),
+    "tabs": ([HEADER.replace(",", "\t"), ROW.replace(",", "\t")], "separated by tabs"),
     "no patients": ([HEADER], "has a header but no patients"),
     "short row": ([HEADER, ROW, "2,3"], "row 3 has 2 fields where the header has 26"),
     "long word": ([HEADER, ROW.replace(",15.4,", "," + "x" * 500 + ","), OTHER], "column hemo: 'x"),

@@ -22,7 +22,7 @@ from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
 from krisis.data.ckd.progression import draw_courses
 from krisis.data.ckd.questions import specification
 from krisis.data.ckd.records import RecordMaker, adults_with_context
-from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci
+from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci, refuse_single_class
 from krisis.errors import InvalidValue, UnknownName
 
 TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)
@@ -157,7 +157,10 @@ class CKDSuite(BaseDataSuite):
     def _read(self) -> UciFile:
         if self._file is None:
             assert self.data_path is not None
-            self._file = read_uci(self.data_path, sex_column=self.sex_column)
+            found = read_uci(self.data_path, sex_column=self.sex_column)
+            if self.config.task is Task.DETECTION:
+                refuse_single_class(found)
+            self._file = found
         return self._file
 
     def _split(self) -> tuple[list[UciPatient], list[UciPatient]]:

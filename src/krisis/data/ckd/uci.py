@@ -171,7 +171,7 @@ def _column_positions(place: Path, header: list[str], sex_column: str | None) ->
     if missing:
         raise InvalidFile(
             f"{place} row 1 lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
-            f"it must have {', '.join(COLUMNS)}"
+            f"it must have {', '.join(COLUMNS)}{_separator_hint(header)}"
         )
     positions = {name: names.index(name) for name in COLUMNS if name in names}
     if sex_column is not None:
@@ -180,6 +180,15 @@ def _column_positions(place: Path, header: list[str], sex_column: str | None) ->
             raise InvalidFile(f"{place} row 1 lacks the column {sex_column!r} named for sex")
         positions["sex"] = names.index(wanted)
     return positions
+
+
+def _separator_hint(header: list[str]) -> str:
+    """Tell a file that separates with something else from one that lacks columns."""
+    text = ",".join(header)
+    for separator, word in ((";", "semicolons"), ("\t", "tabs")):
+        if text.count(separator) > text.count(","):
+            return f" (the header is separated by {word}; save the file with commas)"
+    return ""
 
 
 def _clean(cell: str) -> str:
@@ -267,8 +276,17 @@ def _short(text: str) -> str:
 def _check_patients(found: UciFile) -> None:
     if not found.patients:
         raise InvalidFile(f"{found.path} has a header but no patients; give the complete file")
+    if len(found.patients) == 1:
+        raise InvalidFile(
+            f"{found.path} holds one patient; give two or more, so that one can be held out"
+        )
+
+
+def refuse_single_class(found: UciFile) -> None:
+    """Refuse a file in which everybody has the same diagnosis, which detection cannot ask about."""
     if len({patient.has_ckd for patient in found.patients}) == 1:
         only = "ckd" if found.patients[0].has_ckd else "notckd"
         raise InvalidFile(
-            f"{found.path} column class: every row is {only!r}; detection needs both classes"
+            f"{found.path} column class: every row is {only!r} and detection needs both classes; "
+            "add patients of the other class, or ask for staging"
         )
