@@ -118,6 +118,8 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         ([*SMALL, "--base-url", "https://me:pw@host/v1"], "login"),
         ([*SMALL, "--display", "loud"], "display"),
         ([*SMALL, "--max-cost", "1"], "price"),
+        ([*SMALL, "--prices", "absent.yaml"], "absent.yaml does not exist; check --prices"),
+        (["run", "phq8", "--model", "replay/absent"], "absent does not exist"),
         (["run", "--config", "absent.yaml"], "does not exist"),
         (["resume", "absent"], "not a folder"),
     ],
@@ -144,8 +146,9 @@ def test_a_mistake_is_one_sentence_and_exit_2(
 )
 def test_a_bad_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(text)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         checked_config(read_config(tmp_path / "run.yaml"), "run.yaml")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_dry_run_shows_the_prompt_twice_and_sends_nothing(tmp_path: Path) -> None:

@@ -80,6 +80,10 @@ def _saved_rows(path: Path) -> list[Mapping[str, Any]]:
 def _content(path: Path) -> Any:
     try:
         return loads_strict(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidFile(
+            f"{path} does not exist; name a run directory or a full JSON result"
+        ) from None
     except (OSError, UnicodeDecodeError, NotStrictJson) as error:
         raise InvalidFile(f"{path} cannot be read as a saved result: {error}") from None
 

@@ -44,5 +44,5 @@ def _summary(kind: Listable, name: str) -> str:
     except MissingExtra as error:
         return str(error)
     direction = getattr(found, "direction", "")
-    summary = (inspect.getdoc(found) or "").split("\n")[0]
+    summary = (inspect.getdoc(found) or "").split("\n")[0].replace("``", "`")
     return f"{summary} ({direction} is better)" if direction in ("higher", "lower") else summary

@@ -131,7 +131,8 @@ def read_config(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InvalidFile(f"{path} does not exist; check --config") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidFile(f"{path} cannot be read as YAML or JSON: {error}") from None
+        reason = " ".join(str(error).split())
+        raise InvalidFile(f"{path} cannot be read as YAML or JSON: {reason}") from None
     if not isinstance(content, dict):
         raise InvalidFile(f"{path} must hold options such as `suite: ckd`")
     if content.get("kind") == "krisis.run":

@@ -101,8 +101,11 @@ def read_prices(path: str | Path) -> dict[str, Price]:
     path = Path(path)
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidFile(f"the price table {path} does not exist; check --prices") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidFile(f"the price table {path} cannot be read: {error}") from None
+        reason = " ".join(str(error).split())
+        raise InvalidFile(f"the price table {path} cannot be read: {reason}") from None
     if not isinstance(content, dict):
         raise InvalidFile(f"the price table {path} must map models to prices")
     return {str(model): _price(model, entry, path) for model, entry in content.items()}

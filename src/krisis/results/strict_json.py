@@ -80,7 +80,7 @@ def _refuse_constant(name: str) -> object:
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Write a file whole or not at all, and replace an older one only when told to."""
     if path.exists() and not overwrite:
-        raise InvalidFile(f"{path} exists already; choose another name or ask to overwrite it")
+        raise InvalidFile(f"{path} exists already; choose another name or remove it first")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
