@@ -101,6 +101,15 @@ def test_balanced_accuracy_needs_two_classes() -> None:
     assert score.details["reason"] == "needs_at_least_two_classes_in_ground_truth"
 
 
+def test_spellings_of_one_stage_are_one_group() -> None:
+    rows = [EvaluationResult(i, 1, metadata={"ckd_stage": s}) for i, s in enumerate([3, "3", " 3"])]
+    assert Accuracy()(rows).breakdown == {"stage_3": 1 / 3}
+
+
+def test_balanced_accuracy_of_no_rows_has_no_share_to_be_uncertain_about() -> None:
+    assert math.isnan(BalancedAccuracy().uncertainty([]).share)
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 2, 3, 9]), st.booleans()), min_size=2

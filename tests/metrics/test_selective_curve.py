@@ -254,3 +254,12 @@ def test_a_coverage_outside_the_unit_interval_is_refused(coverage):
     for question in (curve.aurc, curve.augrc, curve.risk_at):
         with pytest.raises(UserError, match="must lie above 0"):
             question(coverage)
+
+
+def test_many_items_with_many_levels_are_sorted_into_the_same_curve():
+    rng = np.random.default_rng(3)
+    losses, confidence = rng.integers(0, 2, 5000), rng.random(5000)
+    order = np.argsort(-confidence)
+    curve = risk_coverage_curve(losses, confidence, 6000)
+    assert np.array_equal(curve.threshold, confidence[order])
+    assert curve.generalized_risk == pytest.approx(np.cumsum(losses[order]) / 6000)

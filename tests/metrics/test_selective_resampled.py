@@ -116,3 +116,11 @@ def test_a_coverage_that_rounds_up_in_a_product_is_still_reached_exactly(coverag
     value = CurveStatistic(items, (coverage,))(np.ones((100, 1)))[risk_key(coverage)][0]
     curve = risk_coverage_curve(items.losses, items.confidence, 100)
     assert value == pytest.approx(curve.risk_at(coverage)[0], abs=1e-15)
+
+
+def test_the_areas_alone_are_those_found_beside_other_figures():
+    items = items_from(5, 7, 4, even=True)
+    counts = np.ones((7, 1))
+    alone, beside = CurveStatistic(items)(counts), CurveStatistic(items, COVERAGES, CUTS)(counts)
+    assert set(alone) == {"cmax", "aurc", "augrc", "aurc_normalized", "augrc_normalized"}
+    assert all(alone[name] == beside[name] for name in alone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal
 
@@ -63,8 +64,9 @@ class _CurveMetric(BaseMetric):
             )
         return self._score(columns, row_curve(columns, self.loss))
 
+    @abstractmethod
     def _score(self, columns: Columns, curve: RiskCoverageCurve) -> MetricScore:
-        raise NotImplementedError
+        """Return the figure of a curve."""
 
     def _resampled(
         self, results: Sequence[EvaluationResult], figure: str, *, coverage: float = 0.8
