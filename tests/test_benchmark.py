@@ -203,6 +203,17 @@ def test_sizes_below_one_are_refused(name: str, value: Any) -> None:
         Benchmark(RecordListSuite(some_records(1)), Parity(), **{name: value})
 
 
+def test_equal_records_are_told_apart_and_a_name_given_twice_is_refused() -> None:
+    twins = [PatientRecord({"x": 1}, 0), PatientRecord({"x": 1}, 0)]
+    rows = Benchmark(RecordListSuite(twins), Parity()).run().evaluation_results
+    first, second = rows
+    assert second.record_id == f"{first.record_id}-2"
+    assert second.cluster_id == second.record_id
+    same = [PatientRecord({"x": x}, 0, record_id="p1") for x in (1, 2)]
+    with pytest.raises(ValueError, match="record_id 'p1' stands for several records"):
+        Benchmark(RecordListSuite(same), Parity()).run()
+
+
 def test_no_records_is_an_error() -> None:
     with pytest.raises(ValueError, match="no records"):
         Benchmark(RecordListSuite([]), Parity()).run()

@@ -10,6 +10,7 @@ from typing import Any
 from krisis.backends.base import BaseBackend
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.errors import InvalidValue
+from krisis.execution.batches import with_distinct_ids
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
@@ -69,7 +70,7 @@ class Benchmark:
         suite_description: dict[str, Any] | None,
         stop: Stop,
     ) -> BenchmarkResult:
-        records = self.suite.load() if records is None else list(records)
+        records = with_distinct_ids(self.suite.load() if records is None else records)
         if not records:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
         description = self.suite.describe() if suite_description is None else suite_description

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from krisis.data.base import PatientRecord
+from krisis.errors import InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,34 @@ def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
         for sample_index in range(repeats)
         for place, record in enumerate(records)
     ]
+
+
+def with_distinct_ids(records: Sequence[PatientRecord]) -> list[PatientRecord]:
+    """Return the records, each under a name of its own.
+
+    Names derived from equal content get a number; a name that was given twice is an error, since
+    rows are matched by it.
+
+    >>> twins = [PatientRecord({"x": 1}, 0), PatientRecord({"x": 1}, 0)]
+    >>> [record.record_id[-2:] for record in with_distinct_ids(twins)][1]
+    '-2'
+    """
+    seen: Counter[str] = Counter()
+    distinct = []
+    for record in records:
+        name = record.record_id
+        seen[name] += 1
+        if seen[name] > 1:
+            if not name.startswith("auto-"):
+                raise InvalidValue(
+                    f"record_id {name!r} stands for several records; give each its own, "
+                    "and the same patient the same cluster_id"
+                )
+            own = f"{name}-{seen[name]}"
+            patient = own if record.cluster_id == name else record.cluster_id
+            record = replace(record, record_id=own, cluster_id=patient)  # noqa: PLW2901
+        distinct.append(record)
+    return distinct
 
 
 def plan_batches(cases: Sequence[Case], batch_size: int) -> list[Batch]:
