@@ -58,6 +58,12 @@ def test_fewer_clusters_give_a_wider_interval():
         (np.array([np.nan]), np.ones((1, 9)), 4, "the_figure_is_undefined"),
         (np.array([0.1]), np.full((1, 9), np.nan), 4, "fewer_than_two_valid_resamples"),
         (np.array([0.1]), np.ones((1, 9)), 4, "every_resample_gives_the_same_value"),
+        (
+            np.array([0.3]),
+            0.3 + 1e-16 * np.arange(9)[None, :],
+            4,
+            "every_resample_gives_the_same_value",
+        ),
         (np.array([0.0]), RNG.normal(size=(1, 9)), 4, "every_gap_is_zero"),
     ],
 )

@@ -112,8 +112,10 @@ def test_the_expanded_percentile_contains_the_percentile():
 
 def test_replicates_that_never_move_give_a_reason_and_not_a_point():
     still = _mean_bootstrap(np.zeros(9))
+    rounded = _mean_bootstrap(0.09 * (1 + 1e-15 * np.arange(9)))
     for method in ("expanded_percentile", "basic", "bca"):
-        assert still.interval("mean", method).reason == "every_resample_gives_the_same_value"
+        for result in (still, rounded):
+            assert result.interval("mean", method).reason == "every_resample_gives_the_same_value"
     published = still.interval("mean", "percentile")
     assert (published.low, published.high) == (0.0, 0.0)
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.statistics.intervals import Interval, check_level, expanded_tail
+from krisis.statistics.intervals import ROUNDING, Interval, check_level, expanded_tail
 
 FloatArray = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ def _obstacle(observed: float, valid: FloatArray, n_clusters: int) -> str:
         return "fewer_than_two_valid_resamples"
     if observed == 0:
         return "every_gap_is_zero"
-    if not np.ptp(valid, axis=1).any():
+    if (np.ptp(valid, axis=1) <= ROUNDING * np.abs(valid).max()).all():
         return "every_resample_gives_the_same_value"
     return ""
 

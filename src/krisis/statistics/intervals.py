@@ -14,6 +14,9 @@ from krisis.errors import InvalidValue, UnknownName
 
 FloatArray = NDArray[np.float64]
 
+ROUNDING = 1e-12
+"""Share of the largest value below which replicates differ by their rounding alone."""
+
 ReplicateMethod = Literal["percentile", "expanded_percentile", "basic", "bca", "jackknife_t"]
 REPLICATE_METHODS: tuple[ReplicateMethod, ...] = (
     "percentile",
@@ -223,7 +226,9 @@ class Replicates:
         if valid.size < 2:
             return "fewer_than_two_valid_resamples"
         # Plain percentiles are kept as they are published, collapsed or not.
-        if method != "percentile" and valid.min() == valid.max():
+        # Sums of the same numbers in another order differ in the last digits.
+        same = np.ptp(valid) <= ROUNDING * np.abs(valid).max()
+        if method != "percentile" and same:
             return "every_resample_gives_the_same_value"
         if method == "bca" and np.count_nonzero(valid < self.estimate) in (0, valid.size):
             return "the_estimate_lies_outside_its_resamples"
