@@ -204,7 +204,10 @@ class BaseMetric(ABC):
 
     @abstractmethod
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
-        """Return the score; of an empty list, NaN with a reason."""
+        """Return the score; of an empty list, NaN with a reason.
+
+        Failed rows are among the results: count them, but in no denominator.
+        """
 
     def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
         """Return what an interval is made from; None where the metric has no interval."""
