@@ -42,6 +42,20 @@ def test_runs_of_two_modes_make_one_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert call(monkeypatch, "run-file", *runs, "--overwrite") == 0
 
 
+def test_taking_up_one_run_keeps_the_other_mode_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--model", "lexicon", "--n-synthetic", "10", "-o", tmp_path, "--no-baselines"]
+    modes = ["--mode", "zero_shot", "--mode", "few_shot", "--display", "none"]
+    assert call(monkeypatch, "run", "phq8", *options, *modes) == 0
+    (path,) = tmp_path.glob("*.json")
+    before = json.loads(path.read_text())
+    assert call(monkeypatch, "retry-failed", path.with_suffix(""), "--display", "none") == 0
+    after = json.loads(path.read_text())
+    assert [one["results"]["mode"] for one in after["experiments"]] == ["zero_shot", "few_shot"]
+    assert after["experiments"][1]["results"] == before["experiments"][1]["results"]
+
+
 def test_a_run_that_ended_early_has_participants_without_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

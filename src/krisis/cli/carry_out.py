@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from krisis.benchmark import Benchmark
-from krisis.cli.run_file import write_beside
+from krisis.cli.run_file import companions, write_beside
 from krisis.errors import BackendError, RunFailed
 from krisis.execution.assembly import assemble, execution_of
 from krisis.execution.config import RunConfig
@@ -51,7 +51,8 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
 def write_run_file(config: RunConfig, runs: list[Path]) -> None:
     """Write the run file that selective prediction reads, where the suite has such a format."""
     if config.suite == "phq8":
-        typer.echo(f"Run file: {write_beside(runs, overwrite=True)}")
+        both = [*runs, *(run for run in companions(runs[0]) if run not in runs)]
+        typer.echo(f"Run file: {write_beside(both, overwrite=True)}")
 
 
 def _conclude(result: BenchmarkResult, reason: str | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from krisis.results.phq8_run_file import run_file_of, write_run_file
+from krisis.results.strict_json import read_object
 
 app = typer.Typer(add_completion=False, help="Write the PHQ-8 run file of runs of the phq8 suite.")
 
@@ -28,3 +29,13 @@ def write_beside(runs: list[Path], output: Path | None = None, *, overwrite: boo
     path = output or runs[0].parent / f"{runs[0].name}.json"
     write_run_file(path, run_file_of(runs), overwrite=overwrite)
     return path
+
+
+def companions(run: Path) -> list[Path]:
+    """Return the other runs in the run file beside this one, which a rewrite must not drop."""
+    path = run.parent / f"{run.name}.json"
+    if not path.exists():
+        return []
+    provenances = [one.get("provenance", {}) for one in read_object(path).get("experiments", [])]
+    others = [run.parent / str(one.get("run_directory")) for one in provenances]
+    return [other for other in others if other.name != run.name and other.is_dir()]
