@@ -59,6 +59,13 @@ def test_execution_is_shown_where_known() -> None:
     assert "token total" not in report
 
 
+def test_replies_from_the_cache_explain_why_no_call_was_made() -> None:
+    cached = format_report(result_of([ANSWERED], n_api_calls=0, n_cache_hits=4))
+    assert "calls made              0" in cached
+    assert "replies from the cache  4" in cached
+    assert "cache" not in format_report(result_of([ANSWERED], n_api_calls=4, n_cache_hits=0))
+
+
 def test_the_json_reports_differ_only_in_the_rows() -> None:
     result = result_of([ANSWERED])
     full, metrics = (

@@ -18,6 +18,7 @@ _EXECUTION = (
     ("max concurrency", "max_concurrency"),
     ("planned batches", "n_api_batches"),
     ("calls made", "n_api_calls"),
+    ("replies from the cache", "n_cache_hits"),
     ("retries", "n_retries"),
     ("batch splits", "n_batch_splits"),
     ("input tokens", "input_tokens"),
@@ -172,7 +173,12 @@ def _deferral(result: BenchmarkResult) -> list[str]:
 
 
 def _execution(extras: Mapping[str, Any]) -> list[str]:
-    shown = [(label, extras[key]) for label, key in _EXECUTION if extras.get(key) is not None]
+    shown = [
+        (label, extras[key])
+        for label, key in _EXECUTION
+        # Most runs ask a model that has no cache: there a zero would only raise a question.
+        if extras.get(key) is not None and (extras[key] or key != "n_cache_hits")
+    ]
     width = max((len(label) for label, _ in shown), default=0)
     return [f"{label.ljust(width)}  {_figure(value)}" for label, value in shown]
 
