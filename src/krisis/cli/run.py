@@ -16,8 +16,11 @@ from krisis.execution.prices import price_of, read_prices
 from krisis.execution.recorder import Recorder
 from krisis.execution.unfinished import newest_unfinished
 
+# Plain help: boxes of 80 columns would cut the long names of the options.
 app = typer.Typer(
-    add_completion=False, help="Put the records of a suite to a model and score what comes back."
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Put the records of a suite to a model and score what comes back.",
 )
 
 _EXAMPLES = (
