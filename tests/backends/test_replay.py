@@ -65,7 +65,7 @@ def test_a_record_that_was_not_asked_is_a_failure_not_a_guess(saved: tuple[Path,
 
 
 def test_what_is_not_a_saved_run_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFile, match="cannot be read"):
+    with pytest.raises(InvalidFile, match="does not exist"):
         ReplayBackend(tmp_path / "none.json")
     with pytest.raises(InvalidFile, match="give a run directory"):
         ReplayBackend(tmp_path)
