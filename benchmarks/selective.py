@@ -73,7 +73,7 @@ def measure_bootstrap(n_clusters: int, n_levels: int | None, floor: float) -> No
     kind = "distinct" if n_levels is None else f"{n_levels} levels"
     what = f"10,000 resamples of {n_clusters * 8:,} items, {figures}, {kind}"
     report(what, wall * 1000, floor, "ms")
-    # Work spread over two cores costs more than it lasts: the limit is on the time that people wait.
+    # Work on two cores costs more than it lasts: the limit is on the time that people wait.
     line("the same: processor time", f"{own * 1000:.2f} ms", "(no limit)", True)
 
 

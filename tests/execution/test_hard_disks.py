@@ -41,7 +41,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
 
 
 def test_a_read_only_folder_is_one_sentence(
-    tmp_path: Path, loopback: Any, start_worker: Start
+    tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
 ) -> None:
     server = loopback()
     out = tmp_path / "runs"
@@ -61,10 +61,11 @@ def test_a_read_only_folder_is_one_sentence(
     assert "cannot be written (Permission denied)" in errors
     assert list(out.iterdir()) == []
     assert server.counts()["kinds"] == {}
+    no_key_in(tmp_path, errors)
 
 
 def test_two_processes_cannot_write_one_run(
-    tmp_path: Path, loopback: Any, start_worker: Start
+    tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
 ) -> None:
     server = loopback(latency=0.05)
     out = tmp_path / "runs"
@@ -81,3 +82,22 @@ def test_two_processes_cannot_write_one_run(
     assert first.communicate(timeout=120) == ("done\n", "")
     assert len(read_journal(RunDirectory(run).rows).rows) == 160
     assert sum(server.counts()["begun"].values()) == 160
+    no_key_in(tmp_path, errors)
+
+
+def test_a_journal_deleted_under_a_run_is_one_sentence(
+    tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
+) -> None:
+    server = loopback(latency=0.05)
+    out = tmp_path / "runs"
+    process = start_worker(
+        {"out": str(out), "base_url": server.base_url, "n": 400, "max_concurrency": 2}
+    )
+    while not (found := list(out.glob("*/rows.jsonl"))) and process.poll() is None:
+        time.sleep(0.01)
+    found[0].unlink()
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert errors.count("\n") == 1
+    assert "was deleted while the run" in errors
+    no_key_in(tmp_path, errors)
