@@ -15,10 +15,10 @@ from rich.table import Table
 
 from krisis import Benchmark, BenchmarkResult, SuiteConfig, Task, registry
 from krisis.data.ckd.suite import CKDSuite
+from krisis.json_values import write_text
 from krisis.reporting.comparison import comparison_html
 from krisis.results.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
-from krisis.results.strict_json import write_text
 
 PAGES = Path("demo")
 TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)

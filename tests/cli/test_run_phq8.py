@@ -12,8 +12,8 @@ import pytest
 from krisis.cli import app as command_line
 from krisis.confidence.calibrators import calibrator_from
 from krisis.data.phq8.items import ITEM_KEYS
+from krisis.json_values import read_object
 from krisis.results.run_items import read_items
-from krisis.results.strict_json import read_object
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krisis import registry
+from krisis.json_values import dumps
 from krisis.metrics import BaseMetric, EvaluationResult, MetricScore
 from krisis.results.result import score_from_dict
-from krisis.results.strict_json import dumps
 
 METRICS: list[BaseMetric] = [registry.find("metrics", name)() for name in registry.names("metrics")]
 every_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)

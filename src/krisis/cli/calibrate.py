@@ -8,9 +8,9 @@ from typing import Any
 import typer
 
 from krisis.confidence.calibrators import Calibrator, fit_calibrator
+from krisis.json_values import dumps, write_text
 from krisis.metrics.items import STATED
 from krisis.results.run_items import read_items
-from krisis.results.strict_json import dumps, write_text
 
 HELP = "Fit a calibrator on a run: from signals of confidence to a probability."
 app = typer.Typer(add_completion=False, help=HELP)

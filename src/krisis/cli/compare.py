@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 
 from krisis.cli.console import wide_console
+from krisis.json_values import dumps, write_text
 from krisis.reporting.comparison import comparison_html
 from krisis.results.compare import CompareOptions, compare_runs
 from krisis.results.comparison_text import comparison_parts
 from krisis.results.loading import load_results
-from krisis.results.strict_json import dumps, write_text
 from krisis.results.weighted_scores import METRICS
 
 app = typer.Typer(help="Compare runs on the same cases, pair by pair.", add_completion=False)

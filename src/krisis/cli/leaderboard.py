@@ -12,10 +12,10 @@ from rich.text import Text
 
 from krisis.cli.console import wide_console
 from krisis.errors import InvalidFile
+from krisis.json_values import dumps
 from krisis.results.leaderboard import COLUMNS, Cell, Leaderboard, check_sort, leaderboards
 from krisis.results.loading import load_results
 from krisis.results.store import is_run, list_runs
-from krisis.results.strict_json import dumps
 
 app = typer.Typer(
     help="Show runs side by side, one table per suite and task.", add_completion=False

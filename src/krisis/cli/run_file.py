@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
+from krisis.json_values import read_object
 from krisis.results.phq8_run_file import run_file_of, write_run_file
-from krisis.results.strict_json import read_object
 
 app = typer.Typer(add_completion=False, help="Write the PHQ-8 run file of runs of the phq8 suite.")
 

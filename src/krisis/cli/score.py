@@ -9,11 +9,11 @@ import typer
 
 from krisis import registry
 from krisis.errors import InvalidFile
+from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, score_all
 from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
-from krisis.results.strict_json import write_text
 
 app = typer.Typer(
     add_completion=False, help="Recompute the metrics of a saved result, without any model."

@@ -22,10 +22,10 @@ from krisis.confidence.evaluation import (
 )
 from krisis.confidence.variants import available_variants, confidence_of, default_variant
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.json_values import dumps, read_object, write_text
 from krisis.metrics.columns import FloatArray
 from krisis.metrics.items import LOSSES, ItemTable
 from krisis.results.run_items import read_items
-from krisis.results.strict_json import dumps, read_object, write_text
 from krisis.statistics.bootstrap import BootstrapOptions
 
 HELP = "Judge how well confidence ranks the answers of one run, or of two runs compared."

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from krisis.confidence.evaluation import Evaluation
 from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import write_text
 from krisis.reporting.figure import Figure, altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
-from krisis.results.strict_json import write_text
 
 _MOST_CURVES = 3
 _SUFFIXES = (".svg", ".png", ".html")

@@ -16,10 +16,10 @@ from typing import Any
 from krisis.errors import RunFailed
 from krisis.execution.batches import Case
 from krisis.execution.telemetry import Spent
+from krisis.json_values import plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.rows import row_to_dict
 from krisis.results.store import whole_length
-from krisis.results.strict_json import plain
 
 SYNC_SECONDS = 0.5
 

@@ -16,11 +16,11 @@ from krisis.execution.identity import git_commit, refuse_other_run, versions
 from krisis.execution.journal import Journal
 from krisis.execution.locking import RunLock
 from krisis.execution.telemetry import Spent
+from krisis.json_values import plain, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 from krisis.results.store import Manifest, RunDirectory, read_journal, read_manifest
-from krisis.results.strict_json import plain, write_text
 
 
 @dataclass(slots=True)

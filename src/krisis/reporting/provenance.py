@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from krisis.json_values import dumps
 from krisis.results.result import BenchmarkResult
-from krisis.results.strict_json import dumps
 
 _EXECUTION = {
     "started_at": "started",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from krisis.errors import InvalidFile
+from krisis.json_values import read_object
 from krisis.metrics.items import ItemTable, ParticipantId, Source
-from krisis.results.strict_json import read_object
 
 PHQ8_ITEMS = (
     "NoInterest",

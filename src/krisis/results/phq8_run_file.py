@@ -10,10 +10,10 @@ from typing import Any
 
 from krisis import __version__
 from krisis.errors import InvalidValue
+from krisis.json_values import dumps, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.repeats import collapse_repeats
 from krisis.results.store import Manifest, load_run, read_manifest
-from krisis.results.strict_json import dumps, write_text
 
 SCHEMA_VERSION = "1"
 # What a model wrote is in the run directory; the run file holds figures.

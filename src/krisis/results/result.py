@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from krisis import __version__
 from krisis.errors import InvalidFile, MissingExtra
+from krisis.json_values import dumps, plain, read_object, with_nan, write_text
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
 from krisis.results.rows import row_from_dict, row_to_dict
-from krisis.results.strict_json import dumps, plain, read_object, with_nan, write_text
 from krisis.statistics.intervals import Interval
 
 if TYPE_CHECKING:

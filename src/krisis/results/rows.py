@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import plain
 from krisis.metrics.base import EvaluationResult
-from krisis.results.strict_json import plain
 
 _TEXT, _COUNT = (str,), (int, type(None))
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from krisis.errors import InvalidFile
+from krisis.json_values import read_object
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.columns import Columns, FloatArray, canonical_label
 from krisis.metrics.items import STATED, ItemTable, Source, span_of
@@ -18,7 +19,6 @@ from krisis.metrics.repeats import collapse_repeats
 from krisis.results.phq8_run import OrdinalScale, experiment_of, is_phq8_run
 from krisis.results.result import BenchmarkResult
 from krisis.results.store import load_run, read_manifest
-from krisis.results.strict_json import read_object
 
 
 def read_items(path: str | Path, mode: str | None = None) -> ItemTable:

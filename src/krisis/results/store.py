@@ -25,11 +25,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.errors import InvalidFile
+from krisis.json_values import read_object
 from krisis.metrics.base import EvaluationResult
 from krisis.results.repeats import mark_agreement
 from krisis.results.result import BenchmarkResult
 from krisis.results.rows import row_from_dict
-from krisis.results.strict_json import read_object
 
 RUN_SCHEMA_VERSION = 1
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
+from krisis.json_values import dumps
 from krisis.reporting import pages as shared
-from krisis.results.strict_json import dumps
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
 from krisis.viewer.pages import compare, coverage, row, rows, run, runs

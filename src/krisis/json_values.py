@@ -1,4 +1,4 @@
-"""Strict JSON both ways: NaN is written as null, and no file is ever half written."""
+"""JSON values and their files: NaN is written as null, and no file is ever half written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from krisis.errors import InvalidFile
 
+# What stands in a file, a reply or a column of the user's own, before it is checked: the one
+# place where such values are typed as Any.
+JsonValue: TypeAlias = Any
+JsonObject: TypeAlias = dict[str, Any]
+JsonMapping: TypeAlias = Mapping[str, Any]
 
-def plain(value: Any) -> Any:
+
+def plain(value: object) -> JsonValue:
     """Return a value with nothing in it that strict JSON cannot hold; NaN becomes None."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -27,7 +33,7 @@ def plain(value: Any) -> Any:
     return plain(tolist()) if tolist is not None else str(value)
 
 
-def with_nan(value: Any) -> Any:
+def with_nan(value: JsonValue) -> JsonValue:
     """Return a value in which every null reads as the NaN that it was."""
     if value is None:
         return math.nan
@@ -38,12 +44,12 @@ def with_nan(value: Any) -> Any:
     return value
 
 
-def dumps(value: Any, *, indent: int | None = 2) -> str:
+def dumps(value: object, *, indent: int | None = 2) -> str:
     """Write strict JSON."""
     return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
 
 
-def read_object(path: Path, *, lenient: bool = False) -> dict[str, Any]:
+def read_object(path: Path, *, lenient: bool = False) -> JsonObject:
     """Read a file that must hold one JSON object; ``lenient`` lets NaN and Infinity through."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -58,10 +64,10 @@ def read_object(path: Path, *, lenient: bool = False) -> dict[str, Any]:
     return parse_object(text, str(path), lenient=lenient)
 
 
-def parse_object(text: str, place: str, *, lenient: bool = False) -> dict[str, Any]:
+def parse_object(text: str, place: str, *, lenient: bool = False) -> JsonObject:
     """Parse one JSON object, naming the place where it breaks off."""
     try:
-        value = json.loads(text, parse_constant=float if lenient else _refuse_constant)
+        value: JsonValue = json.loads(text, parse_constant=float if lenient else _refuse_constant)
     except ValueError as error:
         raise InvalidFile(
             f"{place} is not complete JSON ({error}); it may have been cut, restore or rerun it"
