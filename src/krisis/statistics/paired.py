@@ -1,0 +1,334 @@
+"""Differences of two runs on the same patients: p-value, interval and adjustment from one test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from krisis.errors import InvalidValue
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import Interval, check_level
+from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+METHOD = "permutation_t"
+
+# 2^11 patterns are tried in milliseconds; beyond that they are drawn.
+_ENUMERABLE_UNITS = 12
+_CELLS_PER_BLOCK = 4_000_000
+# The same sum in another order differs in its last digits: so near is equal.
+_SAME = 1e-9
+
+
+def swap_masks(n_units: int, n_swaps: int, *, seed: int) -> Iterator[BoolArray]:
+    """Yield blocks of masks (units × swaps) that say which patients exchange their two runs.
+
+    Up to 12 units every pattern comes once, except that of exchanging nobody, and patterns that
+    differ by exchanging everybody (which only turns the sign) count as one. Beyond that
+    ``n_swaps`` are drawn; blocking changes no draw.
+    """
+    if n_units < 1 or n_swaps < 1:
+        raise InvalidValue(f"{n_swaps} exchanges of {n_units} patients were asked for; give 1 each")
+    if n_units <= _ENUMERABLE_UNITS:
+        pattern = np.arange(1, 2 ** (n_units - 1))
+        yield (pattern >> np.arange(n_units)[:, None] & 1).astype(np.bool_)
+        return
+    generator = np.random.default_rng(seed)
+    n_words = -(-n_units // 64)
+    block = max(1, _CELLS_PER_BLOCK // n_units)
+    for start in range(0, n_swaps, block):
+        size = (min(block, n_swaps - start), n_words)
+        words = generator.integers(0, 2**64, size=size, dtype=np.uint64).astype("<u8")
+        bits = np.unpackbits(words.view(np.uint8), axis=1, count=n_units, bitorder="little")
+        yield np.ascontiguousarray(bits.T).astype(np.bool_)
+
+
+def studentised(difference: ArrayLike, standard_error: ArrayLike) -> FloatArray:
+    """Return |Δ|/se; 0 where there is no difference, whatever its standard error."""
+    delta = np.abs(np.asarray(difference, dtype=np.float64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(delta == 0, 0.0, delta / np.asarray(standard_error, dtype=np.float64))
+
+
+def permuted_error(differences: ArrayLike) -> float:
+    """Return a standard error for a metric that has none: the root mean square over exchanges.
+
+    Dividing by it changes neither p-value nor interval of that metric, but makes it comparable
+    with the others in the adjustment. NaN is left out.
+    """
+    delta = np.asarray(differences, dtype=np.float64)
+    delta = delta[~np.isnan(delta)]
+    spread = math.sqrt(float(np.square(delta).mean())) if delta.size else 0.0
+    return spread or 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedInference:
+    """Of every metric: difference, p-value, adjusted p-value and the interval of the same test.
+
+    An undefined metric is NaN everywhere. ``multiplier`` is the number of standard errors on
+    either side of the difference.
+    """
+
+    difference: FloatArray
+    standard_error: FloatArray
+    p_value: FloatArray
+    adjusted_p_value: FloatArray
+    multiplier: FloatArray
+    low: FloatArray
+    high: FloatArray
+    level: float
+
+    def interval(self, metric: int) -> Interval:
+        """Return the interval of one metric."""
+        if math.isnan(self.difference[metric]):
+            reason = "the_figure_is_undefined"
+            return Interval.undefined(reason, level=self.level, method=METHOD)
+        return Interval(float(self.low[metric]), float(self.high[metric]), self.level, METHOD)
+
+
+def paired_inference(
+    difference: ArrayLike,
+    standard_error: ArrayLike,
+    permuted: ArrayLike,
+    *,
+    degrees_of_freedom: ArrayLike,
+    level: float = 0.95,
+    largest: ArrayLike = 1.0,
+) -> PairedInference:
+    """Invert the studentised permutation test of every metric.
+
+    ``permuted`` holds |Δ|/se of every metric under every exchange (metrics × exchanges, the
+    observed one not among them); undefined values count as extreme. With t = |Δ|/se and B
+    exchanges, p is the larger of (1 + #{t_π ≥ t})/(B + 1) and Student's two-sided p, and the
+    interval is Δ ± κ·se, κ being the larger of the ⌊α(B + 1)⌋-th largest t_π and Student's
+    quantile: p ≤ α exactly where 0 lies outside. With NaN for ``degrees_of_freedom`` the exchanges
+    alone decide, as they must where the standard error is a `permuted_error`. ``largest`` is the
+    largest difference that the metric can show, at which the interval ends. Patients on whom the
+    runs do not differ need not be exchanged.
+
+    References: Chung and Romano, Exact and asymptotically robust permutation tests, Annals of
+    Statistics 41 (2013) 484–507; Phipson and Smyth, Permutation p-values should never be zero,
+    Statistical Applications in Genetics and Molecular Biology 9 (2010) 39.
+    """
+    draws = np.atleast_2d(np.asarray(permuted, dtype=np.float64))
+    given = (difference, standard_error, largest, degrees_of_freedom)
+    delta, error, bound, degrees = (
+        np.broadcast_to(np.asarray(a, dtype=np.float64), draws.shape[:1]) for a in given
+    )
+    observed = np.where(np.isnan(error), np.nan, studentised(delta, error))
+    draws = _snapped(draws, observed)
+    extreme = np.where(np.isnan(draws), np.inf, draws)
+    alpha = round(1 - check_level(level), 12)
+    student = _student_quantile(degrees, alpha)
+    p_value = np.maximum(
+        _shares_reaching(extreme, observed), _student_p(observed, degrees, alpha, student)
+    )
+    kappa = np.maximum(_kth_largest(extreme, observed, alpha), student)
+    kappa = np.where(np.isnan(observed), np.nan, kappa)
+    # A hair more than κ, so that a difference equal to κ·se leaves 0 inside despite rounding.
+    with np.errstate(invalid="ignore"):
+        half = np.where(error == 0, np.where(np.isinf(kappa), np.inf, 0.0), kappa * error)
+        half = half * (1 + _SAME / 10)
+    return PairedInference(
+        difference=np.where(np.isnan(observed), np.nan, delta),
+        standard_error=error,
+        p_value=p_value,
+        adjusted_p_value=_step_down(draws, observed, p_value),
+        multiplier=kappa,
+        low=np.maximum(delta - half, -bound),
+        high=np.minimum(delta + half, bound),
+        level=level,
+    )
+
+
+def _snapped(draws: FloatArray, observed: FloatArray) -> FloatArray:
+    t = observed[:, None]
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(draws - t) <= _SAME * t, t, draws)
+
+
+def _shares_reaching(extreme: FloatArray, observed: FloatArray) -> FloatArray:
+    n_reaching: FloatArray = (extreme >= observed[:, None]).sum(axis=1).astype(np.float64)
+    share = (1 + n_reaching) / (1 + extreme.shape[1])
+    return np.where(np.isnan(observed), np.nan, share)
+
+
+def _kth_largest(extreme: FloatArray, observed: FloatArray, alpha: float) -> FloatArray:
+    n_draws = extreme.shape[1]
+    k = math.floor(alpha * (n_draws + 1) + 1e-9)
+    if k == 0:  # so few exchanges are never significant: 0 must stay inside
+        most: FloatArray = extreme.max(axis=1, initial=0.0)
+        return np.maximum(observed, most)
+    largest: FloatArray = np.partition(extreme, n_draws - k, axis=1)[:, n_draws - k]
+    return largest
+
+
+def _student_quantile(degrees: FloatArray, alpha: float) -> FloatArray:
+    quantile = special.stdtrit(np.where(degrees > 0, degrees, 1.0), 1 - alpha / 2)
+    quantile = np.where(degrees > 0, quantile, np.inf)
+    return np.where(np.isnan(degrees), 0.0, quantile)
+
+
+def _student_p(
+    observed: FloatArray, degrees: FloatArray, alpha: float, quantile: FloatArray
+) -> FloatArray:
+    """Return Student's two-sided p, on the side of α on which t lies of the quantile."""
+    p = 2 * special.stdtr(np.where(degrees > 0, degrees, 1.0), -observed)
+    outside = np.minimum(p, alpha)
+    inside = np.maximum(p, np.nextafter(alpha, 1.0))
+    p = np.where(observed > quantile * (1 + _SAME), outside, inside)
+    p = np.where(degrees > 0, p, np.where(np.isnan(degrees), 0.0, 1.0))
+    return np.where(np.isnan(observed), np.nan, p)
+
+
+def _step_down(draws: FloatArray, observed: FloatArray, p_value: FloatArray) -> FloatArray:
+    """Return the p-values adjusted by the largest statistic of the metrics not yet decided.
+
+    An exchange on which a metric is undefined does not test that metric, so that the others do
+    not pay for it; the metric itself has paid in its own p-value.
+
+    Reference: Westfall and Young, Resampling-Based Multiple Testing (1993), algorithm 4.1.
+    """
+    adjusted = np.full(observed.shape, np.nan)
+    order = [int(m) for m in np.argsort(-observed, kind="stable") if not np.isnan(observed[m])]
+    tested = np.where(np.isnan(draws), -np.inf, draws)
+    largest = np.full(draws.shape[1], -np.inf)
+    joint = np.empty(len(order))
+    for place in range(len(order) - 1, -1, -1):
+        metric = order[place]
+        largest = np.maximum(largest, tested[metric])
+        n_reaching = np.count_nonzero(largest >= observed[metric] * (1 - _SAME))
+        joint[place] = (1 + n_reaching) / (1 + draws.shape[1])
+    running = 0.0
+    for place, metric in enumerate(order):
+        running = max(running, float(p_value[metric]), float(joint[place]))
+        adjusted[metric] = running
+    return adjusted
+
+
+def unseen_disagreement(
+    discordant: ArrayLike,
+    rows: ArrayLike,
+    *,
+    slope: float = 1.0,
+    answer_share: float = 1.0,
+    level: float = 0.95,
+    prior_icc: float = PRIOR_ICC,
+) -> float:
+    """Return the least standard error of a difference, for what nobody has disagreed on yet.
+
+    ``discordant`` and ``rows`` count, per patient, the rows on which the runs differ and all of
+    them. f = z/(n/D + z²)·slope/answer share, Tango's score interval with no discordant pair; D is
+    the design effect of being discordant. ``slope`` is how far one changed answer in n moves the
+    metric: 1 for shares, ECE and AURC, mean(c² − (1−c)²) for Brier, ½ for AUGRC.
+
+    Reference: Tango, Equivalence test and confidence interval for the difference in proportions
+    for the paired-sample design, Statistics in Medicine 17 (1998) 891–908.
+    """
+    shared = ShareDistribution.of(discordant, rows, prior_icc=prior_icc, level=level)
+    z = float(special.ndtri(0.5 + level / 2))
+    return z / (shared.n_rows / shared.design_effect + z * z) * abs(slope) / answer_share
+
+
+def paired_share(
+    left: ArrayLike,
+    right: ArrayLike,
+    rows: ArrayLike,
+    *,
+    discordant: ArrayLike | None = None,
+    options: BootstrapOptions | None = None,
+    prior_icc: float = PRIOR_ICC,
+) -> PairedInference:
+    """Compare a share of the same rows between two runs; right − left.
+
+    ``left`` and ``right`` count the hits of every patient among its ``rows``; ``discordant`` the
+    rows on which the runs differ (|right − left| if not given, which is exact for one row each).
+    Only patients with a difference are exchanged: for the others it changes nothing.
+    """
+    drawn = options or BootstrapOptions(n_resamples=3999)
+    pairs = _PairedShare.of(left, right, rows)
+    differ = np.abs(pairs.apart) if discordant is None else discordant
+    floor = unseen_disagreement(differ, rows, level=drawn.level, prior_icc=prior_icc)
+    observed, error = pairs.under(np.ones((pairs.apart.size, 1)), floor)
+    moving = pairs.moving()
+    draws = [np.empty(0)]
+    if moving.apart.size:
+        blocks = swap_masks(moving.apart.size, drawn.n_resamples, seed=drawn.seed)
+        draws += [studentised(*moving.under(np.where(m, -1.0, 1.0), floor)) for m in blocks]
+    return paired_inference(
+        observed,
+        error,
+        np.concatenate(draws),
+        degrees_of_freedom=pairs.n_patients - 1,
+        level=drawn.level,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PairedShare:
+    """Per patient the hits of right − left and the rows, and the sums over all patients."""
+
+    apart: FloatArray
+    rows: FloatArray
+    n_rows: float
+    row_squares: float
+    n_patients: int
+
+    @classmethod
+    def of(cls, left: ArrayLike, right: ArrayLike, rows: ArrayLike) -> _PairedShare:
+        first, second, total = (np.asarray(a, dtype=np.float64) for a in (left, right, rows))
+        n_patients = int(np.count_nonzero(total))
+        if n_patients == 0:
+            raise InvalidValue("a difference of shares needs at least one row")
+        return cls(second - first, total, float(total.sum()), float(total @ total), n_patients)
+
+    def moving(self) -> _PairedShare:
+        """Return the patients on whom the runs differ."""
+        kept = self.apart != 0
+        return replace(self, apart=self.apart[kept], rows=self.rows[kept])
+
+    def under(self, signs: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
+        """Return difference and standard error for every column of signs (patients × columns).
+
+        With the influences (h − p)/n of both runs, se² = C/(C−1)·Σ(d_i − Δ t_i)²/N², and
+        Σ(d − Δt)² = Σd² − 2Δ Σdt + Δ² Σt².
+        """
+        delta = self.apart @ signs / self.n_rows
+        along = (self.apart * self.rows) @ signs
+        squares = float(self.apart @ self.apart) - 2 * delta * along + delta**2 * self.row_squares
+        scale = self.n_patients / max(self.n_patients - 1, 1)
+        error = np.sqrt(scale * np.maximum(squares, 0.0)) / self.n_rows
+        return delta, np.maximum(error, floor)
+
+
+def non_inferior(
+    interval: Interval, margin: float, direction: Literal["higher", "lower"]
+) -> bool | None:
+    """Tell whether right is at most ``margin`` worse than left; None only without an interval.
+
+    The interval is that of right − left: where more is better its lower end must lie above
+    −margin, where less is better its upper end below +margin.
+
+    >>> non_inferior(Interval(-0.04, 0.01), 0.05, "higher")
+    True
+    >>> non_inferior(Interval(-0.01, 0.06), 0.05, "lower")
+    False
+    """
+    if direction not in ("higher", "lower"):
+        raise InvalidValue(
+            f"non-inferiority needs direction 'higher' or 'lower', not {direction!r}"
+        )
+    if not (math.isfinite(margin) and margin > 0):
+        raise InvalidValue(f"a non-inferiority margin must be above 0, not {margin!r}")
+    if not interval.defined:
+        return None
+    return interval.low > -margin if direction == "higher" else interval.high < margin

@@ -1,0 +1,261 @@
+"""Intervals of shares: hand values, slow oracles, and the laws they keep on any data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, special
+
+from krisis.errors import InvalidValue
+from krisis.statistics.mid_p import highest_mid_p_quantile, mid_p_cdf, mid_p_quantile
+from krisis.statistics.shares import (
+    ShareDistribution,
+    mean_of_shares_interval,
+    share_interval,
+)
+
+
+def accuracy(errors: list[int], n_patients: int, n_rows: int = 8):
+    wrong = np.zeros(n_patients)
+    wrong[: len(errors)] = errors
+    found = share_interval(n_rows - wrong, np.full(n_patients, float(n_rows)))
+    return round(found.low, 4), round(found.high, 4)
+
+
+@pytest.mark.parametrize(
+    ("errors", "n_patients", "expected"),
+    [
+        ([], 15, (0.8789, 1.0)),
+        ([1], 15, (0.8789, 1.0)),
+        ([1, 1], 15, (0.8789, 0.9995)),
+        ([8], 15, (0.7222, 0.9961)),
+        ([8, 1], 15, (0.7088, 0.9945)),
+        ([], 40, (0.9564, 1.0)),
+        ([1], 40, (0.9564, 1.0)),
+        ([8], 40, (0.8942, 0.9982)),
+    ],
+)
+def test_patients_with_eight_rows_have_the_limits_worked_out_by_hand(errors, n_patients, expected):
+    assert accuracy(errors, n_patients) == expected
+
+
+@pytest.mark.parametrize(
+    ("errors", "n_rows", "expected"),
+    [
+        (0, 44, (0.0, 0.0658)),
+        (1, 44, (0.0011, 0.1070)),
+        (5, 100, (0.0185, 0.1073)),
+        (20, 100, (0.1302, 0.2869)),
+    ],
+)
+def test_independent_rows_have_the_mid_p_limits(errors, n_rows, expected):
+    found = share_interval(np.arange(n_rows) < errors, np.ones(n_rows))
+    assert (round(found.low, 4), round(found.high, 4)) == expected
+    assert found.method == "mid_p"
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 44, 1000])
+def test_no_error_in_n_rows_gives_one_minus_the_nth_root_of_a_twentieth(n_rows):
+    found = share_interval(np.zeros(n_rows), np.ones(n_rows))
+    assert found.low == 0.0
+    assert found.high == pytest.approx(1 - 0.05 ** (1 / n_rows), rel=1e-12)
+
+
+def test_one_patient_with_several_rows_has_an_interval():
+    found = share_interval([3], [8])
+    # One patient says nothing of the design effect, so D₀ = 1 + 7/2 and Student's factor of 4
+    # degrees of freedom remain: n* = 8/(4.5 τ²).
+    student = special.stdtrit(4, 0.975) / special.ndtri(0.975)
+    rows = 8 / (4.5 * student**2)
+    assert found.low == pytest.approx(1 - mid_p_quantile(0.975, 5 / 8 * rows, rows), abs=1e-12)
+    assert found.method == "clustered_mid_p"
+
+
+def test_the_design_effect_is_the_one_worked_out_by_hand():
+    # x = 8, 0, 0 of 8 rows each: p = 1/3, Σ(x − pt)² = 64·(4/9 + 1/9 + 1/9) = 128/3,
+    # D̂ = 3/2·(128/3)/(24·2/9) = 12, one telling patient, D₀ = 4.5: D = (12 + 4.5)/2.
+    found = ShareDistribution.of([8, 0, 0], [8, 8, 8])
+    assert found.design_effect == pytest.approx(8.25)
+    student = special.stdtrit(2 + 4, 0.975) / special.ndtri(0.975)
+    assert found.student_factor == pytest.approx(student)
+    assert found.effective_rows == pytest.approx(24 / (8.25 * student**2))
+    assert found.effective_hits == pytest.approx(found.effective_rows / 3)
+    assert found.correlation == 1.0
+
+
+def test_patients_of_unequal_size_count_as_the_equal_ones_that_weigh_as_much():
+    # t = 1, 1, 2: (Σt)²/Σt² = 16/6 patients, weights 1/(1 − t/4) = 4/3, 4/3, 2.
+    # x = 0, 1, 1, p = ½: Σw(x − t/2)² = 4/3·¼ + 4/3·¼ + 0 = 2/3; N p(1−p) = 1; D̂ = max(1, 2/3).
+    found = ShareDistribution.of([0, 1, 1], [1, 1, 2])
+    telling = 16 / 6 - 1  # fewer than the two patients with hits, and than the two with misses
+    assert found.design_effect == pytest.approx((telling * 1 + 1.25) / (telling + 1))
+    degrees = 16 / 6 - 1 + 4
+    assert found.student_factor == pytest.approx(
+        special.stdtrit(degrees, 0.975) / special.ndtri(0.975)
+    )
+
+
+def test_rows_that_repeat_one_case_count_once():
+    repeated = ShareDistribution.of([0] * 10, [5] * 10, prior_icc=1.0)
+    student = repeated.student_factor**2
+    assert repeated.effective_rows == pytest.approx(10 / student)
+
+
+def test_patients_without_rows_change_nothing():
+    with_empty = share_interval([1, 0, 0, 2], [3, 0, 4, 2])
+    assert with_empty == share_interval([1, 0, 2], [3, 4, 2])
+    assert not share_interval([0, 0], [0, 0]).defined
+    assert share_interval([], []).reason == "no_rows"
+
+
+@pytest.mark.parametrize(
+    ("hits", "rows"), [([2], [1]), ([-1], [1]), ([1, 1], [1]), ([math.nan], [1])]
+)
+def test_hits_must_be_rows(hits, rows):
+    with pytest.raises(InvalidValue):
+        share_interval(hits, rows)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5])
+def test_a_correlation_lies_between_0_and_1(value):
+    with pytest.raises(InvalidValue, match="prior_icc"):
+        share_interval([1, 1], [2, 2], prior_icc=value)
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0.3, 7.7), (2.0, 9.0), (11.25, 300.0), (0.9, 1.0)])
+def test_the_distribution_is_the_mean_of_two_beta_integrals(hits, rows):
+    def below(q: float, a: float, b: float) -> float:
+        scale = special.beta(a, b)
+        density = lambda x: x ** (a - 1) * (1 - x) ** (b - 1) / scale  # noqa: E731
+        return integrate.quad(density, 0, q, limit=200, points=[min(q, a / (a + b))])[0]
+
+    for share in (0.01, 0.2, 0.7):
+        slow = (below(share, hits, rows - hits + 1) + below(share, hits + 1, rows - hits)) / 2
+        assert float(mid_p_cdf(share, hits, rows)) == pytest.approx(slow, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("hits", "rows"), [(0.0, 3.2), (1e-3, 12.0), (0.3, 0.9), (5.0, 100.0), (30.0, 30.0), (3.0, 1e6)]
+)
+def test_the_quantile_agrees_with_a_bisection_and_rises(hits, rows):
+    probability = np.concatenate([(np.arange(500) + 0.5) / 500, [1e-6, 1 - 1e-6]])
+    found = mid_p_quantile(probability, hits, rows)
+    assert (np.diff(found[:500]) >= -1e-11 * found[:499] - 1e-290).all()
+    for p, q in list(zip(probability, found, strict=True))[::37]:
+        ends = [float(mid_p_cdf(end, hits, rows)) - p for end in (1e-300, 1.0)]
+        if ends[0] >= 0:
+            assert q <= 1e-290
+        elif ends[1] <= 0:
+            assert q == 1.0
+        else:
+            slow = optimize.brentq(
+                lambda x, p=p: float(mid_p_cdf(x, hits, rows)) - p, 1e-300, 1.0, xtol=1e-14
+            )
+            assert q == pytest.approx(slow, abs=1e-10)
+
+
+def test_the_highest_of_several_quantiles_is_found_without_solving_all():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        rows = rng.uniform(0.3, 60, 40)
+        hits = rows * rng.choice([0.0, 0.02, 0.3, 1.0], 40)
+        every = mid_p_quantile(0.975, hits, rows)
+        assert highest_mid_p_quantile(0.975, hits, rows) == pytest.approx(every.max(), abs=1e-10)
+
+
+def test_balanced_accuracy_squares_and_adds_the_distances():
+    # Two classes, every row its own patient: no patient counts in both, so r is the identity.
+    hits = np.zeros((2, 60))
+    rows = np.zeros((2, 60))
+    rows[0, :40] = rows[1, 40:] = 1
+    hits[0, :36], hits[1, 40:57] = 1, 1
+    found = mean_of_shares_interval(hits, rows)
+    ends = [share_interval(x, t) for x, t in zip(hits, rows, strict=True)]
+    shares = np.array([0.9, 0.85])
+    low = shares.mean() - math.hypot(*(shares - [e.low for e in ends])) / 2
+    high = shares.mean() + math.hypot(*([e.high for e in ends] - shares)) / 2
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.method == "mover"
+
+
+def test_classes_that_rise_and_fall_with_the_same_patients_are_as_uncertain_as_one():
+    hits = np.array([[4.0, 0, 4, 1], [4.0, 0, 4, 1]])
+    rows = np.full((2, 4), 4.0)
+    alone = share_interval(hits[0], rows[0])
+    found = mean_of_shares_interval(hits, rows)
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high))
+
+
+def test_classes_that_compensate_each_other_count_as_unrelated():
+    hits = np.array([[4.0, 0, 4, 0], [0.0, 4, 0, 4]])
+    rows = np.full((2, 4), 4.0)
+    alone = share_interval(hits[0], rows[0])
+    found = mean_of_shares_interval(hits, rows)
+    assert found.high - 0.5 == pytest.approx((alone.high - 0.5) / math.sqrt(2))
+
+
+def test_a_class_without_rows_is_no_class():
+    hits, rows = np.array([[3.0, 1], [0, 0]]), np.array([[4.0, 4], [0, 0]])
+    found, alone = mean_of_shares_interval(hits, rows), share_interval([3, 1], [4, 4])
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high))
+    assert not mean_of_shares_interval(np.zeros((2, 3)), np.zeros((2, 3))).defined
+
+
+patients = st.lists(
+    st.integers(1, 12).flatmap(lambda t: st.tuples(st.integers(0, t), st.just(t))),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(patients, st.sampled_from([0.5, 0.8, 0.95, 0.99]), st.sampled_from([0.0, 0.5, 1.0]))
+def test_the_interval_exists_holds_the_share_and_stays_in_range(data, level, prior_icc):
+    hits, rows = np.array(data, dtype=float).T
+    found = share_interval(hits, rows, level=level, prior_icc=prior_icc)
+    assert 0 <= found.low <= hits.sum() / rows.sum() <= found.high <= 1
+    assert found.low < found.high
+    turned = share_interval(rows - hits, rows, level=level, prior_icc=prior_icc)
+    assert (turned.low, turned.high) == pytest.approx((1 - found.high, 1 - found.low), abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(patients, st.randoms(use_true_random=False))
+def test_the_order_of_the_patients_is_no_matter(data, random):
+    shuffled = list(data)
+    random.shuffle(shuffled)
+    one, other = (share_interval(*np.array(d, dtype=float).T) for d in (data, shuffled))
+    assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(patients, st.integers(0, 29), st.floats(0, 1))
+def test_one_more_error_never_raises_a_limit_of_the_hits(data, place, keep):
+    errors, rows = np.array(data, dtype=float).T
+    errors = np.floor(errors * keep)
+    free = np.flatnonzero(errors < rows)
+    if free.size == 0:
+        return
+    more = errors.copy()
+    more[free[place % free.size]] += 1
+    before, after = share_interval(rows - errors, rows), share_interval(rows - more, rows)
+    assert after.low <= before.low + 1e-9
+    assert after.high <= before.high + 1e-9
+
+
+def test_one_more_error_never_raises_a_limit_in_the_designs_of_the_field():
+    rng = np.random.default_rng(12)
+    for n_patients, n_rows in ((15, 8), (25, 4), (40, 8), (60, 3), (8, 20)):
+        rows = np.full(n_patients, float(n_rows))
+        for _ in range(40):
+            chance = rng.beta(0.2, 2, n_patients)
+            errors = rng.binomial(n_rows, chance).astype(float)
+            more = errors.copy()
+            more[rng.choice(np.flatnonzero(errors < rows))] += 1
+            before, after = share_interval(rows - errors, rows), share_interval(rows - more, rows)
+            assert after.low <= before.low + 1e-9
+            assert after.high <= before.high + 1e-9
