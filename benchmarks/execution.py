@@ -21,14 +21,14 @@ from benchmarks.timing import line
 from krisis import Benchmark, PatientRecord
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.openai import OpenAIBackend
-from krisis.data.base import FeatureDescription, RecordListSuite, TaskSpecification
+from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy
 
 SERVER = Path(__file__).parents[1] / "tests" / "execution" / "loopback_server.py"
 CONCURRENCY = 100
-PARITY = TaskSpecification(
+PARITY = Task(
     name="parity",
     question="Is the serial marker odd?",
     answers={0: "even", 1: "odd"},

@@ -14,11 +14,11 @@ from krisis.backends.gemini import GeminiBackend
 from krisis.backends.grok import GrokBackend
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.provider import ProviderBackend
-from krisis.data.base import FeatureDescription, PatientRecord, RecordListSuite, TaskSpecification
+from krisis.data.base import FeatureDescription, PatientRecord, RecordListSuite, Task
 
 
-def staging_specification() -> TaskSpecification:
-    return TaskSpecification(
+def staging_task() -> Task:
+    return Task(
         name="staging",
         question="Which stage of chronic kidney disease does the patient have?",
         answers={1: "eGFR of 90 or more", 2: "60 to 89", 3: "30 to 59", 4: "15 to 29", 5: "below"},
@@ -29,13 +29,13 @@ def staging_specification() -> TaskSpecification:
         },
         abstain_when="Abstain when the findings contradict each other.",
         aliases={"stage 3": 3, "g3a": 3, "g3b": 3},
-        ordinal=True,
+        ordered=True,
     )
 
 
 @pytest.fixture
-def specification() -> TaskSpecification:
-    return staging_specification()
+def task() -> Task:
+    return staging_task()
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def records() -> list[PatientRecord]:
 
 
 @pytest.fixture
-def suite(records: list[PatientRecord], specification: TaskSpecification) -> RecordListSuite:
-    return RecordListSuite(records, specification)
+def suite(records: list[PatientRecord], task: Task) -> RecordListSuite:
+    return RecordListSuite(records, task)
 
 
 # Backend → the dialect of llmock that it is pointed at.

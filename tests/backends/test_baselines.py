@@ -185,4 +185,4 @@ def test_every_task_has_all_baselines_in_the_demo():
     for name in NAMES:
         assert done.stdout.count(f" {name} ") >= len(TASKS)
     for task in Task.DETECTION, Task.STAGING, Task.PROGRESSION:
-        assert f"│ {task.value}" in done.stdout
+        assert f"│ {task}" in done.stdout

@@ -6,34 +6,34 @@ from typing import Any
 import pytest
 
 from krisis.backends.prompt import build_prompt, leaked_features, value_in_words
-from krisis.data.base import FeatureDescription, PatientRecord, ReplyField, TaskSpecification
+from krisis.data.base import FeatureDescription, PatientRecord, ReplyField, Task
 from krisis.errors import InvalidValue
 
 
 def test_a_case_is_put_in_words_with_units_codes_and_missing_values(
-    specification: TaskSpecification,
+    task: Task,
 ) -> None:
-    prompt = build_prompt(specification, [{"hemo": None, "sc": 2.40, "htn": 1}])
+    prompt = build_prompt(task, [{"hemo": None, "sc": 2.40, "htn": 1}])
     assert prompt.user == (
         "Findings:\n- serum creatinine: 2.4 mg/dL\n- hypertension: yes\n- haemoglobin: not measured"
     )
 
 
 def test_the_instructions_name_question_answers_abstention_and_what_confidence_means(
-    specification: TaskSpecification,
+    task: Task,
 ) -> None:
-    system = build_prompt(specification, [{"sc": 2.4}]).system
-    assert specification.question in system
-    assert specification.abstain_when in system
+    system = build_prompt(task, [{"sc": 2.4}]).system
+    assert task.question in system
+    assert task.abstain_when in system
     assert "- 3: 30 to 59" in system
     assert "probability, from 0 to 1, that the answer you give is correct" in system
     assert "serum creatinine: a waste product of muscle" in system
 
 
 def test_a_batch_names_its_cases_and_shows_the_context_once(
-    specification: TaskSpecification,
+    task: Task,
 ) -> None:
-    prompt = build_prompt(specification, [{"sc": 1}, {"sc": 2}], batch=True, context="a transcript")
+    prompt = build_prompt(task, [{"sc": 1}, {"sc": 2}], batch=True, context="a transcript")
     assert prompt.user.count("a transcript") == 1
     assert "case_0:\n- serum creatinine: 1 mg/dL" in prompt.user
     assert "case_1:\n- serum creatinine: 2 mg/dL" in prompt.user
@@ -41,30 +41,28 @@ def test_a_batch_names_its_cases_and_shows_the_context_once(
 
 
 def test_the_template_does_not_depend_on_any_value_nor_on_the_size_of_the_batch(
-    specification: TaskSpecification,
+    task: Task,
 ) -> None:
     few = [{"sc": 1.25, "htn": 1}]
     many = [{"sc": 9.75, "htn": 0}, {"sc": None, "htn": None}, {"sc": 3.5, "htn": 1}]
-    one = build_prompt(specification, few, batch=True, context="one transcript")
-    other = build_prompt(specification, many, batch=True, context="another")
+    one = build_prompt(task, few, batch=True, context="one transcript")
+    other = build_prompt(task, many, batch=True, context="another")
     assert one.template == other.template
     assert "[redacted] mg/dL" in one.template
 
 
 def test_the_template_says_what_was_sent_apart_from_the_values(
-    specification: TaskSpecification,
+    task: Task,
 ) -> None:
-    prompt = build_prompt(specification, [{"sc": 2.41, "hemo": 10.05}])
+    prompt = build_prompt(task, [{"sc": 2.41, "hemo": 10.05}])
     sent = f"{prompt.system}\n\n{prompt.user}"
     assert sent.replace("2.41", "[redacted]").replace("10.05", "[redacted]") == prompt.template
 
 
 @pytest.mark.parametrize("batch", [True, False])
-def test_label_and_metadata_cannot_reach_a_prompt(
-    specification: TaskSpecification, batch: bool
-) -> None:
+def test_label_and_metadata_cannot_reach_a_prompt(task: Task, batch: bool) -> None:
     record = PatientRecord({"sc": 1.5}, 3, {"egfr": 31.77, "should_abstain": "certainly"})
-    prompt = build_prompt(specification, [record.features], batch=batch)
+    prompt = build_prompt(task, [record.features], batch=batch)
     for text in (prompt.system, prompt.user, prompt.template):
         assert "31.77" not in text
         assert "certainly" not in text
@@ -91,24 +89,24 @@ def test_coded_values_are_told_in_words(value: Any, words: str) -> None:
     assert value_in_words(value, description) == words
 
 
-def test_extra_reply_fields_are_asked_for(specification: TaskSpecification) -> None:
+def test_extra_reply_fields_are_asked_for(task: Task) -> None:
     asked = dataclasses.replace(
-        specification, reply_fields={"evidence": ReplyField(list[str], "verbatim quotes")}
+        task, reply_fields={"evidence": ReplyField(list[str], "verbatim quotes")}
     )
     assert '- "evidence": verbatim quotes' in build_prompt(asked, [{"sc": 1}]).system
 
 
-def test_a_single_prompt_takes_exactly_one_case(specification: TaskSpecification) -> None:
+def test_a_single_prompt_takes_exactly_one_case(task: Task) -> None:
     with pytest.raises(InvalidValue, match="given 2 cases; pass exactly one"):
-        build_prompt(specification, [{"sc": 1}, {"sc": 2}])
+        build_prompt(task, [{"sc": 1}, {"sc": 2}])
     with pytest.raises(InvalidValue, match="given 0 cases"):
-        build_prompt(specification, [], batch=True)
+        build_prompt(task, [], batch=True)
 
 
-def test_leaked_values_are_found_and_templates_are_clean(specification: TaskSpecification) -> None:
+def test_leaked_values_are_found_and_templates_are_clean(task: Task) -> None:
     features = {"sc": 2.41, "htn": 1, "hemo": 10.05}
-    prompt = build_prompt(specification, [features], context="long transcript")
-    assert leaked_features(prompt.template, specification, features, "long transcript") == []
-    found = leaked_features(prompt.user, specification, features, "long transcript")
+    prompt = build_prompt(task, [features], context="long transcript")
+    assert leaked_features(prompt.template, task, features, "long transcript") == []
+    found = leaked_features(prompt.user, task, features, "long transcript")
     assert found == ["sc", "htn", "hemo", "context"]
-    assert leaked_features("something about 10.05 g/dL here", specification, features) == ["hemo"]
+    assert leaked_features("something about 10.05 g/dL here", task, features) == ["hemo"]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from krisis.backends.reply import MAX_REPLY_CHARACTERS, Answer, read_answers
-from krisis.data.base import ReplyField, TaskSpecification
+from krisis.data.base import ReplyField, Task
 from krisis.errors import MalformedReply, TruncatedReply
 
-STAGING = TaskSpecification(
+STAGING = Task(
     "staging",
     "Which stage?",
     {1: "", 2: "", 3: "", 4: "", 5: ""},
@@ -22,14 +22,14 @@ STAGING = TaskSpecification(
     "Abstain if unsure.",
     aliases={"stage 3": 3, "g3a": 3},
 )
-DETECTION = TaskSpecification("detection", "CKD?", {0: "no", 1: "yes"}, {}, "Abstain if unsure.")
-PROGRESSION = TaskSpecification(
+DETECTION = Task("detection", "CKD?", {0: "no", 1: "yes"}, {}, "Abstain if unsure.")
+PROGRESSION = Task(
     "progression", "Which way?", {"stable": "", "worsening": "", "improving": ""}, {}, ""
 )
 
 
-def single(text: str, specification: TaskSpecification = STAGING, finish: str = "stop") -> Answer:
-    return read_answers(text, specification, finish_reason=finish)[0]
+def single(text: str, task: Task = STAGING, finish: str = "stop") -> Answer:
+    return read_answers(text, task, finish_reason=finish)[0]
 
 
 def reply(**members: Any) -> str:
@@ -84,7 +84,7 @@ def test_other_spellings_of_abstained_are_malformed(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("specification", "value", "expected"),
+    ("task", "value", "expected"),
     [
         (STAGING, 3, 3),
         (STAGING, 3.0, 3),
@@ -96,16 +96,14 @@ def test_other_spellings_of_abstained_are_malformed(value: Any) -> None:
         (PROGRESSION, " Stable ", "stable"),
     ],
 )
-def test_allowed_answers_are_understood(
-    specification: TaskSpecification, value: Any, expected: Any
-) -> None:
-    prediction = single(reply(prediction=value), specification).prediction
+def test_allowed_answers_are_understood(task: Task, value: Any, expected: Any) -> None:
+    prediction = single(reply(prediction=value), task).prediction
     assert prediction == expected
     assert type(prediction) is type(expected)
 
 
 @pytest.mark.parametrize(
-    ("specification", "value"),
+    ("task", "value"),
     [
         (STAGING, 0),
         (STAGING, 3.5),
@@ -120,9 +118,9 @@ def test_allowed_answers_are_understood(
         (PROGRESSION, 1),
     ],
 )
-def test_any_other_answer_is_malformed(specification: TaskSpecification, value: Any) -> None:
+def test_any_other_answer_is_malformed(task: Task, value: Any) -> None:
     with pytest.raises(MalformedReply, match="none of the allowed answers"):
-        single(reply(prediction=value), specification)
+        single(reply(prediction=value), task)
 
 
 @pytest.mark.parametrize(

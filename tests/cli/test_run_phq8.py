@@ -90,8 +90,8 @@ def test_the_notice_is_printed_for_a_users_interviews(tmp_path: Path, krisis: Kr
     [
         (["--mode", "one_shot"], "unknown mode 'one_shot'"),
         (["--data-path", "nowhere"], "nowhere does not exist"),
-        (["--task", "detection"], "the suite phq8 has no task 'detection'"),
-        (["--task", "staging"], "the phq8 suite has the task phq8 only"),
+        (["--task", "detection"], "unknown task of the suite 'phq8': 'detection'. Known: phq8"),
+        (["--task", "staging"], "unknown task of the suite 'phq8': 'staging'. Known: phq8"),
         (["--suite-option", "retrieval=word2vec", "--mode", "few_shot"], "unknown embedder"),
     ],
 )

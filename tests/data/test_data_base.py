@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from krisis.data.base import (
+    BaseDataSuite,
     FeatureSet,
     PatientRecord,
     RecordListSuite,
     SuiteConfig,
     Task,
-    TaskSpecification,
     records_hash,
 )
 
@@ -51,7 +53,7 @@ def test_the_configuration_has_the_documented_defaults_and_accepts_texts() -> No
     config = SuiteConfig()
     assert (config.features, config.task) == (FeatureSet.REDUCED, Task.DETECTION)
     assert (config.seed, config.n_synthetic, config.test_size) == (42, 200, 0.2)
-    assert SuiteConfig(features="FULL", task=" staging").task is Task.STAGING  # type: ignore[arg-type]
+    assert SuiteConfig(features="FULL", task=" Staging").task == Task.STAGING  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_the_configuration_has_the_documented_defaults_and_accepts_texts() -> No
         ("test_size", 1.0, "test_size must lie between 0 and 1"),
         ("seed", -3, "seed must be a whole number"),
         ("seed", "x", "seed must be a whole number"),
-        ("task", "stageing", "unknown task 'stageing'; did you mean 'staging'"),
+        ("task", 3, "task must be the name of a task, not 3"),
         ("features", "all", "unknown feature set 'all'"),
     ],
 )
@@ -85,10 +87,94 @@ def test_a_list_of_records_is_a_suite_with_a_content_hash() -> None:
     assert suite.training_records() == []
     assert suite.describe()["content_hash"] == records_hash(records)
     assert suite.describe()["n_records"] == 2
-    with pytest.raises(ValueError, match="does not implement task_specification"):
-        suite.task_specification()
+    assert (suite.task.name, suite.task.can_be_asked) == ("", False)
 
 
 def test_a_list_of_records_can_carry_its_question() -> None:
-    question = TaskSpecification("t", "Is it?", {0: "no", 1: "yes"}, {}, "unsure")
-    assert RecordListSuite([], question).task_specification() is question
+    question = Task("t", "Is it?", {0: "no", 1: "yes"}, {}, "unsure")
+    suite = RecordListSuite([], question, name="mine")
+    assert suite.task is question
+    assert (suite.describe()["suite"], suite.describe()["task"]) == ("mine", "t")
+
+
+ONSET = Task("onset", "Will sepsis begin?", {0: "no", 1: "yes"}, positive=1)
+SEVERITY = Task("Severity", "How bad is it?", {"mild": "m", "grave": "g"}, ordered=True)
+
+
+class SepsisSuite(BaseDataSuite):
+    tasks = {"onset": ONSET, "Severity": SEVERITY}  # noqa: RUF012
+
+    def load(self) -> list[PatientRecord]:
+        return [PatientRecord({"lactate": 4.1}, 1)]
+
+
+def test_the_task_of_a_suite_is_its_first_unless_another_is_named() -> None:
+    assert SepsisSuite().task is ONSET
+    assert SepsisSuite(SuiteConfig()).config.task == "onset"
+    assert SepsisSuite(SuiteConfig(task="")).task is ONSET
+    assert SepsisSuite(SuiteConfig(task="SEVERITY ")).task is SEVERITY
+    assert SepsisSuite(SuiteConfig(task=SEVERITY)).task is SEVERITY  # type: ignore[arg-type]
+    assert SepsisSuite(SuiteConfig(task="severity")).describe()["task"] == "Severity"
+
+
+@pytest.mark.parametrize("name", ["onest", "detection"])
+def test_a_task_that_the_suite_lacks_is_refused_with_those_it_has(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'sepsis': '{name}'.*Known: Severity, onset") as caught:
+        SepsisSuite(SuiteConfig(task=name))
+    assert ("did you mean 'onset'" in str(caught.value)) == (name == "onest")
+
+
+def test_a_suite_describes_itself_under_its_own_names_and_claims_no_others() -> None:
+    described = SepsisSuite().describe()
+    assert (described["suite"], described["task"]) == ("sepsis", "onset")
+    assert "features" not in described
+    assert SepsisSuite(SuiteConfig(features="full")).describe()["features"] == "full"  # type: ignore[arg-type]
+
+
+def test_a_suite_that_only_loads_needs_neither_a_task_nor_the_constructor_of_the_base() -> None:
+    class Bare(BaseDataSuite):
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def load(self) -> list[PatientRecord]:
+            return [PatientRecord({"x": x}, 0) for x in range(self.n)]
+
+    assert (Bare(2).describe()["suite"], Bare(2).describe()["task"]) == ("bare", "")
+    assert Bare(2).config.task == Task.DETECTION
+
+
+def test_a_suite_without_tasks_is_called_by_the_task_that_its_user_names() -> None:
+    class Loads(BaseDataSuite):
+        def load(self) -> list[PatientRecord]:
+            return [PatientRecord({"x": 1}, 0)]
+
+    assert Loads(SuiteConfig(task=Task.STAGING)).describe()["task"] == "staging"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"default_loss": "squared"}, "unknown loss 'squared'"),
+        ({"default_loss": "abs"}, "needs ordered answers"),
+        ({"positive": 2}, "positive answer 2 .* is none of its answers: 0, 1"),
+        ({"name": 3}, "the name of a task must be text, not 3"),
+    ],
+)
+def test_a_task_refuses_what_contradicts_itself(fields: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Task(**{"name": "t", "answers": {0: "no", 1: "yes"}, **fields})  # type: ignore[arg-type]
+
+
+def test_what_results_keep_of_a_task_is_json() -> None:
+    task = Task("t", "?", {"a": "A", "b": "B"}, ordered=True, groups=["site"], unit="item")  # type: ignore[arg-type]
+    assert json.loads(json.dumps(task.facts())) == {
+        "name": "t",
+        "answers": [["a", "A"], ["b", "B"]],
+        "ordered": True,
+        "positive": None,
+        "groups": {"site": "site"},
+        "default_loss": "error",
+        "default_confidence": "stated",
+        "person": "patient",
+        "unit": "item",
+    }

@@ -14,7 +14,7 @@ from typing import Any
 
 from krisis import Benchmark, PatientRecord
 from krisis.backends.openai import OpenAIBackend
-from krisis.data.base import FeatureDescription, RecordListSuite, TaskSpecification
+from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import KrisisError
 from krisis.execution.cache import ReplyCache
 from krisis.execution.limits import Limits
@@ -22,7 +22,7 @@ from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, BrierScore
 
-PARITY = TaskSpecification(
+PARITY = Task(
     name="parity",
     question="Is the serial marker odd?",
     answers={0: "even", 1: "odd"},

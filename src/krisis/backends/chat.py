@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from krisis.backends.reply import Answer, read_answers
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.schema import reply_schema
 from krisis.backends.signals import TokenLogprob, token_signals
-from krisis.data.base import BaseDataSuite, PatientRecord, TaskSpecification, content_hash
+from krisis.data.base import BaseDataSuite, PatientRecord, Task, content_hash
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
 
 PromptMode = Literal["single", "batch"]
@@ -92,12 +91,11 @@ class ChatBackend(BaseBackend):
     max_retries: int = 5
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0
-    specification: TaskSpecification | None = None
+    task: Task | None = None
 
     def prepare(self, suite: BaseDataSuite) -> None:
-        """Take the question from the suite; without one, `build` will say that it is missing."""
-        with suppress(InvalidValue):
-            self.specification = suite.task_specification()
+        """Take the task from the suite; without a question, `build` will say that it is missing."""
+        self.task = suite.task if suite.task.can_be_asked else None
 
     def parameters(self, n_records: int) -> dict[str, Any]:
         """Return the options of a call about so many cases, under the provider's names."""
@@ -116,15 +114,15 @@ class ChatBackend(BaseBackend):
         ``context`` is patient text that the cases share; it is shown once, and redacted in the
         template like every feature value.
         """
-        specification = self._asked()
+        task = self._asked()
         batch = mode == "batch"
-        prompt = build_prompt(specification, cases, batch=batch, context=context)
+        prompt = build_prompt(task, cases, batch=batch, context=context)
         return ChatRequest(
             provider=self.provider,
             model=self.model,
             system=prompt.system,
             user=prompt.user,
-            schema=reply_schema(specification, len(cases) if batch else None),
+            schema=reply_schema(task, len(cases) if batch else None),
             parameters=self.parameters(len(cases)),
             mode=mode,
             template=prompt.template,
@@ -175,13 +173,13 @@ class ChatBackend(BaseBackend):
         """Release the connections that `evaluate` opened."""
         blocking.run(self.aclose())
 
-    def _asked(self) -> TaskSpecification:
-        if self.specification is None:
+    def _asked(self) -> Task:
+        if self.task is None:
             raise InvalidValue(
-                f"the backend {self.name!r} was asked before it knew the question; call "
-                "prepare(suite) first, with a suite that implements task_specification()"
+                f"the backend {self.name!r} has no task yet; call prepare(suite) first, with a "
+                "suite whose task has a question and answers"
             )
-        return self.specification
+        return self.task
 
     def _ask(self, records: Sequence[PatientRecord], mode: PromptMode) -> list[BackendResponse]:
         contexts = {getattr(record, "context", "") for record in records}

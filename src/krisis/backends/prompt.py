@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from krisis.backends.schema import case_name
-from krisis.data.base import FeatureDescription, TaskSpecification
+from krisis.data.base import FeatureDescription, Task
 from krisis.errors import InvalidValue
 
 REDACTED = "[redacted]"
@@ -40,7 +40,7 @@ class Prompt:
 
 
 def build_prompt(
-    specification: TaskSpecification,
+    task: Task,
     features: Sequence[Mapping[str, Any]],
     *,
     batch: bool = False,
@@ -55,54 +55,48 @@ def build_prompt(
             f"a {'batch' if batch else 'single'} prompt was given {len(features)} cases; "
             f"pass {'at least one' if batch else 'exactly one'}"
         )
-    names = _names_in_order(specification, features)
-    system = _instructions(specification, names, batch=batch)
+    names = _names_in_order(task, features)
+    system = _instructions(task, names, batch=batch)
     blocks = [
-        _block(specification, _values_in_words(specification, case), case_name(i) if batch else "")
+        _block(task, _values_in_words(task, case), case_name(i) if batch else "")
         for i, case in enumerate(features)
     ]
     user = "\n\n".join([*_shared(context), *blocks])
-    shown = _redacted_user(specification, names, batch=batch, with_context=bool(context))
+    shown = _redacted_user(task, names, batch=batch, with_context=bool(context))
     return Prompt(system, user, f"{system}\n\n{shown}")
 
 
-def _redacted_user(
-    specification: TaskSpecification, names: Sequence[str], *, batch: bool, with_context: bool
-) -> str:
-    values = {
-        name: _with_unit(REDACTED, _description(specification, name), coded=False) for name in names
-    }
-    block = _block(specification, values, "case_N (one such block for each case)" if batch else "")
+def _redacted_user(task: Task, names: Sequence[str], *, batch: bool, with_context: bool) -> str:
+    values = {name: _with_unit(REDACTED, _description(task, name), coded=False) for name in names}
+    block = _block(task, values, "case_N (one such block for each case)" if batch else "")
     return "\n\n".join([*_shared(REDACTED if with_context else ""), block])
 
 
-def _names_in_order(
-    specification: TaskSpecification, features: Iterable[Mapping[str, Any]]
-) -> list[str]:
+def _names_in_order(task: Task, features: Iterable[Mapping[str, Any]]) -> list[str]:
     present = dict.fromkeys(name for case in features for name in case)
-    return [n for n in specification.features if n in present] + [
-        n for n in present if n not in specification.features
+    return [n for n in task.features if n in present] + [
+        n for n in present if n not in task.features
     ]
 
 
-def _instructions(specification: TaskSpecification, names: Sequence[str], *, batch: bool) -> str:
-    answers = [f"- {answer}: {words}" for answer, words in specification.answers.items()]
-    described = [(n, _description(specification, n)) for n in names]
+def _instructions(task: Task, names: Sequence[str], *, batch: bool) -> str:
+    answers = [f"- {answer}: {words}" for answer, words in task.answers.items()]
+    described = [(n, _description(task, n)) for n in names]
     meanings = [f"- {_label(n, d)}: {d.meaning}" for n, d in described if d.meaning]
     parts = [
         _ROLE,
-        f"Question: {specification.question}",
+        f"Question: {task.question}",
         "Allowed answers:\n" + "\n".join(answers),
         *(["What the findings mean:\n" + "\n".join(meanings)] if meanings else []),
-        f"You may abstain. {specification.abstain_when}",
+        f"You may abstain. {task.abstain_when}",
         _CONFIDENCE,
-        _reply_format(specification, batch=batch),
+        _reply_format(task, batch=batch),
     ]
     return "\n\n".join(parts)
 
 
-def _reply_format(specification: TaskSpecification, *, batch: bool) -> str:
-    fields = dict.fromkeys(specification.reply_fields, "…")
+def _reply_format(task: Task, *, batch: bool) -> str:
+    fields = dict.fromkeys(task.reply_fields, "…")
     fields["abstained"] = "true or false"
     fields["prediction"] = "one of the allowed answers, or null when you abstain"
     fields["confidence"] = "a number from 0 to 1, or null when you abstain"
@@ -110,9 +104,7 @@ def _reply_format(specification: TaskSpecification, *, batch: bool) -> str:
     one = "{" + shape + "}"
     if batch:
         one = '{"results": [{"id": "<name of the case>", ' + shape + "}, …]}"
-    extra = [
-        f'- "{name}": {field.description}' for name, field in specification.reply_fields.items()
-    ]
+    extra = [f'- "{name}": {field.description}' for name, field in task.reply_fields.items()]
     each = "Judge every case on its own; give exactly one result for each. " if batch else ""
     return "\n".join([f"{each}Reply with this JSON object and nothing else:", one, *extra])
 
@@ -121,25 +113,22 @@ def _shared(context: str) -> list[str]:
     return [f"<context>\n{context}\n</context>"] if context else []
 
 
-def _block(specification: TaskSpecification, values: Mapping[str, str], heading: str) -> str:
-    names = _names_in_order(specification, [values])
-    lines = [f"- {_label(n, _description(specification, n))}: {values[n]}" for n in names]
+def _block(task: Task, values: Mapping[str, str], heading: str) -> str:
+    names = _names_in_order(task, [values])
+    lines = [f"- {_label(n, _description(task, n))}: {values[n]}" for n in names]
     return "\n".join([f"{heading}:" if heading else "Findings:", *lines])
 
 
-def _description(specification: TaskSpecification, name: str) -> FeatureDescription:
-    return specification.features.get(name) or FeatureDescription(name)
+def _description(task: Task, name: str) -> FeatureDescription:
+    return task.features.get(name) or FeatureDescription(name)
 
 
 def _label(name: str, description: FeatureDescription) -> str:
     return description.words or name
 
 
-def _values_in_words(specification: TaskSpecification, case: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: value_in_words(value, _description(specification, name))
-        for name, value in case.items()
-    }
+def _values_in_words(task: Task, case: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value_in_words(value, _description(task, name)) for name, value in case.items()}
 
 
 def value_in_words(value: Any, description: FeatureDescription) -> str:
@@ -175,20 +164,20 @@ def _with_unit(text: str, description: FeatureDescription, *, coded: bool) -> st
 
 
 def leaked_features(
-    stored: str, specification: TaskSpecification, features: Mapping[str, Any], context: str = ""
+    stored: str, task: Task, features: Mapping[str, Any], context: str = ""
 ) -> list[str]:
     """Return the names of the features whose value stands in a text meant to be redacted.
 
     A value counts when it stands beside its name, or when it is long enough to be told from
     chance and the instructions do not contain it themselves.
     """
-    names = _names_in_order(specification, [features])
-    own_words = [_instructions(specification, names, batch=batch) for batch in (True, False)]
+    names = _names_in_order(task, [features])
+    own_words = [_instructions(task, names, batch=batch) for batch in (True, False)]
     found = [
         name
-        for name, words in _values_in_words(specification, features).items()
+        for name, words in _values_in_words(task, features).items()
         if words != NOT_MEASURED
-        and _stands_in(stored, _label(name, _description(specification, name)), words, own_words)
+        and _stands_in(stored, _label(name, _description(task, name)), words, own_words)
     ]
     return [*found, "context"] if context and context in stored else found
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from krisis.backends.json_text import JsonObject, Token, objects_in
 from krisis.backends.schema import case_name, checker
-from krisis.data.base import Label, TaskSpecification
+from krisis.data.base import Label, Task
 from krisis.errors import MalformedReply, TruncatedReply
 
 MAX_REPLY_CHARACTERS = 1_000_000
@@ -45,7 +45,7 @@ class Answer:
 
 def read_answers(
     text: str,
-    specification: TaskSpecification,
+    task: Task,
     *,
     n_records: int | None = None,
     finish_reason: str = "",
@@ -64,8 +64,8 @@ def read_answers(
         return [_refusal(text, finish_reason, n_records)]
     assert found.value is not None
     if n_records is None:
-        return [_answer(found.value, found.tokens, specification, text)]
-    return _batch(found, text, specification, n_records)
+        return [_answer(found.value, found.tokens, task, text)]
+    return _batch(found, text, task, n_records)
 
 
 def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
@@ -109,9 +109,7 @@ def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
     raise MalformedReply(f"the reply {kind} ({len(said)} characters, finish reason {reason!r})")
 
 
-def _batch(
-    found: JsonObject, text: str, specification: TaskSpecification, n_records: int
-) -> list[Answer]:
+def _batch(found: JsonObject, text: str, task: Task, n_records: int) -> list[Answer]:
     assert found.value is not None
     rows = found.value.get("results")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -124,7 +122,7 @@ def _batch(
         raise MalformedReply(_id_problem(given, expected))
     pieces = _row_tokens(found.tokens)
     answers = {
-        row["id"]: _answer(row, piece, specification, text[piece[0].start : piece[-1].end])
+        row["id"]: _answer(row, piece, task, text[piece[0].start : piece[-1].end])
         for row, piece in zip(rows, pieces, strict=True)
     }
     return [answers[name] for name in expected]
@@ -161,11 +159,11 @@ def _row_tokens(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
 def _answer(
     row: Mapping[str, Any],
     tokens: tuple[Token, ...],
-    specification: TaskSpecification,
+    task: Task,
     text: str,
 ) -> Answer:
     abstained = _abstained(_member(row, "abstained"))
-    prediction = _prediction(row.get("prediction"), specification)
+    prediction = _prediction(row.get("prediction"), task)
     if not abstained:
         _member(row, "prediction")
         _member(row, "confidence")
@@ -176,7 +174,7 @@ def _answer(
         abstained,
         _confidence(row.get("confidence")),
         text,
-        {name: _extra(row, name, specification) for name in specification.reply_fields},
+        {name: _extra(row, name, task) for name in task.reply_fields},
         _value_span(tokens, '"prediction"'),
     )
 
@@ -196,20 +194,20 @@ def _abstained(value: object) -> bool:
     raise MalformedReply(f"abstained must be true or false, not {_shown(value)}")
 
 
-def _prediction(value: object, specification: TaskSpecification) -> Label | None:
+def _prediction(value: object, task: Task) -> Label | None:
     if value is None:
         return None
     spelling = " ".join(value.split()).lower() if isinstance(value, str) else None
-    for answer in specification.answers:
+    for answer in task.answers:
         same_text = spelling is not None and spelling == str(answer).lower()
         same_number = (
             not isinstance(value, bool) and not isinstance(answer, str) and value == answer
         )
         if same_text or same_number:
             return answer
-    if spelling is not None and spelling in specification.aliases:
-        return specification.aliases[spelling]
-    allowed = ", ".join(str(answer) for answer in specification.answers)
+    if spelling is not None and spelling in task.aliases:
+        return task.aliases[spelling]
+    allowed = ", ".join(str(answer) for answer in task.answers)
     raise MalformedReply(f"prediction {_shown(value)} is none of the allowed answers: {allowed}")
 
 
@@ -229,10 +227,10 @@ def _confidence(value: object) -> float | None:
     return number
 
 
-def _extra(row: Mapping[str, Any], name: str, specification: TaskSpecification) -> Any:
+def _extra(row: Mapping[str, Any], name: str, task: Task) -> Any:
     value = _member(row, name)
     try:
-        return checker(specification.reply_fields[name].type).validate_python(value, strict=True)
+        return checker(task.reply_fields[name].type).validate_python(value, strict=True)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise MalformedReply(f"{name} {_shown(value)} was refused: {reason}") from None

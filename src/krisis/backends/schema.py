@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from krisis.data.base import Label, TaskSpecification
+from krisis.data.base import Label, Task
 
 
 def checker(kind: Any) -> TypeAdapter[Any]:
@@ -29,27 +29,27 @@ def case_name(position: int) -> str:
     return f"case_{position}"
 
 
-def reply_schema(specification: TaskSpecification, n_records: int | None = None) -> dict[str, Any]:
+def reply_schema(task: Task, n_records: int | None = None) -> dict[str, Any]:
     """Return the schema of one answer, or of a batch when the number of cases is given."""
     if n_records is None:
-        return _object(_answer_properties(specification))
+        return _object(_answer_properties(task))
     names = [case_name(position) for position in range(n_records)]
     identity = {"id": {"type": "string", "enum": names}}
-    case = _object({**identity, **_answer_properties(specification)})
+    case = _object({**identity, **_answer_properties(task)})
     return _object({"results": {"type": "array", "items": case}})
 
 
-def _answer_properties(specification: TaskSpecification) -> dict[str, Any]:
+def _answer_properties(task: Task) -> dict[str, Any]:
     # A model writes from left to right: the grounds come before the answer, and the confidence
     # after the answer that it is about.
     grounds = {
         name: {**checker(field.type).json_schema(), "description": field.description}
-        for name, field in specification.reply_fields.items()
+        for name, field in task.reply_fields.items()
     }
     return {
         **grounds,
         "abstained": {"type": "boolean"},
-        "prediction": _or_null(_one_of(list(specification.answers))),
+        "prediction": _or_null(_one_of(list(task.answers))),
         "confidence": _or_null({"type": "number"}),
     }
 

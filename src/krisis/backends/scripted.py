@@ -17,11 +17,11 @@ class ScriptedBackend(ChatBackend):
     The reply goes the way of every other: it is parsed, checked, retried and journalled. A function
     may raise any `BackendError` to play a failing provider.
 
-    >>> from krisis.data.base import PatientRecord, TaskSpecification
+    >>> from krisis.data.base import PatientRecord, Task
     >>> backend = ScriptedBackend(
     ...     lambda request: '{"abstained": false, "prediction": 1, "confidence": 0.7}'
     ... )
-    >>> backend.specification = TaskSpecification(
+    >>> backend.task = Task(
     ...     "detection", "Is it so?", {0: "no", 1: "yes"}, {}, "Abstain when unsure."
     ... )
     >>> backend.evaluate(PatientRecord({"age": 50}, 1)).prediction

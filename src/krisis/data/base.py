@@ -1,27 +1,54 @@
-"""Stage 1: what a suite hands on (`PatientRecord`) and what it must offer (`BaseDataSuite`)."""
+"""Stage 1: what a suite hands on (`PatientRecord`), what it asks (`Task`), what it must offer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from krisis.data.task import (
+    FeatureDescription,
+    Features,
+    FeatureValue,
+    Judgement,
+    Label,
+    ReplyField,
+    Rule,
+    Task,
+)
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject
 
-Label = int | str
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-
-class Task(StrEnum):
-    """What is asked about a patient."""
-
-    DETECTION = "detection"
-    STAGING = "staging"
-    PROGRESSION = "progression"
-    PHQ8 = "phq8"
+__all__ = [
+    "BaseDataSuite",
+    "FeatureDescription",
+    "FeatureSet",
+    "FeatureValue",
+    "Features",
+    "Judgement",
+    "Label",
+    "PatientRecord",
+    "PlainRow",
+    "PlainRun",
+    "RecordListSuite",
+    "ReplyField",
+    "Rule",
+    "SuiteConfig",
+    "Task",
+    "content_hash",
+    "content_id",
+    "records_hash",
+]
 
 
 class FeatureSet(StrEnum):
@@ -44,9 +71,9 @@ class PatientRecord:
     'auto-b326effe5591'
     """
 
-    features: Mapping[str, Any]
+    features: Features
     label: Label
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: JsonMapping = field(default_factory=dict)
     record_id: str = ""
     cluster_id: str = ""
     group: str = ""
@@ -96,19 +123,25 @@ def _plain(value: object) -> object:
     return item() if callable(item) else str(value)
 
 
+class _NotChosen(str):
+    """The default task of a configuration: a suite takes its own first task in its place."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteConfig:
-    """The choices that every suite understands; text is accepted in place of the enums."""
+    """The choices that every suite understands; ``task`` is a name, and the suite must know it."""
 
     features: FeatureSet = FeatureSet.REDUCED
-    task: Task = Task.DETECTION
+    task: str = _NotChosen(Task.DETECTION)
     seed: int = 42
     n_synthetic: int = 200
     test_size: float = 0.2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", _member(FeatureSet, self.features, "feature set"))
-        object.__setattr__(self, "task", _member(Task, self.task, "task"))
+        object.__setattr__(self, "features", _feature_set(self.features))
+        object.__setattr__(self, "task", _task_name(self.task))
         if isinstance(self.n_synthetic, bool) or not isinstance(self.n_synthetic, int):
             raise InvalidValue(f"n_synthetic must be a whole number, not {self.n_synthetic!r}")
         if self.n_synthetic < 0:
@@ -118,100 +151,159 @@ class SuiteConfig:
         if not 0 < self.test_size < 1:
             raise InvalidValue(f"test_size must lie between 0 and 1, not {self.test_size!r}")
 
+    @property
+    def has_chosen_task(self) -> bool:
+        """Say whether a task was named, so that the suite must have it."""
+        return bool(self.task) and not isinstance(self.task, _NotChosen)
 
-def _member(kind: type[StrEnum], value: object, what: str) -> StrEnum:
+
+def _feature_set(value: object) -> FeatureSet:
     try:
-        return kind(str(value).strip().lower())
+        return FeatureSet(str(value).strip().lower())
     except ValueError:
-        raise UnknownName.among(what, str(value), [member.value for member in kind]) from None
+        known = [member.value for member in FeatureSet]
+        raise UnknownName.among("feature set", str(value), known) from None
+
+
+def _task_name(value: object) -> str:
+    if isinstance(value, Task):
+        value = value.name
+    if not isinstance(value, str):
+        raise InvalidValue(f"task must be the name of a task, not {value!r}")
+    return value if isinstance(value, _NotChosen) else value.strip().lower()
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureDescription:
-    """A feature in the words of a prompt: its name, unit, meaning and coded values."""
+class PlainRow:
+    """One record of a finished run as a file format knows it.
 
-    words: str
-    unit: str = ""
-    meaning: str = ""
-    values: Mapping[Any, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyField:
-    """One more thing that a task asks for with each answer, such as quotes of evidence.
-
-    ``type`` is a type that pydantic understands (``list[str]``, ``Annotated[int, Field(ge=1,
-    le=5)]``): the JSON schema and the strict check both come from it.
+    ``prediction`` is None where the model abstained; ``failed`` says why there is no answer, and
+    ``truth`` may then be unknown.
     """
 
-    type: Any
-    description: str
+    cluster_id: Label
+    item: str
+    truth: Label | None
+    prediction: Label | None
+    signals: JsonMapping = field(default_factory=dict)
+    failed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSpecification:
-    """All that a backend needs to ask a task: the question, the answers and the words.
+class PlainRun:
+    """A finished run in plain values: what a file format reads and what it writes."""
 
-    ``answers`` maps every allowed answer to its meaning, in order of severity where there is one
-    (``ordinal``). ``aliases`` maps other spellings, in lower case, to an allowed answer, or to
-    None where they are ways to write that there is no answer.
-    ``reply_fields`` are asked for with every answer and land in the signals once checked.
-    """
-
-    name: str
-    question: str
-    answers: Mapping[Label, str]
-    features: Mapping[str, FeatureDescription]
-    abstain_when: str
-    aliases: Mapping[str, Label | None] = field(default_factory=dict)
-    ordinal: bool = False
-    reply_fields: Mapping[str, ReplyField] = field(default_factory=dict)
+    suite: str
+    task: Task
+    rows: Sequence[PlainRow]
+    run_id: str | None = None
+    git_commit: str | None = None
+    mode: str | None = None
+    provenance: JsonMapping = field(default_factory=dict)
 
 
 class BaseDataSuite(ABC):
-    """A clinical benchmark: it produces records and says what is asked about them.
+    """A clinical benchmark: it produces records and owns everything that is said about them.
 
-    A subclass must implement `load`; `task_specification` is what model backends prompt from,
-    `training_records` what baselines are fitted on. With ``stores_text`` false, nothing that a
-    model wrote about the records is kept in a run, because it may quote them; ``notice`` is what
-    a user must be told before the records are put to a model, such as the terms of a licence;
-    ``baselines`` names the backends that every result on the suite is read against.
+    A subclass must implement `load`. ``tasks`` are the questions it can ask, the first being the
+    default; an entry may be a function that makes the task from the suite. ``rules`` are the
+    readers that `RuleBackend` runs. With ``stores_text`` false, nothing that a model wrote about
+    the records is kept in a run, because it may quote them; ``notice`` is shown before the records
+    are put to a model, such as the terms of a licence; ``baselines`` names the backends that every
+    result is read against; ``feature_sets`` are those that `load` tells apart. A subclass without
+    a ``name`` is called after its class.
+
+    >>> class SepsisSuite(BaseDataSuite):
+    ...     tasks = {"onset": Task("onset", "Will sepsis begin?", {0: "no", 1: "yes"})}
+    ...     def load(self):
+    ...         return [PatientRecord({"lactate": 4.1}, 1)]
+    >>> SepsisSuite().describe()["suite"], SepsisSuite().task.name
+    ('sepsis', 'onset')
     """
 
     name: str = "suite"
+    tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType({})
     stores_text: bool = True
     baselines: tuple[str, ...] = ()
     notice: str = ""
+    feature_sets: tuple[FeatureSet, ...] = ()
+    config: SuiteConfig = SuiteConfig()
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        super().__init_subclass__(**keywords)
+        if cls.name == BaseDataSuite.name:
+            words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__.removesuffix("Suite"))
+            cls.name = words.lower() or "suite"
 
     def __init__(self, config: SuiteConfig | None = None) -> None:
         self.config = config or SuiteConfig()
+        if self.tasks:
+            self.config = replace(self.config, task=self._task_name())
 
     @abstractmethod
     def load(self) -> list[PatientRecord]:
         """Return the records to evaluate; the same bytes every time for one configuration."""
 
-    def task_specification(self) -> TaskSpecification:
-        """Return the question put to the model about each record."""
-        raise InvalidValue(
-            f"{type(self).__name__} does not implement task_specification(), "
-            "which a backend needs to build a prompt; add it to the suite"
-        )
+    @property
+    def task(self) -> Task:
+        """Return the chosen task; of a suite that states none, only the name can be known."""
+        name = self._task_name()
+        entry = self.tasks.get(name)
+        if entry is None:
+            return Task(name)
+        return entry if isinstance(entry, Task) else entry(self)
+
+    def _task_name(self) -> str:
+        chosen = self.config.task if self.config.has_chosen_task else ""
+        if not self.tasks or not chosen:
+            return chosen or next(iter(self.tasks), "")
+        for name in self.tasks:
+            if name.casefold() == chosen.casefold():
+                return name
+        raise UnknownName.among(f"task of the suite {self.name!r}:", chosen, self.tasks)
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """Return the rules that can judge the records in place of a model, by name."""
+        return {}
 
     def training_records(self) -> list[PatientRecord]:
         """Return records that baselines may be fitted on; never one that `load` returns."""
         return []
 
-    def review(self, record: PatientRecord, signals: Mapping[str, Any]) -> Mapping[str, Any]:
+    def review(self, record: PatientRecord, signals: JsonMapping) -> JsonMapping:
         """Return the signals of a response as the suite finds them, such as quotes checked."""
         return signals
 
-    def describe(self) -> dict[str, Any]:
+    @classmethod
+    def totals(
+        cls,
+        cluster: npt.NDArray[np.int64],
+        item: Sequence[str],
+        truth: npt.NDArray[np.float64],
+        prediction: npt.NDArray[np.float64],
+    ) -> JsonObject | None:
+        """Return figures of whole patients, such as sums over their items; None without any.
+
+        The arrays have one entry per record: the code of the patient, the name of the item, the
+        truth, and the prediction, which is NaN where the model abstained.
+        """
+        return None
+
+    @classmethod
+    def run_file(cls, runs: Sequence[PlainRun]) -> JsonObject | None:
+        """Return finished runs in the suite's own file format; None without such a format."""
+        return None
+
+    def describe(self) -> JsonObject:
         """Say what the suite is, where its data come from and what was produced."""
         records = self.load()
+        features = self.config.features
+        tells_features_apart = self.feature_sets or features is not FeatureSet.REDUCED
         return {
             "suite": self.name,
-            "task": self.config.task.value,
-            "features": self.config.features.value,
+            "task": self.task.name,
+            **({"features": features.value} if tells_features_apart else {}),
             "seed": self.config.seed,
             "n_records": len(records),
             "content_hash": records_hash(records),
@@ -243,17 +335,16 @@ class RecordListSuite(BaseDataSuite):
     def __init__(
         self,
         records: Sequence[PatientRecord],
-        specification: TaskSpecification | None = None,
+        task: Task | None = None,
         config: SuiteConfig | None = None,
+        *,
+        name: str = "",
     ) -> None:
+        self.name = name or self.name
+        self.tasks = {task.name: task} if task is not None else self.tasks
         super().__init__(config)
         self._records = list(records)
-        self._specification = specification
 
     def load(self) -> list[PatientRecord]:
         """Return the given records in the given order."""
         return list(self._records)
-
-    def task_specification(self) -> TaskSpecification:
-        """Return the given question."""
-        return self._specification or super().task_specification()

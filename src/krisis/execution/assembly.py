@@ -11,7 +11,7 @@ from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, PatientRecord, SuiteConfig
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import UnknownName
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.config import RunConfig
 from krisis.execution.limits import Limits
@@ -83,12 +83,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     for name in options:
         if name not in known:
             raise UnknownName.among(f"option of the suite {config.suite}:", name, known)
-    suite: BaseDataSuite = kind(asked := SuiteConfig(**chosen), **options)
-    if config.task is not None and suite.config.task is not asked.task:
-        raise InvalidValue(
-            f"the suite {config.suite} has no task {config.task!r}; leave --task away, or give "
-            f"{suite.config.task.value}"
-        )
+    suite: BaseDataSuite = kind(SuiteConfig(**chosen), **options)
     return suite
 
 

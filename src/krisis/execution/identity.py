@@ -32,7 +32,7 @@ def identity_of(
     return {
         "version": IDENTITY_VERSION,
         "suite": suite.name,
-        "task": suite.config.task.value,
+        "task": suite.task.name,
         "features": suite.config.features.value,
         "seed": suite.config.seed,
         "data": records_hash(records),

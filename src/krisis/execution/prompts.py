@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend, PromptMode
-from krisis.data.base import BaseDataSuite, TaskSpecification
-from krisis.errors import InvalidValue, PromptLeak
+from krisis.data.base import BaseDataSuite
+from krisis.errors import PromptLeak
 from krisis.execution.batches import Case
 
 _WORD = re.compile(r"[^\W_]+(?:[.,][^\W_]+)*")
@@ -69,11 +69,9 @@ def _refuse_leak(prompt: str, suspects: frozenset[str], case: Case) -> None:
 
 
 def _task_text(suite: BaseDataSuite) -> str:
-    try:
-        specification: TaskSpecification = suite.task_specification()
-    except InvalidValue:
-        return ""
-    return repr(specification)
+    task = suite.task
+    shown = (task.question, task.answers, task.features, task.abstain_when, task.aliases)
+    return repr((*shown, task.reply_fields))
 
 
 def _words(text: str) -> set[str]:

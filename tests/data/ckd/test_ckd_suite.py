@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from krisis.backends.prompt import build_prompt
-from krisis.data.base import SuiteConfig, Task, records_hash
+from krisis.data.base import SuiteConfig, records_hash
 from krisis.data.ckd.assessment import Assessor
 from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.deferral import REASONS, DeferralRule
@@ -162,7 +162,7 @@ def test_deferral_follows_from_the_shown_features_alone(task, features, cohort_f
     for path, exact in ((None, True), (cohort_file, False)):
         n_synthetic = 40 if path is None or task == "progression" else 0
         records = suite(task, features, path, n_synthetic).load()
-        assessor = Assessor(Task(task), exact=exact or task == "progression")
+        assessor = Assessor(task, exact=exact or task == "progression")
         for record in records:
             found = assessor(dict(record.features))
             reasons = DeferralRule().reasons(found.visible_reasons, found.p_misclass)
@@ -176,7 +176,7 @@ def test_deferral_follows_from_the_shown_features_alone(task, features, cohort_f
 def test_no_hidden_figure_stands_in_a_prompt(task, features, cohort_file):
     for path in (None, cohort_file):
         chosen = suite(task, features, path, 25)
-        question = chosen.task_specification()
+        question = chosen.task
         for record in chosen.load():
             shown = build_prompt(question, [record.features])
             keys = ("true_gfr", "should_abstain", "p_misclass", "abstain_reasons", "ckd_stage")
@@ -190,7 +190,7 @@ def test_no_hidden_figure_stands_in_a_prompt(task, features, cohort_file):
 @pytest.mark.parametrize(("task", "features"), CASES)
 def test_every_shown_feature_has_words_and_every_label_is_an_allowed_answer(task, features):
     chosen = suite(task, features)
-    question = chosen.task_specification()
+    question = chosen.task
     for record in chosen.load():
         assert set(record.features) <= set(question.features)
         assert record.label in question.answers
@@ -211,7 +211,7 @@ def test_split_stages_use_the_words_of_the_guideline():
     chosen = suite("staging", split_stage_3=True, n_synthetic=200)
     labels = {record.label for record in chosen.load()}
     assert labels == {"G1", "G2", "G3a", "G3b", "G4", "G5"}
-    assert set(chosen.task_specification().answers) == labels
+    assert set(chosen.task.answers) == labels
     assert all(isinstance(r.metadata["ckd_stage"], int) for r in chosen.load())
 
 
@@ -407,7 +407,7 @@ def test_the_description_names_source_licence_and_hash(cohort_file):
 
 
 def test_wrong_options_are_refused_in_one_sentence(cohort_file):
-    with pytest.raises(UnknownName, match="ckd task 'phq8'"):
+    with pytest.raises(UnknownName, match=r"'ckd': 'phq8'.*Known: detection, progression, staging"):
         CKDSuite(SuiteConfig(task="phq8"))
     with pytest.raises(UnknownName, match="treatment of sex"):
         CKDSuite(sex="female")

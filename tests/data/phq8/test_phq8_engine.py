@@ -15,7 +15,7 @@ from krisis.backends.signals import TokenLogprob
 from krisis.benchmark import Benchmark
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.suite import PHQ8Suite
-from krisis.data.phq8.task import SPECIFICATION
+from krisis.data.phq8.task import TASK
 from krisis.errors import MalformedReply
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
@@ -91,19 +91,19 @@ def test_token_signals_are_those_of_the_items_own_score() -> None:
 def test_a_verbalized_confidence_off_the_scale_is_malformed(value: object) -> None:
     reply = json.dumps({**ANSWER, "verbalized_confidence": value})
     with pytest.raises(MalformedReply, match="verbalized_confidence"):
-        read_answers(reply, SPECIFICATION)
+        read_answers(reply, TASK)
 
 
 def test_not_applicable_is_an_abstention_and_never_an_answer() -> None:
     reply = {**ANSWER, "prediction": "N/A", "confidence": None}
-    (answer,) = read_answers(json.dumps({**reply, "abstained": True}), SPECIFICATION)
+    (answer,) = read_answers(json.dumps({**reply, "abstained": True}), TASK)
     assert (answer.prediction, answer.abstained) == (None, True)
     with pytest.raises(MalformedReply, match="neither answers nor abstains"):
-        read_answers(json.dumps(reply), SPECIFICATION)
+        read_answers(json.dumps(reply), TASK)
 
 
 def test_a_verbalized_confidence_may_be_null() -> None:
-    (answer,) = read_answers(json.dumps({**ANSWER, "verbalized_confidence": None}), SPECIFICATION)
+    (answer,) = read_answers(json.dumps({**ANSWER, "verbalized_confidence": None}), TASK)
     assert answer.signals["verbalized_confidence"] is None
 
 

@@ -102,7 +102,7 @@ def test_no_label_of_the_held_out_participants_reaches_a_prompt(tmp_path: Path, 
         records = suite.load()
         assert {record.label for record in records} == {held_out_score}
         built = build_prompt(
-            suite.task_specification(),
+            suite.task,
             [record.features for record in records],
             batch=True,
             context=records[0].context,
@@ -116,7 +116,7 @@ def test_the_transcript_is_shown_once_in_a_prompt() -> None:
     suite = PHQ8Suite(SMALL)
     records = suite.load()[:8]
     prompt = build_prompt(
-        suite.task_specification(),
+        suite.task,
         [record.features for record in records],
         batch=True,
         context=records[0].context,
@@ -192,8 +192,9 @@ def test_wrong_options_are_named() -> None:
         PHQ8Suite(mode="one_shot")
     with pytest.raises(UnknownName, match="unknown split"):
         PHQ8Suite(split="holdout")
-    with pytest.raises(InvalidValue, match="task phq8 only"):
-        PHQ8Suite(SuiteConfig(task=Task.STAGING))
+    for name in (Task.STAGING, Task.DETECTION):
+        with pytest.raises(UnknownName, match=f"'phq8': '{name}'. Known: phq8"):
+            PHQ8Suite(SuiteConfig(task=name))
     with pytest.raises(InvalidValue, match="withheld_rate"):
         PHQ8Suite(withheld_rate=1.5)
     with pytest.raises(InvalidValue, match="without data"):

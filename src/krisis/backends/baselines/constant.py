@@ -25,7 +25,7 @@ class AlwaysAnswer(BaseBackend):
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Take the allowed answers."""
-        self._answers = list(suite.task_specification().answers)
+        self._answers = list(suite.task.answers)
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Answer without looking."""

@@ -47,16 +47,16 @@ class Assessment:
 class Assessor:
     """Judges shown cases of one task; ``exact`` uses the model of the embedded cohort."""
 
-    task: Task
+    task: str
     split_stage_3: bool = False
     exact: bool = False
 
     def __call__(self, features: Mapping[str, Any]) -> Assessment:
         """Return the assessment of the features that a model is shown."""
-        if self.task is Task.PROGRESSION:
+        if self.task == Task.PROGRESSION:
             return Assessment(*progression.assess(features, exact=self.exact))
         reasons = visible_reasons(features, self.task)
-        if self.task is Task.DETECTION:
+        if self.task == Task.DETECTION:
             present = posterior(features).ckd if self.exact else _ckd_probability(features)
             return Assessment({CKD_PRESENT: present, CKD_ABSENT: 1.0 - present}, reasons)
         return Assessment(self._stages(features), reasons)

@@ -84,12 +84,12 @@ class DeferralRule:
         return [*(["category_uncertain"] if p_misclass >= self.risk else []), *visible]
 
 
-def visible_reasons(features: Mapping[str, Any], task: Task) -> list[str]:
+def visible_reasons(features: Mapping[str, Any], task: str) -> list[str]:
     """Return the reasons for which a shown case should be deferred."""
     found = _value_reasons(features)
-    if task is Task.DETECTION:
+    if task == Task.DETECTION:
         return found + _detection_reasons(features)
-    if task is Task.STAGING:
+    if task == Task.STAGING:
         return found + _staging_reasons(features)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from krisis.data.base import FeatureDescription, Label, Task, TaskSpecification
+from krisis.data.base import FeatureDescription, Label, Task
 from krisis.data.ckd.progression import MAX_VISITS
 from krisis.data.ckd.schema import CONTEXT, FEATURES
 
@@ -25,22 +25,18 @@ _SPLIT_STAGES: Mapping[Label, str] = {
 }
 
 
-def specification(task: Task, *, split_stage_3: bool = False) -> TaskSpecification:
-    """Return the specification of one of the three tasks."""
-    if task is Task.DETECTION:
-        return _detection()
-    if task is Task.STAGING:
-        return _staging(split_stage_3)
-    return _progression()
+# Words instead of values, so that few groups are unique; the metadata keys are set in `records`.
+_GROUPS: Mapping[str, str] = {"stage": "ckd_stage", "sex": "sex", "age_band": "age_band"}
 
 
 def _descriptions() -> dict[str, FeatureDescription]:
     return {name: f.description() for name, f in (*CONTEXT.items(), *FEATURES.items())}
 
 
-def _detection() -> TaskSpecification:
-    return TaskSpecification(
-        name="detection",
+def detection() -> Task:
+    """Ask whether chronic kidney disease is present."""
+    return Task(
+        name=Task.DETECTION,
         question=(
             "Does this patient have chronic kidney disease? It is present when, for at least three "
             "months, the glomerular filtration rate (GFR) lies below 60 mL/min/1.73 m² or there "
@@ -68,13 +64,16 @@ def _detection() -> TaskSpecification:
             "no": 1,
             "ckd absent": 1,
         },
+        positive=0,
+        groups=_GROUPS,
     )
 
 
-def _staging(split_stage_3: bool) -> TaskSpecification:
+def staging(*, split_stage_3: bool) -> Task:
+    """Ask for the stage of the filtration rate, with stage 3 in two parts where wanted."""
     answers = _SPLIT_STAGES if split_stage_3 else _STAGES
-    return TaskSpecification(
-        name="staging",
+    return Task(
+        name=Task.STAGING,
         question=(
             "In which stage does this patient's usual glomerular filtration rate (GFR) lie, in "
             "mL/min/1.73 m², whether or not kidney disease is present? Estimate it from serum "
@@ -92,7 +91,8 @@ def _staging(split_stage_3: bool) -> TaskSpecification:
             "to a limit that another sample could well change the stage (one in five or more)."
         ),
         aliases=_stage_aliases(answers),
-        ordinal=True,
+        ordered=True,
+        groups=_GROUPS,
     )
 
 
@@ -108,9 +108,10 @@ def _stage_aliases(answers: Mapping[Label, str]) -> dict[str, Label]:
     return aliases
 
 
-def _progression() -> TaskSpecification:
-    return TaskSpecification(
-        name="progression",
+def progression() -> Task:
+    """Ask how the filtration rate developed over the visits."""
+    return Task(
+        name=Task.PROGRESSION,
         question=(
             "How has this patient's kidney function developed from the first visit to the last? "
             "Judge the true course behind the shown estimates of the glomerular filtration rate "
@@ -141,6 +142,8 @@ def _progression() -> TaskSpecification:
             "better": "improving",
             "improved": "improving",
         },
+        positive="worsening",
+        groups=_GROUPS,
     )
 
 

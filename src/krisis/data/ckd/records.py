@@ -41,7 +41,7 @@ class RecordMaker:
         if course is not None:
             shown = self._with_visits(shown, patient, course)
         label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
-        if self.config.task is Task.STAGING:
+        if self.config.task == Task.STAGING:
             label = stage(patient.gfr, split_stage_3=self.split_stage_3)
         elif course is not None:
             label = course.label
@@ -71,7 +71,7 @@ class RecordMaker:
         estimates = _estimates(complete, _sexes(sex))
         gfr = self._label_gfr(complete, sex, estimates)
         label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
-        if self.config.task is Task.STAGING:
+        if self.config.task == Task.STAGING:
             label = stage(gfr, split_stage_3=self.split_stage_3)
         features, imputed = self._filled(shown)
         metadata = {
@@ -90,9 +90,9 @@ class RecordMaker:
 
     def _shown(self, values: Mapping[str, Value], *, with_days: bool = True) -> dict[str, Any]:
         names = list(feature_names(self.config.features))
-        if self.config.task is not Task.DETECTION:
+        if self.config.task != Task.DETECTION:
             names = list(dict.fromkeys(["age", "sex", *names]))
-        if self.config.task is Task.STAGING and with_days:
+        if self.config.task == Task.STAGING and with_days:
             names.append("days_observed")
         return {name: values[name] for name in names}
 
@@ -125,10 +125,10 @@ class RecordMaker:
     def _margin(
         self, assessment: Assessment, label: Label, estimates: Mapping[str, float]
     ) -> list[str]:
-        if self.config.task is Task.PROGRESSION:
+        if self.config.task == Task.PROGRESSION:
             kept = ("change_within_variability", "too_few_visits")
             return [reason for reason in assessment.visible_reasons if reason in kept]
-        detection = self.config.task is Task.DETECTION
+        detection = self.config.task == Task.DETECTION
         close = [
             margin_reasons(value, self.rule.margin_ml_min, detection=detection)
             for value in estimates.values()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from krisis.data.base import FeatureDescription, FeatureSet
+from krisis.data.base import FeatureDescription, FeatureSet, Label
 
 Value = int | float | None
 
@@ -30,7 +30,9 @@ class Feature:
 
     def description(self) -> FeatureDescription:
         """Return the words that a prompt may use."""
-        shown = {code: _SHOWN.get(word, word) for word, code in self.codes.items()}
+        shown: dict[Label, str] = {
+            code: _SHOWN.get(word, word) for word, code in self.codes.items()
+        }
         return FeatureDescription(self.words, self.unit, self.meaning, shown)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,20 @@ import numpy as np
 
 from krisis.data.base import (
     BaseDataSuite,
+    FeatureSet,
     PatientRecord,
     SuiteConfig,
     Task,
-    TaskSpecification,
 )
+from krisis.data.ckd import questions
 from krisis.data.ckd.cohort import Draws, draw_cohort, draw_people
 from krisis.data.ckd.deferral import DeferralKind, DeferralRule
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
 from krisis.data.ckd.progression import draw_courses
-from krisis.data.ckd.questions import specification
 from krisis.data.ckd.records import RecordMaker, adults_with_context
 from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci, refuse_single_class
 from krisis.errors import InvalidValue, UnknownName
 
-TASKS = (Task.DETECTION, Task.STAGING, Task.PROGRESSION)
 SEX_CHOICES = ("unknown", "engineered")
 _HELD_OUT, _TRAINING = 0, 1
 
@@ -44,6 +43,12 @@ class CKDSuite(BaseDataSuite):
     """
 
     name = "ckd"
+    tasks: Mapping[str, Task | Callable[..., Task]] = {
+        Task.DETECTION: questions.detection(),
+        Task.STAGING: lambda suite: questions.staging(split_stage_3=suite.split_stage_3),
+        Task.PROGRESSION: questions.progression(),
+    }
+    feature_sets = tuple(FeatureSet)
     baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
 
     def __init__(
@@ -58,8 +63,6 @@ class CKDSuite(BaseDataSuite):
         deferral: DeferralKind | DeferralRule | Mapping[str, Any] = "measurement_error",
     ) -> None:
         super().__init__(config)
-        if self.config.task not in TASKS:
-            raise UnknownName.among("ckd task", self.config.task.value, [t.value for t in TASKS])
         if sex not in SEX_CHOICES:
             raise UnknownName.among("treatment of sex", str(sex), SEX_CHOICES)
         if impute not in METHODS:
@@ -90,10 +93,6 @@ class CKDSuite(BaseDataSuite):
         maker, engineer = self._maker(training), _fit(training, "median")
         return [maker.real(patient, engineer) for patient in training]
 
-    def task_specification(self) -> TaskSpecification:
-        """Return the question of the configured task."""
-        return specification(self.config.task, split_stage_3=self.split_stage_3)
-
     def describe(self) -> dict[str, Any]:
         """Say where the cases come from, how they were made and how many ask to be deferred."""
         records = self.load()
@@ -118,14 +117,14 @@ class CKDSuite(BaseDataSuite):
 
     @property
     def _uses_file(self) -> bool:
-        return self.data_path is not None and self.config.task is not Task.PROGRESSION
+        return self.data_path is not None and self.config.task != Task.PROGRESSION
 
     def _check_there_are_cases(self) -> None:
         if self.config.n_synthetic == 0 and not self._uses_file:
             why = "one visit per patient" if self.data_path else "no data_path"
             raise InvalidValue(
                 f"n_synthetic is 0 and there is {why}, so there is no case for "
-                f"{self.config.task.value}; set n_synthetic to 1 or more"
+                f"{self.config.task}; set n_synthetic to 1 or more"
             )
 
     def _provenance(self) -> list[dict[str, Any]]:
@@ -158,7 +157,7 @@ class CKDSuite(BaseDataSuite):
         if self._file is None:
             assert self.data_path is not None
             found = read_uci(self.data_path, sex_column=self.sex_column)
-            if self.config.task is Task.DETECTION:
+            if self.config.task == Task.DETECTION:
                 refuse_single_class(found)
             self._file = found
         return self._file
@@ -186,7 +185,7 @@ class CKDSuite(BaseDataSuite):
         seed = self.config.seed
         patients = draw_cohort(n_patients, seed=seed, stream=stream)
         maker = self._maker(None)
-        if self.config.task is not Task.PROGRESSION:
+        if self.config.task != Task.PROGRESSION:
             return [maker.synthetic(patient, stream=stream) for patient in patients]
         draws = Draws(seed, stream, n_patients)
         people = draw_people(draws)

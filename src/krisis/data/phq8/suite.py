@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from krisis.data.base import (
     BaseDataSuite,
     PatientRecord,
     SuiteConfig,
-    Task,
-    TaskSpecification,
     content_hash,
 )
 from krisis.data.phq8.cohort import SPLIT, draw_cohort
@@ -25,7 +24,7 @@ from krisis.data.phq8.interviews import write_interview
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.readers import LabelledInterview, read_interviews
 from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, Retrieved
-from krisis.data.phq8.task import SPECIFICATION, item_words, references_in_words
+from krisis.data.phq8.task import TASK, item_words, references_in_words
 from krisis.data.phq8.transcripts import Transcript, check_quotes
 from krisis.errors import InvalidValue, UnknownName
 
@@ -70,6 +69,7 @@ class PHQ8Suite(BaseDataSuite):
     """
 
     name = "phq8"
+    tasks = MappingProxyType({TASK.name: TASK})
 
     def __init__(
         self,
@@ -82,11 +82,7 @@ class PHQ8Suite(BaseDataSuite):
         retrieval: RetrievalOptions | Mapping[str, Any] | str | None = None,
         withheld_rate: float = 0.3,
     ) -> None:
-        config = config or SuiteConfig(task=Task.PHQ8)
-        if config.task not in (Task.PHQ8, Task.DETECTION):
-            raise InvalidValue(f"the phq8 suite has the task phq8 only, not {config.task.value!r}")
-        # `detection` is what a configuration says when nobody chose a task.
-        super().__init__(replace(config, task=Task.PHQ8))
+        super().__init__(config)
         if not 0 <= withheld_rate <= 1:
             raise InvalidValue(f"withheld_rate must lie between 0 and 1, not {withheld_rate!r}")
         if labels is not None and data is None:
@@ -99,10 +95,6 @@ class PHQ8Suite(BaseDataSuite):
         self.withheld_rate = withheld_rate
         self.stores_text = self.data is None
         self.notice = "" if self.data is None else NOTICE.format(path=self.data)
-
-    def task_specification(self) -> TaskSpecification:
-        """Return the question, the scores and the quotes and confidence asked for."""
-        return SPECIFICATION
 
     def load(self) -> list[PatientRecord]:
         """Return eight records for each participant of the split, sorted by participant."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from krisis.data.base import FeatureDescription, ReplyField, TaskSpecification
+from krisis.data.base import FeatureDescription, ReplyField, Task
 from krisis.data.phq8.items import SCORE_MEANINGS, Item
 from krisis.data.phq8.retrieval import Retrieved
 
@@ -22,7 +22,7 @@ def _no_boolean(value: object) -> object:
 # An enumeration, because not every provider's schema dialect knows bounds.
 Certainty = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(_no_boolean)]
 
-SPECIFICATION = TaskSpecification(
+TASK = Task(
     name="phq8",
     question=(
         "The context is the transcript of an interview. Each case names one symptom. On how many "
@@ -55,7 +55,12 @@ SPECIFICATION = TaskSpecification(
         "n/a": None,
         "not applicable": None,
     },
-    ordinal=True,
+    ordered=True,
+    groups={"item": "item"},
+    default_loss="abs_norm",
+    default_confidence="llm",
+    person="participant",
+    unit="item",
     reply_fields={
         "evidence_quotes": ReplyField(
             list[str],

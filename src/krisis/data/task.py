@@ -1,0 +1,130 @@
+"""What a suite asks (`Task`) and what a rule of the suite says to it (`Judgement`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject
+
+Label = int | str
+# A value that a model is shown; None stands for "not measured".
+FeatureValue: TypeAlias = str | int | float | None
+Features: TypeAlias = Mapping[str, FeatureValue]
+Loss = Literal["error", "abs", "abs_norm"]
+LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """A feature in the words of a prompt: its name, unit, meaning and coded values."""
+
+    words: str
+    unit: str = ""
+    meaning: str = ""
+    values: Mapping[Label, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyField:
+    """One more thing that a task asks for with each answer, such as quotes of evidence.
+
+    ``type`` is a type that pydantic understands (``list[str]``, ``Annotated[int, Field(ge=1,
+    le=5)]``): the JSON schema and the strict check both come from it.
+    """
+
+    type: object
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A question that a suite asks about its records, with all that is known about the answers.
+
+    ``answers`` maps every allowed answer to its meaning, in order of severity where there is one
+    (``ordered``); ``positive`` is the answer whose sensitivity is reported. ``aliases`` maps other
+    spellings, in lower case, to an allowed answer, or to None where they mean "no answer".
+    ``reply_fields`` are asked for with every answer and become signals once checked. ``groups``
+    maps the groups that results are broken down by to their metadata keys. ``default_loss`` and
+    ``default_confidence`` are what selective prediction uses unless it is given others. ``person``
+    and ``unit`` are the words for one cluster and one record.
+
+    >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
+    >>> sepsis.name, sepsis.default_loss, sepsis.person
+    ('sepsis', 'error', 'patient')
+    """
+
+    # Names of tasks that the suites of krisis have, for `SuiteConfig(task=Task.STAGING)`.
+    DETECTION: ClassVar[str] = "detection"
+    STAGING: ClassVar[str] = "staging"
+    PROGRESSION: ClassVar[str] = "progression"
+
+    name: str
+    question: str = ""
+    answers: Mapping[Label, str] = field(default_factory=dict)
+    features: Mapping[str, FeatureDescription] = field(default_factory=dict)
+    abstain_when: str = "Abstain when the findings do not settle the question."
+    aliases: Mapping[str, Label | None] = field(default_factory=dict)
+    ordered: bool = False
+    positive: Label | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    default_loss: Loss = "error"
+    default_confidence: str = "stated"
+    reply_fields: Mapping[str, ReplyField] = field(default_factory=dict)
+    person: str = "patient"
+    unit: str = "record"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InvalidValue(f"the name of a task must be text, not {self.name!r}")
+        if self.default_loss not in LOSSES:
+            raise UnknownName.among("loss", str(self.default_loss), LOSSES)
+        if self.default_loss != "error" and not self.ordered:
+            raise InvalidValue(
+                f"the task {self.name!r} has the loss {self.default_loss!r}, which needs ordered "
+                "answers; set ordered=True or the loss 'error'"
+            )
+        if self.positive is not None and self.positive not in self.answers:
+            raise InvalidValue(
+                f"the positive answer {self.positive!r} of the task {self.name!r} is none of its "
+                f"answers: {', '.join(map(str, self.answers)) or 'it has none'}"
+            )
+        groups: object = self.groups
+        if isinstance(groups, list | tuple):  # names that are their own metadata keys
+            object.__setattr__(self, "groups", {str(name): str(name) for name in groups})
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Say whether a prompt can be built: there is a question and there are answers."""
+        return bool(self.question and self.answers)
+
+    def facts(self) -> JsonObject:
+        """Return what results must keep of the task, as JSON values."""
+        return {
+            "name": self.name,
+            "answers": [[answer, words] for answer, words in self.answers.items()],
+            "ordered": self.ordered,
+            "positive": self.positive,
+            "groups": dict(self.groups),
+            "default_loss": self.default_loss,
+            "default_confidence": self.default_confidence,
+            "person": self.person,
+            "unit": self.unit,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a rule makes of one case; with ``abstain`` the answer counts for nothing."""
+
+    answer: Label | None
+    confidence: float | None = None
+    signals: JsonMapping = field(default_factory=dict)
+    abstain: bool = False
+
+
+# Sees what a model sees: the features and the context of a record. A rule that is a dataclass
+# instance has its fields with a default as options.
+Rule: TypeAlias = Callable[[Features, str], Judgement]
