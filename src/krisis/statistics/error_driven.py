@@ -1,0 +1,371 @@
+"""Intervals of figures that errors drive (Brier, AURC, AUGRC, risk), also where none was seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from krisis.errors import InvalidValue
+from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
+from krisis.statistics.intervals import Interval
+from krisis.statistics.risk_masses import Figure, Masses, optimal_areas
+from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+METHOD = "error_distribution"
+N_RESAMPLES = 2000
+"""Enough, because the shares of errors come from a fixed grid and not by chance."""
+
+# How many wrong (and right) answers stand for those not seen, at the upper and the lower end.
+_UNSEEN_ABOVE, _UNSEEN_BELOW = 1.0, 0.5
+# How far a resample with many errors also gets a high share of errors.
+_KEPT_CORRELATION = 0.7
+# Beyond this many patients they are pooled at random; beyond this many confidences, grouped.
+_MOST_UNITS = 1000
+_MOST_PLATEAUS = 1000
+_N_GROUPS = 400
+_CELLS_PER_BLOCK = 100_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnsweredRows:
+    """The answered rows in any order, and how many rows every patient has, abstained ones too.
+
+    ``loss`` must be 0 where the answer is right; ``unit`` numbers the patient of each row.
+    """
+
+    confidence: FloatArray
+    loss: FloatArray
+    wrong: BoolArray
+    unit: IntArray
+    rows_per_unit: FloatArray
+
+    def __post_init__(self) -> None:
+        columns = (self.confidence, self.loss, self.wrong, self.unit)
+        if len({column.shape for column in columns}) != 1 or self.confidence.ndim != 1:
+            raise InvalidValue(
+                f"answered rows need columns of one length, not {[c.shape for c in columns]}"
+            )
+        if not np.isfinite(self.confidence).all():
+            raise InvalidValue("every answered row needs a finite confidence")
+        if np.any(self.loss[~self.wrong]):
+            raise InvalidValue("a right answer must have the loss 0")
+
+    def errors(self, *, prior_icc: float = PRIOR_ICC, level: float = 0.95) -> ShareDistribution:
+        """Return what the rows say about the share of wrong answers."""
+        n_units = self.rows_per_unit.size
+        wrong = np.bincount(self.unit, weights=self.wrong, minlength=n_units)
+        answered = np.bincount(self.unit, minlength=n_units)
+        return ShareDistribution.of(wrong, answered, prior_icc=prior_icc, level=level)
+
+    def pooled(self) -> AnsweredRows:
+        """Pool many patients at random, which keeps the variance between resamples."""
+        n_units = self.rows_per_unit.size
+        if n_units <= _MOST_UNITS:
+            return self
+        pool = np.random.default_rng(0).permutation(n_units) % _MOST_UNITS
+        rows = np.zeros(_MOST_UNITS)
+        np.add.at(rows, pool, self.rows_per_unit)
+        return AnsweredRows(self.confidence, self.loss, self.wrong, pool[self.unit], rows)
+
+
+def errors_are_more_confident(rows: AnsweredRows) -> bool:
+    """Tell whether wrong answers are more confident than right ones on average.
+
+    The interval of AURC may then be short in small runs; AUGRC is the sturdier figure.
+    """
+    if rows.wrong.all() or not rows.wrong.any():
+        return False
+    mean_wrong = float(rows.confidence[rows.wrong].mean())
+    return mean_wrong > float(rows.confidence[~rows.wrong].mean())
+
+
+def error_driven_intervals(
+    rows: AnsweredRows,
+    figures: Mapping[str, Figure],
+    *,
+    options: BootstrapOptions | None = None,
+    estimates: Mapping[str, float] | None = None,
+    largest_loss: float = 1.0,
+    prior_icc: float = PRIOR_ICC,
+) -> dict[str, Interval]:
+    """Return the interval of every figure, all from one draw.
+
+    Patients are resampled, but every resample gets its share of errors from the confidence
+    distribution of that share, which is wide also where no error was seen, and a pseudo-error
+    stands for the wrong answers not seen: spread over all answers for the upper limit, on the
+    least confident ones for the lower. The limits are percentiles, widened to contain the
+    estimate (``estimates`` if given: the numbers to be printed). An interval exists for every
+    figure that has a value. With losses other than 0 and 1 an error not seen costs what the mean
+    error costs, or 1 (at most ``largest_loss``) if none was seen. ``prior_icc`` is 1 for rows that
+    repeat one case.
+
+    Reference: Schweder and Hjort, Confidence, Likelihood, Probability (2016), for confidence
+    distributions; the combination is described in docs/intervals.md.
+    """
+    drawn = options or BootstrapOptions(n_resamples=N_RESAMPLES)
+    if rows.confidence.size == 0:
+        nothing = Interval.undefined("no_answered_rows", level=drawn.level, method=METHOD)
+        return dict.fromkeys(figures, nothing)
+    plateaus = _Plateaus.of(rows, unseen_loss=min(1.0, largest_loss))
+    exact = _estimates(plateaus, figures) | dict(estimates or {})
+    grouped = plateaus.grouped()
+    shift = dict.fromkeys(figures, 0.0)
+    if grouped is not plateaus:
+        near = _estimates(grouped, figures)
+        shift = {name: exact[name] - near[name] for name in figures}
+    errors = rows.errors(prior_icc=prior_icc, level=drawn.level)
+    ranked = any(figure.needs_losses for figure in figures.values())
+    draws = _Draws.of(grouped, errors, options=drawn, ranked=ranked)
+    ends = draws.ends(figures, level=drawn.level)
+    found: dict[str, Interval] = {}
+    for name, figure in figures.items():
+        if math.isnan(exact[name]):
+            reason = "the_figure_is_undefined"
+            found[name] = Interval.undefined(reason, level=drawn.level, method=METHOD)
+            continue
+        low, high = (end + shift[name] for end in ends[name])
+        least, most = figure.lowest * largest_loss, largest_loss
+        low, high = min(max(low, least), exact[name]), max(min(high, most), exact[name])
+        found[name] = Interval(low, high, drawn.level, METHOD)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plateaus:
+    """The answers with the number of their plateau, counted by falling confidence.
+
+    ``losses`` are the different losses of wrong answers, ``loss_share`` how often each was seen;
+    where no answer is wrong, an error is taken to cost ``unseen_loss``.
+    """
+
+    rows: AnsweredRows
+    code: IntArray
+    n_plateaus: int
+    losses: FloatArray
+    loss_share: FloatArray
+
+    @classmethod
+    def of(cls, rows: AnsweredRows, *, unseen_loss: float) -> _Plateaus:
+        level, code = np.unique(-rows.confidence, return_inverse=True)
+        losses, number = np.unique(rows.loss[rows.wrong], return_counts=True)
+        shares = number / max(number.sum(), 1)
+        if losses.size == 0:
+            losses, shares = np.array([unseen_loss]), np.ones(1)
+        return cls(rows.pooled(), code, level.size, losses, shares)
+
+    @property
+    def mean_loss(self) -> float:
+        """The loss of the mean error."""
+        return float(self.losses @ self.loss_share)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether every error costs 1."""
+        return self.losses.size == 1 and float(self.losses[0]) == 1.0
+
+    def grouped(self) -> _Plateaus:
+        """Return fewer plateaus of equally many answers, ties kept together."""
+        if self.n_plateaus <= _MOST_PLATEAUS:
+            return self
+        number = np.bincount(self.code, minlength=self.n_plateaus)
+        middle = (np.cumsum(number) - number / 2) / self.code.size
+        _, group = np.unique((middle * _N_GROUPS).astype(np.int64), return_inverse=True)
+        return replace(self, code=group[self.code], n_plateaus=int(group.max()) + 1)
+
+    def per_plateau(self, weights: FloatArray | None = None) -> FloatArray:
+        """Return the number of answers, or the sum of weights, of every plateau."""
+        found = np.bincount(self.code, weights=weights, minlength=self.n_plateaus)
+        return found.astype(np.float64)
+
+    def per_unit(self, weights: FloatArray | None = None) -> FloatArray:
+        """Return the number of answers, or the sum of weights, of every unit."""
+        n_units = self.rows.rows_per_unit.size
+        found = np.bincount(self.rows.unit, weights=weights, minlength=n_units)
+        return found.astype(np.float64)
+
+    def matrix(self, weights: FloatArray | None = None) -> FloatArray | sparse.csr_array:
+        """Return the same of every plateau in every unit, sparse where most of it is empty."""
+        shape = (self.n_plateaus, self.rows.rows_per_unit.size)
+        ones = np.ones(self.code.size) if weights is None else weights
+        if self.code.size > 0.1 * shape[0] * shape[1]:
+            place = self.code * shape[1] + self.rows.unit
+            return np.bincount(place, ones, shape[0] * shape[1]).reshape(shape)
+        return sparse.csr_array((ones, (self.code, self.rows.unit)), shape=shape)
+
+
+def _estimates(plateaus: _Plateaus, figures: Mapping[str, Figure]) -> dict[str, float]:
+    """Return the figures of the answers as they are."""
+    rows, n_answers = plateaus.rows, plateaus.code.size
+    n_rows = float(rows.rows_per_unit.sum())
+    n_wrong = np.count_nonzero(rows.wrong)
+    brier = np.where(rows.wrong, rows.confidence, 1 - rows.confidence) ** 2
+    masses = Masses(
+        accepted=np.cumsum(plateaus.per_plateau())[:, None] / n_answers,
+        lost=np.cumsum(plateaus.per_plateau(rows.loss))[:, None] / n_answers,
+        answer_rate=np.array([n_answers / n_rows]),
+        brier=np.array([brier.mean()]),
+        losses=plateaus.losses,
+        wrong=plateaus.loss_share[:, None] * n_wrong / n_answers,
+    )
+    found = {name: float(value[0]) for name, value in masses.values(figures).items()}
+    best = optimal_areas(rows.loss, n_rows)
+    for name, figure in figures.items():
+        if figure.kind.endswith("optimal"):
+            found[name] = best[figure.kind]
+        elif figure.kind in ("eaurc", "eaugrc"):
+            area = masses.value(Figure("aurc" if figure.kind == "eaurc" else "augrc"))
+            found[name] = float(area[0]) - best[f"{figure.kind[1:]}_optimal"]
+        elif figure.kind == "risk" and not masses.reaches(figure.coverage or 0.0):
+            found[name] = math.nan
+    return found
+
+
+class _Unseen(NamedTuple):
+    """How many right and as many wrong answers stand for those not seen, and where they lie.
+
+    The places are cumulated over the plateaus; the scores are squared distances from the truth.
+    """
+
+    amount: float
+    right_place: FloatArray
+    wrong_place: FloatArray
+    right_score: FloatArray
+    wrong_score: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draws:
+    """Resampled patients (units × draws) with their sums, and the share of errors given to each.
+
+    ``brier`` sums the squared distances of the right answers, of the wrong ones, and of all
+    answers if they were right and if they were wrong.
+    """
+
+    plateaus: _Plateaus
+    counts: FloatArray
+    share: FloatArray
+    answer_rate: FloatArray
+    n_answered: FloatArray
+    n_wrong: FloatArray
+    brier: FloatArray
+    by_loss: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        plateaus: _Plateaus,
+        errors: ShareDistribution,
+        *,
+        options: BootstrapOptions,
+        ranked: bool,
+    ) -> _Draws:
+        """Draw; ``ranked`` asks for the sums by loss, which the optimal ranking needs."""
+        rows = plateaus.rows
+        counts = np.concatenate(list(resample_counts(rows.rows_per_unit.size, options)), axis=1)
+        wrong = rows.wrong.astype(np.float64)
+        scores = ((1 - rows.confidence) ** 2, rows.confidence**2)
+        per_unit = [
+            plateaus.per_unit(),
+            plateaus.per_unit(wrong),
+            rows.rows_per_unit,
+            plateaus.per_unit(scores[0] * (1 - wrong)),
+            plateaus.per_unit(scores[1] * wrong),
+            *(plateaus.per_unit(score) for score in scores),
+        ]
+        if ranked:
+            per_unit += [plateaus.per_unit(wrong * (rows.loss == v)) for v in plateaus.losses]
+        counts[:, ~np.any(counts[per_unit[0] > 0], axis=0)] = 1.0
+        answered, n_wrong, n_rows, *rest = np.array(per_unit) @ counts
+        grid = (np.arange(options.n_resamples) + 0.5) / options.n_resamples
+        generator = np.random.default_rng([options.seed, 1])
+        share = _given_by_rank(errors.quantile(grid), n_wrong / answered, generator)
+        brier, by_loss = np.array(rest[:4]), np.array(rest[4:]).reshape(-1, counts.shape[1])
+        rate = answered / n_rows
+        return cls(plateaus, counts, share, rate, answered, n_wrong, brier, by_loss)
+
+    def ends(
+        self, figures: Mapping[str, Figure], *, level: float
+    ) -> dict[str, tuple[float, float]]:
+        """Return the lower percentile and the upper one of every figure."""
+        rows, n_draws = self.plateaus.rows, self.share.size
+        values = {name: np.empty((2, n_draws)) for name in figures}
+        matrices = [self.plateaus.matrix(), self.plateaus.matrix(rows.wrong.astype(np.float64))]
+        if not self.plateaus.plain:
+            matrices.append(self.plateaus.matrix(rows.loss))
+        ends = (self._unseen_below, self._unseen_above)
+        width = max(1, _CELLS_PER_BLOCK // self.plateaus.n_plateaus)
+        for start in range(0, n_draws, width):
+            block = slice(start, start + width)
+            sums = [np.cumsum(matrix @ self.counts[:, block], axis=0) for matrix in matrices]
+            for end, unseen in enumerate(ends):
+                masses = self._masses(block, sums, unseen(block, sums[0]))
+                for name, value in masses.values(figures).items():
+                    values[name][end, block] = value
+        tails = ((1 - level) / 2, (1 + level) / 2)
+        return {
+            name: (float(np.quantile(below, tails[0])), float(np.quantile(above, tails[1])))
+            for name, (below, above) in values.items()
+        }
+
+    def _unseen_above(self, block: slice, number: FloatArray) -> _Unseen:
+        """For upper limits what was not seen lies anywhere among the answers."""
+        n_answered = self.n_answered[block]
+        place = number / n_answered
+        return _Unseen(_UNSEEN_ABOVE, place, place, *(self.brier[2:, block] / n_answered))
+
+    def _unseen_below(self, block: slice, number: FloatArray) -> _Unseen:
+        """For lower limits the wrong are the least confident and the right the most."""
+        first, last = np.ones((2, len(number), 1))
+        last[:-1] = 0.0
+        least, most = self.plateaus.rows.confidence.min(), self.plateaus.rows.confidence.max()
+        return _Unseen(_UNSEEN_BELOW, first, last, (1 - most) ** 2, least**2)
+
+    def _masses(self, block: slice, sums: list[FloatArray], unseen: _Unseen) -> Masses:
+        """Weigh right and wrong answers: wrong = q (seen + s·place)/(E + s), right likewise."""
+        number, n_wrong = sums[:2]
+        share, s = self.share[block], unseen.amount
+        per_wrong = share / (self.n_wrong[block] + s)
+        per_right = (1 - share) / (self.n_answered[block] - self.n_wrong[block] + s)
+        wrong = (n_wrong + s * unseen.wrong_place) * per_wrong
+        accepted = (number - n_wrong + s * unseen.right_place) * per_right
+        accepted += wrong
+        lost = wrong
+        if not self.plateaus.plain:
+            lost = (sums[2] + s * self.plateaus.mean_loss * unseen.wrong_place) * per_wrong
+        right_score, wrong_score = self.brier[:2, block]
+        by_loss = self.by_loss[:, block]
+        if len(by_loss):
+            by_loss = (by_loss + s * self.plateaus.loss_share[:, None]) * per_wrong
+        return Masses(
+            accepted=accepted,
+            lost=lost,
+            answer_rate=self.answer_rate[block],
+            brier=per_right * (right_score + s * unseen.right_score)
+            + per_wrong * (wrong_score + s * unseen.wrong_score),
+            losses=self.plateaus.losses,
+            wrong=by_loss,
+        )
+
+
+def _given_by_rank(
+    grid: FloatArray, seen: FloatArray, generator: np.random.Generator
+) -> FloatArray:
+    """Give every draw a share of the grid, more often a high one where it saw many errors."""
+    ties, noise = generator.random(seen.size), generator.standard_normal(seen.size)
+    rank = np.empty(seen.size)
+    rank[np.lexsort((ties, seen))] = np.arange(seen.size)
+    score = special.ndtri((rank + 0.5) / seen.size)
+    mixed = _KEPT_CORRELATION * score + math.sqrt(1 - _KEPT_CORRELATION**2) * noise
+    given = np.empty(seen.size)
+    given[np.argsort(mixed, kind="stable")] = grid
+    return given
