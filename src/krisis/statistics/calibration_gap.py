@@ -1,0 +1,216 @@
+"""Interval of the calibration error by test inversion, and the unbiased value inside it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, null_gap
+from krisis.statistics.intervals import Interval
+from krisis.statistics.shares import PRIOR_ICC, ShareDistribution, share_interval
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+METHOD = "test_inversion"
+N_REDRAWS = 1000
+
+_N_CANDIDATES = 8  # on either side of the observed error
+_FARTHEST = 5.0  # standard deviations of the error beyond the observed one
+# Beyond this many answers the hits of bins are drawn as normal, with the covariance of patients.
+_MOST_REDRAWN = 2000
+_CELLS_PER_BLOCK = 1_000_000
+
+
+class CalibrationGap(NamedTuple):
+    """Interval of the calibration error, the median-unbiased value inside it, the null value."""
+
+    interval: Interval
+    debiased: float
+    null: float
+
+
+def calibration_gap_interval(
+    answers: BinnedAnswers,
+    *,
+    options: BootstrapOptions | None = None,
+    prior_icc: float = PRIOR_ICC,
+) -> CalibrationGap:
+    """Return every calibration error under which the observed one would not surprise.
+
+    The observed error T₀ = Σ w|accuracy − confidence| is biased upwards. A candidate error t moves
+    the accuracies of the bins along the observed gaps, a = c + t·gap/T₀; under it the outcomes of
+    all rows are redrawn, rows of one patient alike as often as their correlation asks for, and the
+    candidate stays unless fewer than α/2 of the redrawn errors lie beyond T₀ on one side. The
+    noise thus comes from the candidate: where no error was seen there still is some. The value
+    under which half of the redrawn errors exceed T₀ is median unbiased. The interval also reaches
+    as far as the interval of accuracy lies from the mean confidence, for no binned error is less
+    than that of the whole.
+
+    Reference: Carpenter, Test inversion bootstrap confidence intervals, Journal of the Royal
+    Statistical Society B 61 (1999) 159–172.
+    """
+    drawn = options or BootstrapOptions(n_resamples=N_REDRAWS)
+    if answers.confidence.size == 0:
+        nothing = Interval.undefined("no_rows", level=drawn.level, method=METHOD)
+        return CalibrationGap(nothing, math.nan, math.nan)
+    bins = answers.sums()
+    errors = answers.errors(prior_icc=prior_icc, level=drawn.level)
+    observed = float(bins.error(bins.hits / bins.number))
+    low, debiased, high = 0.0, 0.0, 0.0
+    if observed > 0:
+        accuracy = _candidates(bins, errors, observed)
+        redraw = _redrawn if answers.confidence.size <= _MOST_REDRAWN else _normal
+        beyond = _share_beyond(
+            redraw(answers, bins, accuracy, correlation=errors.correlation, options=drawn), observed
+        )
+        tail = (1 - drawn.level) / 2
+        low, debiased, high = _inverted(bins.error(accuracy), beyond, tail)
+    whole = _error_of_the_whole(answers, bins, level=drawn.level, prior_icc=prior_icc)
+    high = min(1.0, max(high, observed, whole))
+    interval = Interval(min(low, observed), high, drawn.level, METHOD)
+    return CalibrationGap(interval, debiased, null_gap(answers, prior_icc=prior_icc))
+
+
+def _candidates(bins: Bins, errors: ShareDistribution, observed: float) -> FloatArray:
+    """Return the accuracies (bins × candidates) from perfect calibration to far beyond T₀."""
+    share, c = bins.number / bins.n_answers, bins.confidence
+    variance = np.maximum(c * (1 - c), 0.25 / bins.number) / bins.number * errors.design_effect
+    farthest = observed + _FARTHEST * math.sqrt(float(share**2 @ variance))
+    t = np.concatenate(
+        [
+            np.linspace(0, observed, _N_CANDIDATES),
+            np.linspace(observed, farthest, _N_CANDIDATES + 1)[1:],
+        ]
+    )
+    accuracy = np.clip(c[:, None] + bins.gap[:, None] / observed * t, 0.0, 1.0)
+    error = bins.error(accuracy)
+    growing: BoolArray = np.concatenate([[True], np.diff(error) > 1e-12])
+    kept: FloatArray = accuracy[:, growing]
+    return kept
+
+
+def _redrawn(
+    answers: BinnedAnswers,
+    bins: Bins,
+    accuracy: FloatArray,
+    *,
+    correlation: float,
+    options: BootstrapOptions,
+) -> FloatArray:
+    """Return redrawn errors (candidates × redraws), from the same uniforms for all candidates.
+
+    A row is right if its uniform is below the accuracy of its bin, and with probability √ρ that
+    uniform is its patient's: two rows of one patient then share it with probability ρ, which is
+    their correlation whatever the accuracy.
+    """
+    generator = np.random.default_rng([options.seed, 2])
+    order = np.lexsort((answers.unit, bins.place))
+    unit = np.unique(answers.unit[order], return_inverse=True)[1]
+    ends = np.cumsum(bins.number).astype(np.int64)
+    block = max(1, _CELLS_PER_BLOCK // order.size)
+    found = []
+    for start in range(0, options.n_resamples, block):
+        n_draws = min(block, options.n_resamples - start)
+        uniform = _uniforms(generator, unit, n_draws, correlation)
+        hits = np.empty((*accuracy.shape, n_draws))
+        for b, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            hits[b] = _counts_below(uniform[first:last], accuracy[b])
+        found.append(bins.error(hits / bins.number[:, None, None]))
+    return np.concatenate(found, axis=1)
+
+
+def _counts_below(uniform: FloatArray, limits: FloatArray) -> FloatArray:
+    """Return how many uniforms of each column lie below each of the rising or falling limits."""
+    rising = limits if limits[-1] >= limits[0] else limits[::-1]
+    n_draws, n_steps = uniform.shape[1], limits.size + 1
+    reached = np.searchsorted(rising, uniform, side="right") + np.arange(n_draws) * n_steps
+    number = np.bincount(reached.ravel(), minlength=n_draws * n_steps).reshape(n_draws, n_steps)
+    below: FloatArray = np.cumsum(number, axis=1)[:, :-1].T.astype(np.float64)
+    return below if rising is limits else below[::-1]
+
+
+def _uniforms(
+    generator: np.random.Generator, unit: IntArray, n_draws: int, correlation: float
+) -> FloatArray:
+    """Return uniforms (rows × draws), some of them those of the patient."""
+    own = generator.random((unit.size, n_draws))
+    if correlation <= 0:
+        return own
+    shared = generator.random((int(unit.max()) + 1, n_draws))
+    copied = generator.random((unit.size, n_draws)) < math.sqrt(correlation)
+    return np.where(copied, shared[unit], own)
+
+
+def _normal(
+    answers: BinnedAnswers,
+    bins: Bins,
+    accuracy: FloatArray,
+    *,
+    correlation: float,
+    options: BootstrapOptions,
+) -> FloatArray:
+    """Return the same from normal hits with the covariance that redrawing every row would have.
+
+    Two rows of one patient share their uniform with probability ρ and are then both right with
+    probability min(a, a'): cov = ρ(min(a, a') − a a')·pairs, besides a(1−a) of each row alone.
+    """
+    n_bins = bins.number.size
+    _, unit = np.unique(answers.unit, return_inverse=True)
+    cells, number = np.unique(unit * n_bins + bins.place, return_counts=True)
+    pairs = np.zeros((n_bins, n_bins))
+    if correlation > 0:
+        table = sparse.csr_array(
+            (number.astype(np.float64), (cells // n_bins, cells % n_bins)),
+            shape=(int(unit.max()) + 1, n_bins),
+        )
+        pairs = (table.T @ table).toarray() - np.diag(bins.number)
+    noise = np.random.default_rng([options.seed, 2]).standard_normal((n_bins, options.n_resamples))
+    found = []
+    for a in accuracy.T:
+        shared = np.minimum.outer(a, a) - np.outer(a, a)
+        covariance = correlation * shared * pairs + np.diag(bins.number * a * (1 - a))
+        value, vector = np.linalg.eigh(covariance)
+        root = vector * np.sqrt(np.maximum(value, 0.0)) @ vector.T
+        hits = (bins.number * a)[:, None] + root @ noise
+        found.append(bins.error(np.clip(hits / bins.number[:, None], 0.0, 1.0)))
+    return np.array(found)
+
+
+def _share_beyond(redrawn: FloatArray, observed: float) -> FloatArray:
+    """Return, per candidate, the share of redrawn errors above the observed one, ties by half."""
+    same = np.abs(redrawn - observed) <= 1e-12
+    share: FloatArray = ((redrawn > observed) & ~same).mean(axis=1) + same.mean(axis=1) / 2
+    return share
+
+
+def _inverted(error: FloatArray, beyond: FloatArray, tail: float) -> tuple[float, float, float]:
+    """Return the errors at which the observed one has tail, half and 1 − tail of them beyond it."""
+    rising = np.maximum.accumulate(beyond)
+
+    def reaching(share: float) -> float:
+        k = int(np.searchsorted(rising, share, side="left"))
+        if k == 0:
+            return float(error[0])
+        if k == rising.size:
+            return float(error[-1])
+        part = (share - rising[k - 1]) / (rising[k] - rising[k - 1])
+        return float(error[k - 1] + part * (error[k] - error[k - 1]))
+
+    return reaching(tail), reaching(0.5), reaching(1 - tail)
+
+
+def _error_of_the_whole(
+    answers: BinnedAnswers, bins: Bins, *, level: float, prior_icc: float
+) -> float:
+    """Return how far the limits of accuracy lie from the mean confidence."""
+    right = answers.per_unit(answers.right.astype(np.float64))
+    accuracy = share_interval(right, answers.per_unit(), level=level, prior_icc=prior_icc)
+    mean = float(bins.number @ bins.confidence) / bins.n_answers
+    return max(abs(accuracy.low - mean), abs(accuracy.high - mean))

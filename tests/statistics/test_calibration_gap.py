@@ -1,0 +1,272 @@
+"""The calibration error by patient: slow oracles, the copying model, bands and laws."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from krisis.errors import InvalidValue
+from krisis.statistics import calibrated_bins, calibration_gap
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.calibrated_bins import (
+    BinnedAnswers,
+    consistency_band,
+    null_gap,
+    residual_correlation,
+)
+from krisis.statistics.calibration_gap import calibration_gap_interval
+from krisis.statistics.shares import share_interval
+
+
+def answers(confidence, right, *, unit=None, n_bins: int = 10) -> BinnedAnswers:
+    confidence = np.asarray(confidence, dtype=float)
+    unit = np.arange(confidence.size) if unit is None else np.asarray(unit)
+    index = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    return BinnedAnswers(confidence, np.asarray(right, dtype=bool), index, unit)
+
+
+def alike(rng, accuracy, unit, correlation):
+    """Outcomes of which rows of one patient share their uniform with the given correlation."""
+    shared = rng.random(unit.max() + 1)[unit]
+    copied = rng.random(unit.size) < math.sqrt(correlation)
+    return np.where(copied, shared, rng.random(unit.size)) < accuracy
+
+
+def sample(seed: int, n_patients: int, n_rows: int, *, correlation=0.3, bias=0.0) -> BinnedAnswers:
+    rng = np.random.default_rng(seed)
+    unit = np.repeat(np.arange(n_patients), n_rows)
+    confidence = rng.integers(5, 11, unit.size) / 10
+    right = alike(rng, np.clip(confidence - bias, 0, 1), unit, correlation)
+    return answers(confidence, right, unit=unit)
+
+
+def error(right, confidence, index) -> float:
+    """The plain definition, bin by bin."""
+    total = 0.0
+    for b in set(index):
+        at = index == b
+        total += at.sum() * abs(right[at].mean() - confidence[at].mean())
+    return total / right.size
+
+
+def slow_inversion(data: BinnedAnswers, *, correlation: float, n_draws: int, grid) -> list[float]:
+    """Redraw every row for every candidate, and look where the observed error stops to surprise."""
+    rng = np.random.default_rng(99)
+    observed = error(data.right, data.confidence, data.bin)
+    gap, mean = np.zeros(11), np.zeros(11)
+    for b in set(data.bin):
+        at = data.bin == b
+        mean[b] = data.confidence[at].mean()
+        gap[b] = data.right[at].mean() - mean[b]
+    share, value = [], []
+    for t in grid:
+        accuracy = np.clip(mean + t * gap / observed, 0, 1)[data.bin]
+        redrawn = [
+            error(alike(rng, accuracy, data.unit, correlation), data.confidence, data.bin)
+            for _ in range(n_draws)
+        ]
+        share.append(np.mean([(e > observed) + (e == observed) / 2 for e in redrawn]))
+        value.append(np.mean(np.abs(accuracy - mean[data.bin])))
+    return [float(np.interp(p, np.maximum.accumulate(share), value)) for p in (0.025, 0.5, 0.975)]
+
+
+def test_the_limits_are_those_of_redrawing_every_row_for_every_candidate():
+    data = sample(4, 25, 4, bias=0.25)
+    errors = data.errors(prior_icc=0.5, level=0.95)
+    found = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
+    grid = np.linspace(0, 0.6, 25)
+    slow = slow_inversion(data, correlation=errors.correlation, n_draws=400, grid=grid)
+    assert found.interval.low == pytest.approx(slow[0], abs=0.02)
+    assert found.debiased == pytest.approx(slow[1], abs=0.015)
+    whole = share_interval(data.per_unit(data.right), data.per_unit())
+    mean = data.confidence.mean()
+    farthest = max(abs(whole.low - mean), abs(whole.high - mean))
+    assert found.interval.high == pytest.approx(max(slow[2], farthest), abs=0.02)
+    assert found.interval.method == "test_inversion"
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("accuracy", [0.5, 0.95])
+def test_the_correlation_of_copied_uniforms_is_the_one_asked_for(correlation, accuracy):
+    unit = np.repeat(np.arange(2000), 2)
+    uniform = calibration_gap._uniforms(np.random.default_rng(0), unit, 100, correlation)
+    right = (uniform < accuracy).reshape(2000, 2, 100)
+    first, second = right[:, 0].ravel(), right[:, 1].ravel()
+    assert right.mean() == pytest.approx(accuracy, abs=0.005)
+    assert np.corrcoef(first, second)[0, 1] == pytest.approx(correlation, abs=0.02)
+
+
+def test_counting_below_rising_and_falling_limits():
+    uniform = np.random.default_rng(0).random((30, 7))
+    for limits in (np.array([0.0, 0.2, 0.2, 0.9, 1.0]), np.array([1.0, 0.5, 0.5, 0.0])):
+        slow = [[(column < limit).sum() for column in uniform.T] for limit in limits]
+        assert calibration_gap._counts_below(uniform, limits).tolist() == slow
+
+
+@pytest.mark.parametrize("n_rows", [1, 8])
+def test_many_rows_are_drawn_as_normal_with_the_same_result(monkeypatch, n_rows):
+    data = sample(6, 1600 // n_rows, n_rows, bias=0.05, correlation=0.2)
+    every = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
+    monkeypatch.setattr(calibration_gap, "_MOST_REDRAWN", 100)
+    normal = calibration_gap_interval(data, options=BootstrapOptions(n_resamples=4000))
+    width = every.interval.high - every.interval.low
+    assert normal.interval.low == pytest.approx(every.interval.low, abs=0.05 * width)
+    assert normal.interval.high == pytest.approx(every.interval.high, abs=0.05 * width)
+    assert normal.debiased == pytest.approx(every.debiased, abs=0.05 * width)
+
+
+def test_no_gap_and_no_error_is_no_certainty():
+    data = answers(np.ones(44), np.ones(44))
+    found = calibration_gap_interval(data)
+    assert (found.interval.low, found.debiased) == (0.0, 0.0)
+    assert found.interval.high == pytest.approx(1 - 0.05 ** (1 / 44))
+
+
+def test_a_confident_model_without_errors_may_be_as_wrong_as_accuracy_allows():
+    data = answers(np.full(44, 0.99), np.ones(44))
+    found = calibration_gap_interval(data)
+    assert found.interval.high >= 0.99 - 0.05 ** (1 / 44) - 1e-9
+    assert found.interval.low <= 0.01
+
+
+def test_without_rows_there_is_nothing():
+    found = calibration_gap_interval(answers([], []))
+    assert not found.interval.defined
+    assert math.isnan(found.debiased)
+    low, high = consistency_band(answers([], []))
+    assert low.size == high.size == 0
+
+
+def test_the_debiased_value_is_nearer_to_the_truth_than_the_plain_one():
+    plain, debiased = [], []
+    for seed in range(60):
+        data = sample(seed, 50, 1, correlation=0.0, bias=0.08)
+        plain.append(error(data.right, data.confidence, data.bin))
+        options = BootstrapOptions(n_resamples=300, seed=seed)
+        debiased.append(calibration_gap_interval(data, options=options).debiased)
+    truth = 0.08
+    assert np.mean(plain) - truth > 0.03
+    assert abs(np.mean(debiased) - truth) < 0.025
+
+
+def test_the_null_value_of_independent_rows_is_the_mean_absolute_deviation():
+    data = answers([0.72] * 30 + [0.95] * 12, np.ones(42))
+    parts = [
+        stats.binom(n, p).expect(lambda k, n=n, p=p: abs(k - n * p))
+        for n, p in ((30, 0.72), (12, 0.95))
+    ]
+    assert null_gap(data) == pytest.approx(sum(parts) / 42)
+
+
+def test_the_null_value_of_patients_who_answer_alike_counts_patients():
+    # Six patients of eight rows with one outcome each: E|hits/n − p| of six independent rows.
+    unit = np.repeat(np.arange(60), 8)
+    rng = np.random.default_rng(1)
+    right = alike(rng, 0.7, unit, 1.0)
+    data = answers(np.full(480, 0.7), right, unit=unit)
+    assert residual_correlation(data) == pytest.approx(1.0, abs=0.05)
+    expected = stats.binom(60, 0.7).expect(lambda k: abs(k / 60 - 0.7))
+    assert null_gap(data) == pytest.approx(expected, rel=0.03)
+
+
+def test_the_null_value_agrees_with_a_simulation_of_patients():
+    unit = np.repeat(np.arange(200), 5)
+    rng = np.random.default_rng(3)
+    confidence = rng.integers(5, 11, unit.size) / 10
+    errors = []
+    for _ in range(300):
+        right = alike(rng, confidence, unit, 0.4)
+        errors.append(error(right, confidence, np.minimum((confidence * 10).astype(int), 9)))
+    data = answers(confidence, alike(rng, confidence, unit, 0.4), unit=unit)
+    assert null_gap(data) == pytest.approx(np.mean(errors), rel=0.12)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.7])
+def test_the_residual_correlation_is_found_whatever_the_confidences_share(correlation):
+    unit = np.repeat(np.arange(800), 6)
+    rng = np.random.default_rng(5)
+    confidence = (rng.integers(5, 10, 800) / 10)[unit]  # one confidence per patient
+    data = answers(confidence, alike(rng, confidence, unit, correlation), unit=unit)
+    assert residual_correlation(data) == pytest.approx(correlation, abs=0.05)
+    shifted = answers(confidence, alike(rng, confidence - 0.2, unit, correlation), unit=unit)
+    assert residual_correlation(shifted) == pytest.approx(correlation, abs=0.07)
+
+
+def test_rows_of_their_own_patients_are_uncorrelated():
+    assert residual_correlation(answers([0.5, 0.7], [1, 0])) == 0.0
+
+
+def test_patients_without_variation_keep_the_assumed_correlation():
+    unit = np.repeat(np.arange(10), 4)
+    assert residual_correlation(answers(np.ones(40), np.ones(40), unit=unit)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("n_patients", "n_rows", "correlation"),
+    [(400, 1, 0.0), (80, 8, 0.5), (80, 8, 0.0), (200, 4, 0.9)],
+)
+def test_bands_leave_about_one_bin_in_twenty_of_a_calibrated_model_outside(
+    n_patients, n_rows, correlation
+):
+    rng = np.random.default_rng(7)
+    unit = np.repeat(np.arange(n_patients), n_rows)
+    outside = []
+    for seed in range(60):
+        confidence = rng.choice([0.55, 0.65, 0.75, 0.85, 0.95], n_patients)[unit]
+        data = answers(confidence, alike(rng, confidence, unit, correlation), unit=unit)
+        options = BootstrapOptions(n_resamples=400, seed=seed)
+        low, high = consistency_band(data, options=options)
+        for b in set(data.bin):
+            accuracy = data.right[data.bin == b].mean()
+            outside.append(not low[b] <= accuracy <= high[b])
+    assert 0.02 <= np.mean(outside) <= 0.085  # 300 bins: 0.05 ± 0.025
+
+
+def test_an_empty_bin_has_no_band_and_many_patients_a_normal_one(monkeypatch):
+    data = answers([0.55] * 300 + [0.95] * 300, np.ones(600))
+    low, high = consistency_band(data, options=BootstrapOptions(n_resamples=8000))
+    assert np.isnan(low[[0, 1, 2, 3, 4, 6, 7, 8]]).all()
+    exact = stats.binom(300, 0.55).ppf([0.025, 0.975]) / 300
+    assert (low[5], high[5]) == pytest.approx(exact, abs=0.005)
+    monkeypatch.setattr(calibrated_bins, "_MOST_REDRAWN", 100)
+    smooth = consistency_band(data)
+    assert smooth[0][5] == pytest.approx(low[5], abs=0.004)
+    assert smooth[1][9] == pytest.approx(high[9], abs=0.004)
+
+
+def test_columns_must_fit():
+    with pytest.raises(InvalidValue, match="one length"):
+        BinnedAnswers(np.ones(2), np.ones(3, bool), np.zeros(2, int), np.arange(2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 20),
+    st.integers(1, 6),
+    st.sampled_from([0.0, 0.1, 0.4]),
+    st.sampled_from([0.0, 1.0]),
+)
+def test_the_interval_exists_and_holds_both_values(seed, n_patients, n_rows, bias, correlation):
+    data = sample(seed, n_patients, n_rows, bias=bias, correlation=correlation)
+    options = BootstrapOptions(n_resamples=100, seed=1)
+    found = calibration_gap_interval(data, options=options)
+    plain = error(data.right, data.confidence, data.bin)
+    assert 0 <= found.interval.low <= plain + 1e-12
+    assert plain <= found.interval.high + 1e-12
+    assert found.interval.low <= found.debiased <= found.interval.high <= 1
+    assert found.interval.low < found.interval.high
+    assert 0 <= found.null <= 1
+    assert calibration_gap_interval(data, options=options) == found
+    order = np.random.default_rng(seed).permutation(data.right.size)
+    shuffled = BinnedAnswers(
+        *(getattr(data, n)[order] for n in ("confidence", "right", "bin", "unit"))
+    )
+    again = calibration_gap_interval(shuffled, options=options)
+    assert again.interval.high == pytest.approx(found.interval.high, abs=1e-9)
+    assert again.debiased == pytest.approx(found.debiased, abs=1e-9)
