@@ -10,10 +10,9 @@ import numpy as np
 
 from krisis.data.base import PatientRecord
 from krisis.execution.batches import Case
-from krisis.execution.journal import Journal
-from krisis.execution.telemetry import Spent
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.results.journal import Journal, Spent
 from krisis.results.result import BenchmarkResult
 from krisis.results.store import Manifest, RunDirectory
 
@@ -51,7 +50,8 @@ def _invented_row(i: int, generator: np.random.Generator, skill: float) -> Evalu
         input_tokens=220,
         output_tokens=31,
         total_tokens=251,
-        error="timeout: no answer in 60 s" if failed else None,
+        error="no answer in 60 s" if failed else None,
+        failure_class="timeout" if failed else "",
     )
 
 
@@ -68,7 +68,8 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
             "provenance": {"licence": "CC0"},
         },
         name,
-        {"batch_size": 8, "elapsed_seconds": 12.5, "token_total": 40160, "seed": 42},
+        {"batch_size": 8, "elapsed_seconds": 12.5, "token_total": 40160, "seed": 42}
+        | {"krisis_version": "0.0.0"},
     )
 
 

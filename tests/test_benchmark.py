@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
+from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.data.base import RecordListSuite
 from krisis.errors import (
@@ -30,10 +30,16 @@ from krisis.errors import (
 )
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
+from krisis.results.stops import AccountRefused, Interrupted, KeyRefused
 
 
 def some_records(n: int) -> list[PatientRecord]:
     return [PatientRecord({"x": i}, i % 2, record_id=f"r{i}") for i in range(n)]
+
+
+def failure(result: BenchmarkResult, position: int) -> tuple[str, str]:
+    row = result.evaluation_results[position]
+    return row.failure_class, str(row.error)
 
 
 class Parity(BaseBackend):
@@ -101,7 +107,9 @@ def test_the_stop_button_of_a_notebook_keeps_what_is_finished() -> None:
         result = asyncio.run(notebook())
     finally:
         signal.signal(signal.SIGINT, before)
+    assert result.stop == Interrupted("interrupted")
     assert result.extras["stopped"] == "interrupted"
+    assert result.extras["stop_cause"] == "Interrupted"
     assert 5 <= len(result.evaluation_results) < 500
 
 
@@ -167,7 +175,7 @@ def test_a_failure_is_a_row_and_takes_no_other_record_with_it() -> None:
 
     result = Benchmark(RecordListSuite(some_records(5)), Moody()).run()
     assert [row.outcome for row in result.evaluation_results].count("failed") == 1
-    assert result.evaluation_results[2].error == "backend: ZeroDivisionError: no creatinine"
+    assert failure(result, 2) == ("backend", "ZeroDivisionError: no creatinine")
     assert result.extras["n_failed"] == 1
     assert result.metric_scores["accuracy"].n_evaluated == 4
 
@@ -203,14 +211,14 @@ def test_sizes_below_one_are_refused(name: str, value: Any) -> None:
         Benchmark(RecordListSuite(some_records(1)), Parity(), **{name: value})
 
 
-def test_equal_records_are_told_apart_and_a_name_given_twice_is_refused() -> None:
+def test_equal_records_get_distinct_names_and_a_name_given_twice_is_refused() -> None:
     twins = [PatientRecord({"x": 1}, 0), PatientRecord({"x": 1}, 0)]
     rows = Benchmark(RecordListSuite(twins), Parity()).run().evaluation_results
     first, second = rows
     assert second.record_id == f"{first.record_id}-2"
     assert second.cluster_id == second.record_id
     same = [PatientRecord({"x": x}, 0, record_id="p1") for x in (1, 2)]
-    with pytest.raises(ValueError, match="record_id 'p1' stands for several records"):
+    with pytest.raises(ValueError, match="record_id 'p1' appears twice"):
         Benchmark(RecordListSuite(same), Parity()).run()
 
 
@@ -332,14 +340,14 @@ def test_a_single_case_that_is_malformed_is_asked_once_more() -> None:
     assert result.evaluation_results[0].outcome == "answered"
     backend.failures = [MalformedReply("no JSON"), MalformedReply("no JSON")]
     result = Benchmark(RecordListSuite(some_records(1)), backend).run()
-    assert result.evaluation_results[0].error == "malformed_reply: no JSON"
+    assert failure(result, 0) == ("malformed_reply", "no JSON")
 
 
 def test_a_single_truncated_reply_is_not_asked_again() -> None:
     backend = Chat()
     backend.failures = [TruncatedReply("cut; raise the cap")]
     result = Benchmark(RecordListSuite(some_records(1)), backend).run()
-    assert result.evaluation_results[0].error == "malformed_reply: cut; raise the cap"
+    assert failure(result, 0) == ("malformed_reply", "cut; raise the cap")
     assert result.extras["n_api_calls"] == 1
 
 
@@ -351,9 +359,10 @@ def test_a_key_that_is_revoked_during_the_run_leaves_the_rest_for_later() -> Non
             return await super().complete(request)
 
     result = Benchmark(RecordListSuite(some_records(9)), Revoked(), batch_size=1).run()
-    assert "no longer accepts the key" in result.extras["stopped"]
+    assert isinstance(result.stop, KeyRefused)
+    assert "does not accept the key" in result.extras["stopped"]
     assert [row.record_id for row in result.evaluation_results] == ["r0", "r1", "r2"]
-    assert result.attrition()["n_loaded"] == 9
+    assert result.attrition.n_loaded == 9
 
 
 def test_an_account_that_runs_dry_leaves_the_rest_for_later() -> None:
@@ -364,7 +373,8 @@ def test_an_account_that_runs_dry_leaves_the_rest_for_later() -> None:
             return await super().complete(request)
 
     result = Benchmark(RecordListSuite(some_records(9)), Dry(), batch_size=1).run()
-    assert "no longer accepts the account: 402: add credit" in result.extras["stopped"]
+    assert isinstance(result.stop, AccountRefused)
+    assert "does not accept the account: 402: add credit" in result.extras["stopped"]
     assert len(result.evaluation_results) == 3
     assert result.extras["n_failed"] == 0
 
@@ -431,24 +441,31 @@ def test_a_refused_request_after_a_success_is_that_records_own() -> None:
             return await super().complete(request)
 
     result = Benchmark(RecordListSuite(some_records(9)), Picky(), batch_size=1).run()
-    assert result.evaluation_results[3].error == "refused_request: 400: too long"
+    assert failure(result, 3) == ("refused_request", "400: too long")
     assert result.extras["n_failed"] == 1
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "failure_class", "words"),
     [
-        (ContentFiltered("withheld"), "content_filter: withheld"),
-        (ZeroDivisionError("odd"), "malformed_reply: the reply cannot be read: ZeroDivisionError"),
+        (ContentFiltered("withheld"), "content_filter", "withheld"),
+        (
+            ZeroDivisionError("odd"),
+            "malformed_reply",
+            "the reply cannot be read: ZeroDivisionError",
+        ),
     ],
 )
-def test_whatever_happens_while_reading_a_reply_is_a_row(error: Exception, told: str) -> None:
+def test_whatever_happens_while_reading_a_reply_is_a_row(
+    error: Exception, failure_class: str, words: str
+) -> None:
     class Unreadable(Chat):
         def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
             raise error
 
     result = Benchmark(RecordListSuite(some_records(1)), Unreadable()).run()
-    assert str(result.evaluation_results[0].error).startswith(told)
+    assert failure(result, 0)[0] == failure_class
+    assert failure(result, 0)[1].startswith(words)
 
 
 def test_a_kept_reply_that_can_no_longer_be_read_is_asked_for_again(tmp_path: Path) -> None:

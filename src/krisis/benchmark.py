@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from krisis.backends.base import BaseBackend
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.errors import InvalidValue
+from krisis.execution.baselines import baseline_scores, scores_by_source
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
-from krisis.execution.yardsticks import baseline_scores
+from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Rows, score_all
-from krisis.results.result import BenchmarkResult
-from krisis.results.sources import scores_by_source
+from krisis.results.base import BenchmarkResult
+from krisis.results.stops import Interrupted
 
 
 class Benchmark:
@@ -49,7 +49,7 @@ class Benchmark:
         self,
         records: Sequence[PatientRecord] | None = None,
         *,
-        suite_description: dict[str, Any] | None = None,
+        suite_description: JsonObject | None = None,
     ) -> BenchmarkResult:
         """Run the benchmark, in a script or inside a running event loop (a notebook)."""
         stop = self.execution.stop or Stop()
@@ -59,7 +59,7 @@ class Benchmark:
         self,
         records: Sequence[PatientRecord] | None = None,
         *,
-        suite_description: dict[str, Any] | None = None,
+        suite_description: JsonObject | None = None,
     ) -> BenchmarkResult:
         """Run the benchmark: given records, or those that the suite loads, in their order."""
         return await self._run(records, suite_description, self.execution.stop or Stop())
@@ -67,38 +67,40 @@ class Benchmark:
     async def _run(
         self,
         records: Sequence[PatientRecord] | None,
-        suite_description: dict[str, Any] | None,
+        suite_description: JsonObject | None,
         stop: Stop,
     ) -> BenchmarkResult:
-        records = with_distinct_ids(self.suite.load() if records is None else records)
-        if not records:
+        cases = with_distinct_ids(self.suite.records() if records is None else records)
+        if not cases:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
         description = self.suite.describe() if suite_description is None else suite_description
         self.backend.prepare(self.suite)
         # Baselines come first: should they fail, no call has been paid for yet.
         wanted = self.execution.baselines
-        beside = baseline_scores(self.suite, records, self.metrics) if wanted else {}
+        baselines = baseline_scores(self.suite, cases, self.metrics) if wanted else {}
         job = Job(
             self.suite,
             self.backend,
-            records,
+            cases,
             description,
             batch_size=self.batch_size,
             max_concurrency=self.max_concurrency,
         )
         session = Session(job, self.execution, stop)
         try:
-            rows = Rows(await session.run())
+            settled, facts = await session.run()
+            rows = Rows(settled)
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
-            extras = {**session.extras, **scores_by_source(self.metrics, rows), **beside}
-            result = BenchmarkResult(rows, scores, description, self.backend.name, extras)
+            facts.baselines = baselines
+            facts.scores_by_source = scores_by_source(self.metrics, rows)
+            result = BenchmarkResult(rows, scores, description, self.backend.name, facts=facts)
             session.conclude(result)
         finally:
             session.close()
         return result
 
 
-def _run_to_end(work: Coroutine[Any, Any, BenchmarkResult], stop: Stop) -> BenchmarkResult:
+def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> BenchmarkResult:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -108,5 +110,5 @@ def _run_to_end(work: Coroutine[Any, Any, BenchmarkResult], stop: Stop) -> Bench
         try:
             return running.result()
         except KeyboardInterrupt:  # the stop button of a notebook: keep what was paid for
-            stop.request_from_outside("interrupted")
+            stop.request_from_outside(Interrupted("interrupted"))
             return running.result()

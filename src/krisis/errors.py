@@ -89,8 +89,8 @@ class RunConflict(UserError):
 class BackendError(KrisisError):
     """One provider call that gave no usable answer.
 
-    ``failure_class`` is what the failed row records. The tokens were paid for, so they are
-    carried along and counted.
+    ``failure_class`` is what the failed row records. Tokens that were paid for all the same, the
+    model, the finish reason and the latency are carried along where they are known.
     """
 
     failure_class: ClassVar[str] = "backend"
@@ -102,14 +102,17 @@ class BackendError(KrisisError):
         *,
         status: int | None = None,
         retry_after_seconds: float | None = None,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
+        self.model = ""
+        self.finish_reason = ""
+        self.latency_seconds: float | None = None
 
 
 class MalformedReply(BackendError):
@@ -166,7 +169,7 @@ class AuthenticationFailed(BackendError):
 
 
 class PromptLeak(KrisisError):
-    """Patient data stands in a prompt that is stored as redacted."""
+    """A prompt that is stored as redacted shows patient data."""
 
 
 class RunFailed(KrisisError):

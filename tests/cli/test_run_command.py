@@ -69,7 +69,7 @@ def test_a_run_leaves_its_directory_behind(finished: Path) -> None:
         "report.txt",
         "lock",
     }
-    assert load_run(path).attrition()["n_sent"] == 16
+    assert load_run(path).attrition.n_sent == 16
     assert json.loads(directory.metrics.read_text())["backend_name"] == "lexicon"
 
 
@@ -253,9 +253,49 @@ def test_run_resume_takes_up_the_newest_unfinished_run(finished: Path, tmp_path:
     assert list_runs(tmp_path / "runs") == [path]
     assert len(load_run(path).evaluation_results) == 16
     rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:7]))
-    other = krisis(*SMALL, "--seed", "7", "--resume", cwd=tmp_path)
-    assert other.returncode == 2
-    assert "seed was 42 and is 7" in other.stderr
+    assert f"Continuing runs/{path.name}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["--seed", "7"],
+        ["--mode", "few_shot"],
+        ["--suite-option", "split=train"],
+        ["--repeats", "2"],
+        ["--batch-size", "1"],
+    ],
+)
+def test_run_resume_leaves_an_unfinished_run_with_other_settings_alone(
+    tmp_path: Path, change: list[str]
+) -> None:
+    krisis(*SMALL, "--display", "none", cwd=tmp_path)
+    (path,) = list_runs(tmp_path / "runs")
+    rows = path / "rows.jsonl"
+    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:7]))
+    before = rows.read_bytes()
+    done = krisis(*SMALL, *change, "--resume", "--display", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "No unfinished run with these settings in runs; starting a new one" in done.stderr
+    assert rows.read_bytes() == before
+    assert len(list_runs(tmp_path / "runs")) == 2
+
+
+def test_run_resume_compares_the_task_and_picks_by_the_time_in_the_manifest(tmp_path: Path) -> None:
+    words = ["run", "ckd", "--model", "guideline", "--limit", "6", "--no-baselines"]
+    for task in ("staging", "staging", "detection"):
+        krisis(*words, "--task", task, "--display", "none", cwd=tmp_path)
+    detection, newer, older = list_runs(tmp_path / "runs")
+    for path in (detection, newer, older):
+        rows = path / "rows.jsonl"
+        rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:4]))
+    # By their names the older run is the newest of all: the name is not what counts.
+    renamed = older.rename(older.with_name(f"99990101T000000Z_{older.name}"))
+    assert list_runs(tmp_path / "runs") == [detection, newer, renamed]
+    done = krisis(*words, "--task", "staging", "--resume", "--display", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    sent = [len(load_run(path).evaluation_results) for path in (detection, newer, renamed)]
+    assert sent == [3, 6, 3]
 
 
 def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_path: Path) -> None:
@@ -283,4 +323,4 @@ def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> N
     assert again.returncode == 0
     newest = load_run(list_runs(tmp_path / "runs")[0])
     assert (newest.extras["n_cache_hits"], newest.extras["n_api_calls"]) == (2, 0)
-    assert krisis("cache", "clear", *words, cwd=tmp_path).stdout == "forgot 2 replies\n"
+    assert krisis("cache", "clear", *words, cwd=tmp_path).stdout == "removed 2 replies\n"

@@ -17,8 +17,8 @@ from krisis.backends.openai import OpenAIBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import KrisisError
 from krisis.execution.cache import ReplyCache
-from krisis.execution.limits import Limits
 from krisis.execution.options import Execution
+from krisis.execution.pacing.budget import Limits
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, BrierScore
 

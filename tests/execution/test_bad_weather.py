@@ -145,7 +145,7 @@ def test_a_dead_provider_gives_failed_rows_and_no_accuracy(
         "limits": {"max_failures": 0.05},
     }
     result = worker.benchmark(options, None).run()
-    counts = result.attrition()
+    counts = result.attrition
     assert counts["n_answered"] == 0
     assert counts["n_failed"] == counts["n_sent"] < 60
     assert "max_failures" in result.extras["stopped"]

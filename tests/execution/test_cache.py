@@ -61,8 +61,8 @@ def test_two_caches_may_share_a_file(tmp_path: Path) -> None:
         cache.put(f"k{number}", REQUEST, REPLY)
     first.flush()
     second.flush()
-    assert first.info()["n_replies"] == second.info()["n_replies"] == 200
-    assert first.info()["models"] == {"openai/m": 200}
+    assert first.info().n_replies == second.info().n_replies == 200
+    assert first.info().models == {"openai/m": 200}
     assert first.clear() == 200
     assert second.get("k1") is None
     first.close()

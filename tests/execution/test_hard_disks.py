@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from krisis.results.store import RunDirectory, list_runs, read_journal
+from krisis.results.journal import read_journal
+from krisis.results.store import RunDirectory, list_runs
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

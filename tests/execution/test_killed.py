@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from krisis.results.store import RunDirectory, list_runs, load_run, read_journal
+from krisis.results.journal import read_journal
+from krisis.results.store import RunDirectory, list_runs, load_run
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

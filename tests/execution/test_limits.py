@@ -9,17 +9,31 @@ from pathlib import Path
 import pytest
 
 from krisis.backends.openai import OpenAIBackend
+from krisis.backends.waiting import quota_left, retry_after_seconds, seconds_to_wait
 from krisis.errors import InvalidFile, InvalidValue, ProviderUnavailable, RateLimited
 from krisis.execution.assembly import assemble
-from krisis.execution.budget import Budget, Estimate
-from krisis.execution.concurrency import START, AdaptiveConcurrency
 from krisis.execution.config import checked_config
-from krisis.execution.gate import Gate
-from krisis.execution.limits import Limits
-from krisis.execution.prices import Price, price_for, price_of, read_prices
-from krisis.execution.rates import Bucket, Pause, remaining_of, seconds_until_reset
+from krisis.execution.pacing.budget import (
+    Budget,
+    Estimate,
+    Limits,
+    Price,
+    price_for,
+    price_of,
+    read_prices,
+)
+from krisis.execution.pacing.concurrency import START, AdaptiveConcurrency
+from krisis.execution.pacing.gate import Gate
+from krisis.execution.pacing.rates import Bucket, Pause
 from krisis.execution.stopping import FailureLimit, Stop, StopRequested
 from krisis.metrics.base import EvaluationResult
+from krisis.results.stops import (
+    AccountRefused,
+    BudgetReached,
+    Interrupted,
+    StopCause,
+    TooManyFailures,
+)
 
 
 class Clock:
@@ -177,22 +191,33 @@ def test_a_pause_is_only_ever_extended() -> None:
     [("1.5", 1.5), ("6m0s", 360.0), ("20ms", 0.02), ("1h2m3s", 3723.0), ("", None), ("x", None)],
 )
 def test_reset_headers_in_all_their_spellings(text: str, seconds: float | None) -> None:
-    assert seconds_until_reset(text) == seconds
+    assert seconds_to_wait(text, datetime.now(UTC)) == seconds
 
 
 def test_a_reset_header_may_be_a_point_in_time() -> None:
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert seconds_until_reset("2026-01-02T03:04:35Z", now=now) == 30.0
-    assert seconds_until_reset("2026-01-02T03:04:00", now=now) == 0.0
+    assert seconds_to_wait("2026-01-02T03:04:35Z", now) == 30.0
+    assert seconds_to_wait("2026-01-02T03:04:00", now) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("reset", "seconds"),
+    [("1.65", 1.65), ("1767323047", 2.0), ("1767323047000", 2.0), ("2d", 172800.0)],
+)
+def test_a_failed_call_and_a_reply_read_one_reset_header_alike(reset: str, seconds: float) -> None:
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": reset}
+    assert quota_left(headers, "requests", now=now) == (0.0, seconds)
+    assert retry_after_seconds(headers, now=now) == seconds
 
 
 def test_what_is_left_is_read_from_the_headers_of_either_family() -> None:
     openai = {"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "2s"}
     anthropic = {"anthropic-ratelimit-tokens-remaining": "70"}
-    assert remaining_of(openai, "requests") == (3.0, 2.0)
-    assert remaining_of(anthropic, "tokens") == (70.0, 0.0)
-    assert remaining_of(openai, "tokens") is None
-    assert remaining_of({"x-ratelimit-remaining-tokens": "many"}, "tokens") is None
+    assert quota_left(openai, "requests") == (3.0, 2.0)
+    assert quota_left(anthropic, "tokens") == (70.0, 0.0)
+    assert quota_left(openai, "tokens") is None
+    assert quota_left({"x-ratelimit-remaining-tokens": "many"}, "tokens") is None
 
 
 def gate(limits: Limits, stop: Stop | None = None, price: Price | None = None) -> Gate:
@@ -228,16 +253,18 @@ def test_headers_that_say_nothing_is_left_pause_the_run() -> None:
 
 
 def test_a_quota_that_is_used_up_ends_the_run_instead_of_hanging_it() -> None:
-    async def story() -> str | None:
+    async def story() -> StopCause | None:
         stop = Stop()
         held = gate(Limits(), stop)
         first = await held.enter(40, 1)
         with pytest.raises(StopRequested):
             held.failed(first, RateLimited("429", status=429, retry_after_seconds=7200.0))
         assert held.concurrency.in_flight == 0
-        return stop.reason
+        return stop.cause
 
-    assert "2.0 hours" in (asyncio.run(story()) or "")
+    cause = asyncio.run(story())
+    assert isinstance(cause, AccountRefused)
+    assert "2.0 hours" in cause.sentence
 
 
 def test_an_overloaded_provider_halves_the_slots_but_a_crash_does_not() -> None:
@@ -249,7 +276,7 @@ def test_an_overloaded_provider_halves_the_slots_but_a_crash_does_not() -> None:
     assert [asyncio.run(story(status)) for status in (500, 503, 529)] == [4, 2, 2]
 
 
-def test_the_budget_reserves_what_is_under_way_and_stops_before_it_is_exceeded() -> None:
+def test_the_budget_reserves_calls_in_progress_and_stops_before_it_is_exceeded() -> None:
     stop = Stop()
     budget = Budget(Limits(max_tokens=300), None, stop)
     first = budget.estimate(400, 1)
@@ -257,8 +284,9 @@ def test_the_budget_reserves_what_is_under_way_and_stops_before_it_is_exceeded()
     budget.reserve(first)
     with pytest.raises(StopRequested):
         budget.reserve(first)
-    assert stop.reason is not None
-    assert "max_tokens 300" in stop.reason
+    assert stop.cause is not None
+    assert isinstance(stop.cause, BudgetReached)
+    assert "max_tokens 300" in stop.cause.sentence
 
 
 def test_the_budget_learns_the_output_from_replies() -> None:
@@ -329,28 +357,29 @@ def test_a_run_ends_when_it_cannot_stay_under_its_share_of_failures() -> None:
     stop = Stop()
     limit = FailureLimit(0.05, n_cases=100, stop=stop)
     limit.observe([EvaluationResult(0, 0)] * 50 + failing(5))
-    assert stop.reason is None
+    assert stop.cause is None
     limit.observe(failing(1))
-    assert stop.reason is not None
-    assert "6 of 56 records failed" in stop.reason
+    assert stop.cause is not None
+    assert isinstance(stop.cause, TooManyFailures)
+    assert "6 of 56 records failed" in stop.cause.sentence
 
 
 def test_a_hopeless_run_ends_before_the_share_is_used_up() -> None:
     stop = Stop()
     limit = FailureLimit(0.05, n_cases=100_000, stop=stop)
     limit.observe(failing(19))
-    assert stop.reason is None
+    assert stop.cause is None
     limit.observe(failing(1))
-    assert stop.reason is not None
+    assert stop.cause is not None
 
 
 def test_one_or_more_is_a_number_of_failures() -> None:
     stop = Stop()
     limit = FailureLimit(2, n_cases=100, stop=stop)
     limit.observe(failing(2))
-    assert stop.reason is None
+    assert stop.cause is None
     limit.observe(failing(1))
-    assert stop.reason is not None
+    assert stop.cause is not None
 
 
 def test_a_sleeper_wakes_when_the_end_is_asked_for() -> None:
@@ -358,7 +387,7 @@ def test_a_sleeper_wakes_when_the_end_is_asked_for() -> None:
         stop = Stop()
         loop = asyncio.get_running_loop()
         stop.bind(loop)
-        loop.call_later(0.02, stop.request, "enough")
+        loop.call_later(0.02, stop.request, Interrupted("enough"))
         started = loop.time()
         with pytest.raises(StopRequested):
             await stop.sleep(30)
@@ -390,7 +419,7 @@ def test_who_waits_for_a_slot_is_not_sent_after_the_end_was_asked_for() -> None:
         under_way = [await held.enter(0, 1) for _ in range(4)]
         queued = [asyncio.create_task(held.enter(0, 1)) for _ in range(6)]
         await asyncio.sleep(0)
-        stop.request("enough")
+        stop.request(Interrupted("enough"))
         for ticket in under_way:
             held.succeeded(ticket, Estimate(1, 1), {})
         ends = await asyncio.gather(*queued, return_exceptions=True)

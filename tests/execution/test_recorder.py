@@ -21,11 +21,12 @@ from krisis.errors import (
     RunConflict,
     RunFailed,
 )
-from krisis.execution.locking import RunLock
 from krisis.execution.options import Execution
-from krisis.execution.recorder import Recorder
+from krisis.execution.recorder import Recorder, RunLock
 from krisis.execution.stopping import Stop
-from krisis.results.store import RunDirectory, list_runs, load_run, read_journal, read_manifest
+from krisis.results.journal import read_journal
+from krisis.results.stops import Interrupted, Unfinished
+from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
 
 
 def some_records(n: int) -> list[PatientRecord]:
@@ -50,7 +51,7 @@ class Parity(BaseBackend):
         x = record.features["x"]
         self.asked.append(x)
         if self.stop_at is not None and x == self.stop_at[0]:
-            self.stop_at[1].request_from_outside("the test had enough")
+            self.stop_at[1].request_from_outside(Interrupted("the test had enough"))
         if x in self.failing:
             raise ProviderUnavailable("gone")
         return BackendResponse(
@@ -90,7 +91,7 @@ def test_a_run_directory_reads_back_as_the_result_that_was_returned(tmp_path: Pa
     loaded = load_run(directory.path)
     assert loaded.evaluation_results == list(result.evaluation_results)
     assert loaded.to_dict()["metric_scores"] == result.to_dict()["metric_scores"]
-    assert loaded.attrition() == result.attrition()
+    assert loaded.attrition == result.attrition
     assert directory.report.read_text().startswith("1 of 20 records FAILED")
 
 
@@ -103,7 +104,7 @@ def test_the_directory_is_named_after_time_suite_model_and_an_id(tmp_path: Path)
 def test_the_manifest_says_what_was_run(tmp_path: Path) -> None:
     run(Parity(model="b"), Recorder(tmp_path, config={"suite": "records"}))
     manifest = read_manifest(only_run(tmp_path).path)
-    assert manifest.identity["backend"] == {"backend": "parity", "model": "b"}
+    assert manifest.identity.backend == {"backend": "parity", "model": "b"}
     assert manifest.config == {"suite": "records"}
     assert manifest.n_cases == 20
     assert manifest.versions["krisis"]
@@ -172,7 +173,7 @@ def test_retry_failed_asks_only_the_failed_ones(tmp_path: Path) -> None:
     result = run(backend, Recorder.resume(directory.path, retry_failed=True))
     assert sorted(backend.asked) == [3, 12]
     assert result.extras["n_failed"] == 0
-    assert load_run(directory.path).attrition()["n_failed"] == 0
+    assert load_run(directory.path).attrition.n_failed == 0
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,8 @@ def test_another_run_is_refused_with_what_differs(
 def test_a_run_has_one_writer_at_a_time(tmp_path: Path) -> None:
     directory = start_and_stop(tmp_path)
     code = (
-        "import sys, time; from pathlib import Path; from krisis.execution.locking import RunLock; "
+        "import sys, time; from pathlib import Path; "
+        "from krisis.execution.recorder import RunLock; "
         "lock = RunLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen(
@@ -310,7 +312,7 @@ def test_what_was_paid_for_a_batch_that_is_left_for_later_is_not_forgotten(tmp_p
 
     class Spoiled(Parity):
         def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
-            stop.request("the test had enough")
+            stop.request(Interrupted("the test had enough"))
             raise MalformedReply("spoiled", input_tokens=100, output_tokens=7)
 
     result = run(Spoiled(), Recorder(tmp_path), stop=stop)
@@ -336,7 +338,7 @@ def test_old_scores_go_when_a_retry_changes_the_rows_and_stay_when_it_does_not(
     recorder.finish = lambda result: None  # type: ignore[method-assign]  # killed before the end
     assert run(Seen(), recorder).extras["n_failed"] == 0
     assert not directory.metrics.exists()
-    assert load_run(directory.path).extras["ended"] is False
+    assert isinstance(load_run(directory.path).stop, Unfinished)
 
 
 def test_features_that_may_not_be_stored_leave_no_folder_behind(tmp_path: Path) -> None:

@@ -152,14 +152,21 @@ def test_the_command_writes_page_and_figures_and_overwrites_nothing(tmp_path: Pa
 
 
 def test_baselines_that_the_run_stored_are_its_yardsticks() -> None:
-    run = result_of(invented_rows(40), "guideline")
-    run.extras["baselines"] = {
+    plain_run = result_of(invented_rows(40), "guideline")
+    baselines = {
         "majority": {
             "Accuracy": {"value": 0.625, "n_evaluated": 40},
             "Brier Score": {"value": None},
         },
         "guideline": {"Accuracy": {"value": 0.9, "n_evaluated": 40}},
     }
+    run = BenchmarkResult(
+        plain_run.evaluation_results,
+        plain_run.metric_scores,
+        plain_run.suite_description,
+        "guideline",
+        {"baselines": baselines},
+    )
     report = build_report(run)
     assert [yardstick.name for yardstick in report.yardsticks] == ["majority"]
     accuracy = next(line for line in report.metric_lines if line.name == "Accuracy")

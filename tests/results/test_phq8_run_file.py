@@ -57,7 +57,8 @@ def test_a_participant_with_a_failed_call_is_not_a_success() -> None:
     failed = [
         EvaluationResult(
             None, 1, record_id=f"300-{key}", cluster_id="300", metadata={"item": key},
-            error="timeout: no\nanswer" if key == "Moving" else None, abstained=key != "Moving",
+            error="no\nanswer" if key == "Moving" else None, failure_class="timeout",
+            abstained=key != "Moving",
         )
         for key in ITEM_KEYS
     ]  # fmt: skip

@@ -19,7 +19,7 @@ def result_of(rows: list[EvaluationResult], **extras: object) -> BenchmarkResult
 
 
 ANSWERED = EvaluationResult(1, 1, confidence=0.5, metadata={"should_abstain": False})
-FAILED = EvaluationResult(None, 1, error="timeout: no answer")
+FAILED = EvaluationResult(None, 1, error="no answer", failure_class="timeout")
 
 
 def test_the_first_line_is_the_attrition() -> None:
@@ -78,8 +78,8 @@ def test_the_json_reports_differ_only_in_the_rows() -> None:
 
 
 def test_a_run_over_part_of_a_suite_says_so() -> None:
-    result = result_of([ANSWERED])
-    result.suite_description |= {"limit": 1, "n_records": 200}
+    description = {"suite": "toy", "task": "detection", "limit": 1, "n_records": 200}
+    result = BenchmarkResult([ANSWERED], {}, description, "rule")
     assert "Suite:   toy / detection (first 1 of 200 records)" in format_report(result)
 
 

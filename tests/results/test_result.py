@@ -21,7 +21,7 @@ ROWS = [
         "stable", "worsening", confidence=0.6, record_id="b", signals={"token_msp": 0.5}
     ),
     EvaluationResult(None, 0, abstained=True, record_id="c"),
-    EvaluationResult(None, 0, record_id="d", error="timeout: no answer in 30 s"),
+    EvaluationResult(None, 0, record_id="d", error="no answer in 30 s", failure_class="timeout"),
 ]
 
 
@@ -50,6 +50,7 @@ def test_the_json_is_strict_and_undefined_is_null(result: BenchmarkResult) -> No
         "n_answered": 2,
         "n_abstained": 1,
         "n_failed": 1,
+        "failures": {"timeout": {"n": 1, "example": "no answer in 30 s"}},
     }
     assert [row["outcome"] for row in content["evaluation_results"]] == [
         "answered",
@@ -66,7 +67,7 @@ def test_a_metrics_only_file_holds_no_rows_but_all_that_a_comparison_needs(
     path.write_text(result.metrics_to_json(), encoding="utf-8")
     loaded = BenchmarkResult.load(path)
     assert loaded.evaluation_results == []
-    assert loaded.attrition() == result.attrition()
+    assert loaded.attrition == result.attrition
     assert loaded.backend_name == "rule"
     assert loaded.suite_description == {"suite": "toy", "seed": 1}
     assert loaded.metric_scores["accuracy"].value == result.metric_scores["accuracy"].value

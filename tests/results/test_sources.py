@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
+
 from krisis import BenchmarkResult, EvaluationResult
+from krisis.execution.baselines import scores_by_source
 from krisis.metrics import default_benchmark_metrics
+from krisis.results.base import Attrition, RunFacts
 from krisis.results.report import format_report
-from krisis.results.sources import KEY, scores_by_source
 
 
 def row(prediction, truth, **metadata):
@@ -17,10 +21,12 @@ SYNTHETIC = [row(1, 1, synthetic=True), row(0, 0, synthetic=True), row(1, 1, syn
 
 
 def test_scores_are_computed_for_each_source():
-    found = scores_by_source(default_benchmark_metrics(), [*REAL, *SYNTHETIC])[KEY]
-    assert found["real"]["Accuracy"] == {"value": 0.5, "n_evaluated": 2}
-    assert found["synthetic"]["Accuracy"] == {"value": 1.0, "n_evaluated": 3}
-    assert found["real"]["Deferral Alignment"] == {"value": None, "n_evaluated": 0}
+    found = scores_by_source(default_benchmark_metrics(), [*REAL, *SYNTHETIC])
+    assert (found["real"]["accuracy"].value, found["real"]["accuracy"].n_evaluated) == (0.5, 2)
+    synthetic = found["synthetic"]["accuracy"]
+    assert (synthetic.value, synthetic.n_evaluated) == (1.0, 3)
+    assert math.isnan(found["real"]["deferral_alignment"].value)
+    assert found["real"]["deferral_alignment"].n_evaluated == 0
 
 
 def test_one_source_needs_no_second_table():
@@ -31,10 +37,14 @@ def test_one_source_needs_no_second_table():
 
 
 def test_the_report_prints_both_also_from_metrics_alone():
-    extras = scores_by_source(default_benchmark_metrics(), [*REAL, *SYNTHETIC])
-    names = ("n_loaded", "n_sent", "n_answered", "n_abstained", "n_failed")
-    attrition = dict(zip(names, (5, 5, 5, 0, 0), strict=True))
-    report = format_report(BenchmarkResult([], {}, {}, "", {**extras, "attrition": attrition}))
+    found = scores_by_source(default_benchmark_metrics(), [*REAL, *SYNTHETIC])
+    facts = RunFacts(scores_by_source=found, attrition=Attrition(5, 5, 5))
+    result = BenchmarkResult([], {}, {}, "", facts=facts)
+    again = BenchmarkResult(
+        [], {}, {}, "", {**result.extras, "attrition": asdict(Attrition(5, 5, 5))}
+    )
+    report = format_report(again)
+    assert report == format_report(result)
     assert "read them apart" in report
     line = next(line for line in report.splitlines() if line.startswith("Accuracy"))
     assert "0.5000 (n 2)" in line

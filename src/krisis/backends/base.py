@@ -45,6 +45,9 @@ class BackendResponse:
         self.prediction = _checked_prediction(self.prediction)
         if not isinstance(self.raw_response, str) or not isinstance(self.prompt, str):
             raise InvalidValue("raw_response and prompt must be text; write other things as JSON")
+        self.model, self.finish_reason = str(self.model or ""), str(self.finish_reason or "")
+        if self.latency_seconds is not None:
+            self.latency_seconds = _checked_seconds(self.latency_seconds)
         for name in ("input_tokens", "output_tokens", "total_tokens"):
             setattr(self, name, _checked_count(name, getattr(self, name)))
 
@@ -69,6 +72,12 @@ def _checked_count(name: str, value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         raise InvalidValue(f"{name} must be a whole number or None, not {value!r}") from None
+
+
+def _checked_seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidValue(f"latency_seconds must be a number of 0 or more, not {value!r}")
+    return float(value)
 
 
 def checked_confidence(value: object) -> float:

@@ -146,8 +146,10 @@ class ChatBackend(BaseBackend):
                 finish_reason=reply.finish_reason,
             )
         except BackendError as error:  # the tokens were paid for all the same
-            error.input_tokens = reply.input_tokens or 0
-            error.output_tokens = reply.output_tokens or 0
+            error.input_tokens, error.output_tokens = reply.input_tokens, reply.output_tokens
+            error.model = reply.model or request.model
+            error.finish_reason = reply.finish_reason
+            error.latency_seconds = reply.latency_seconds
             raise
         return _responses(request, reply, answers)
 

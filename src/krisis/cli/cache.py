@@ -19,23 +19,23 @@ def info(cache_path: Path | None = _PATH) -> None:
     cache = ReplyCache(cache_path or default_cache_path())
     about = cache.info()
     cache.close()
-    typer.echo(f"path     {about['path']}")
-    typer.echo(f"replies  {about['n_replies']}")
-    typer.echo(f"size     {about['size_bytes'] / 1_000_000:.1f} MB")
-    if about["n_replies"]:
-        typer.echo(f"saved    {_day(about['oldest'])} to {_day(about['newest'])}")
-    for model, n_replies in about["models"].items():
+    typer.echo(f"path     {about.path}")
+    typer.echo(f"replies  {about.n_replies}")
+    typer.echo(f"size     {about.size_bytes / 1_000_000:.1f} MB")
+    if about.n_replies:
+        typer.echo(f"saved    {_day(about.oldest)} to {_day(about.newest)}")
+    for model, n_replies in about.models.items():
         typer.echo(f"  {model}: {n_replies}")
 
 
 @app.command()
 def clear(cache_path: Path | None = _PATH) -> None:
-    """Forget every reply; runs and their rows are not touched."""
+    """Remove every reply; runs and their rows are not touched."""
     cache = ReplyCache(cache_path or default_cache_path())
     n_replies = cache.clear()
     cache.close()
-    typer.echo(f"forgot {n_replies} replies")
+    typer.echo(f"removed {n_replies} replies")
 
 
-def _day(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+def _day(seconds: float | None) -> str:
+    return datetime.fromtimestamp(seconds or 0, UTC).date().isoformat()

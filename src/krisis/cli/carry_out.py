@@ -17,11 +17,9 @@ from krisis.execution.assembly import assemble, execution_of
 from krisis.execution.config import RunConfig
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+from krisis.results.base import BenchmarkResult
 from krisis.results.report import format_report
-from krisis.results.result import BenchmarkResult
-
-INTERRUPTED = "interrupted"
-INTERRUPTED_EXIT = 130
+from krisis.results.stops import Interrupted
 
 
 def carry_out(config: RunConfig, recorder: Recorder) -> Path:
@@ -44,8 +42,8 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
         except BackendError as error:
             raise RunFailed(f"the run ended at its first call: {error}") from None
     typer.echo(format_report(result))
-    _conclude(result, stop.reason)
-    return Path(result.extras["run_directory"])
+    _conclude(result)
+    return Path(result.provenance.run_directory or config.out)
 
 
 def write_run_file(config: RunConfig, runs: list[Path]) -> None:
@@ -55,37 +53,34 @@ def write_run_file(config: RunConfig, runs: list[Path]) -> None:
         typer.echo(f"Run file: {write_beside(both, overwrite=True)}")
 
 
-def _conclude(result: BenchmarkResult, reason: str | None) -> None:
-    run = result.extras.get("run_directory", "")
+def _conclude(result: BenchmarkResult) -> None:
+    run, counts, stop = result.provenance.run_directory, result.attrition, result.stop
     typer.echo(f"\nRun:     {run}")
-    counts = result.attrition()
-    if reason is not None:
-        n_left = counts["n_loaded"] - counts["n_sent"]
+    if stop is not None:
         typer.echo(
-            f"krisis: stopped with {n_left} records left ({reason}); "
-            f"to go on, type: krisis resume {run}",
+            f"krisis: stopped with {counts.n_left} records left ({stop}); "
+            f"to continue, type: krisis resume {run}",
             err=True,
         )
-        if reason == INTERRUPTED:
-            raise typer.Exit(INTERRUPTED_EXIT)
-        if "budget" not in reason or counts["n_sent"] == 0:
-            raise typer.Exit(1)
-    if counts["n_failed"] and not counts["n_answered"]:
+        # A budget that was reached is a result, unless it was too small for a single call.
+        if stop.exit_code or counts.n_sent == 0:
+            raise typer.Exit(stop.exit_code or 1)
+    if counts.n_failed and not counts.n_answered:
         raise RunFailed(
-            f"no record was answered, {counts['n_failed']} failed; see the errors in "
+            f"no record was answered, {counts.n_failed} failed; see the errors in "
             f"{run}/rows.jsonl, then type: krisis retry-failed {run}"
         )
 
 
 @contextmanager
 def _ctrl_c(stop: Stop) -> Iterator[None]:
-    """Let the first Ctrl-C, or SIGTERM, finish the calls under way; the second ends at once."""
+    """Let the first Ctrl-C, or SIGTERM, finish calls in progress; the second quits now."""
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if stop.reason is not None:
+        if stop.cause is not None:
             raise KeyboardInterrupt
-        typer.echo("\nstopping after the calls under way; once more ends at once", err=True)
-        stop.request_from_outside(INTERRUPTED)
+        typer.echo("\nFinishing calls in progress; press Ctrl-C again to quit now", err=True)
+        stop.request_from_outside(Interrupted("interrupted"))
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

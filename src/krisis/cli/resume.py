@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -12,6 +11,7 @@ from krisis.cli.run_options import given_options, option_parameters, with_parame
 from krisis.errors import InvalidFile
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.recorder import Recorder
+from krisis.json_values import JsonObject, JsonValue
 from krisis.results.store import read_manifest
 
 app = typer.Typer(add_completion=False, help="Finish a run that was cut short.")
@@ -19,19 +19,19 @@ app = typer.Typer(add_completion=False, help="Finish a run that was cut short.")
 
 def resume(
     run: Path = typer.Argument(..., help="A run directory."),
-    **options: Any,
+    **options: JsonValue,
 ) -> None:
     """Finish a run that was cut short; records that have a row are not asked again."""
     config = stored_config(run, options)
     write_run_file(config, [carry_out(config, Recorder.resume(run))])
 
 
-def stored_config(run: Path, options: dict[str, Any]) -> RunConfig:
+def stored_config(run: Path, options: JsonObject) -> RunConfig:
     """Return the configuration of a run, changed where that cannot change an answer."""
     manifest = read_manifest(run)
     if not manifest.config:
         raise InvalidFile(
-            f"{run} was started from Python; take it up there with Recorder.resume({str(run)!r})"
+            f"{run} was started from Python; continue it there with Recorder.resume({str(run)!r})"
         )
     return checked_config({**manifest.config, **given_options(options)}, str(run))
 

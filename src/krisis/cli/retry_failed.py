@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -12,13 +11,14 @@ from krisis.cli.resume import stored_config
 from krisis.cli.run_options import option_parameters, with_parameters
 from krisis.execution.config import RESUMABLE
 from krisis.execution.recorder import Recorder
+from krisis.json_values import JsonValue
 
 app = typer.Typer(add_completion=False, help="Ask the failed records of a run again.")
 
 
 def retry_failed(
     run: Path = typer.Argument(..., help="A run directory."),
-    **options: Any,
+    **options: JsonValue,
 ) -> None:
     """Ask the failed records of a run again, and those that were never asked."""
     config = stored_config(run, options)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from krisis.cli.carry_out import carry_out, write_run_file
 from krisis.cli.run_options import given_options, option_parameters, with_parameters
-from krisis.execution.assembly import assemble
+from krisis.execution.assembly import dry_run_text
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
-from krisis.execution.dry_run import dry_run_text
-from krisis.execution.prices import price_of, read_prices
 from krisis.execution.recorder import Recorder
-from krisis.execution.unfinished import newest_unfinished
+from krisis.json_values import JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
 app = typer.Typer(
@@ -43,12 +40,12 @@ def run(
         False, "--dry-run", help="Print the first prompt and the estimates; send nothing."
     ),
     resume: bool = typer.Option(
-        False, "--resume", help="Take up the newest unfinished run of this suite and model."
+        False, "--resume", help="Continue the newest unfinished run with these very settings."
     ),
     mode: list[str] = typer.Option(
         [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
     ),
-    **options: Any,
+    **options: JsonValue,
 ) -> None:
     """Put the records of a suite to a model and score what comes back."""
     stored = read_config(config) if config is not None else {}
@@ -60,33 +57,19 @@ def run(
     if print_config:
         typer.echo("---\n".join(map(config_text, settings)), nl=False)
     elif dry_run:
-        typer.echo("\n".join(map(_dry_run, settings)), nl=False)
+        typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
     else:
         runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
         write_run_file(settings[0], runs)
 
 
 def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
-    unfinished = newest_unfinished(settings) if resume else None
-    if unfinished is not None:
-        return Recorder.resume(unfinished)
     return Recorder(
         settings.out,
         config=settings.model_dump(mode="json"),
         store_features=settings.store_features,
-    )
-
-
-def _dry_run(settings: RunConfig) -> str:
-    parts = assemble(settings)
-    parts.backend.prepare(parts.suite)
-    prices = read_prices(settings.prices) if settings.prices else {}
-    return dry_run_text(
-        parts.backend,
-        parts.records,
-        batch_size=settings.batch_size,
-        repeats=settings.repeats,
-        price=price_of(parts.backend, prices),
+        resume_newest=resume,
+        announce=lambda text: typer.echo(text, err=True),
     )
 
 

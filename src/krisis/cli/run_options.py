@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import typer
 import yaml
 
 from krisis.errors import InvalidValue
 from krisis.execution.config import RunConfig, is_flag
+from krisis.json_values import JsonObject, JsonValue
 
 # Repeated options are named in the singular.
 _SINGULAR = {
@@ -30,8 +30,8 @@ def option_parameters(names: Iterable[str]) -> list[inspect.Parameter]:
 def _parameter(name: str) -> inspect.Parameter:
     field = RunConfig.model_fields[name]
     flag = "--" + _SINGULAR.get(name, name).replace("_", "-")
-    annotation: Any
-    default: Any = None
+    annotation: object
+    default: JsonValue = None
     if name in _SINGULAR:
         annotation, default = list[str], []
     elif is_flag(name):
@@ -58,7 +58,7 @@ def _words(value: object) -> str:
     )
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
+def _members(annotation: object) -> tuple[object, ...]:
     return getattr(annotation, "__args__", (annotation,))
 
 
@@ -76,7 +76,7 @@ def with_parameters(
     return function
 
 
-def given_options(options: dict[str, Any]) -> dict[str, Any]:
+def given_options(options: JsonObject) -> JsonObject:
     """Return what was really given, with NAME=VALUE pairs read as YAML values."""
     given = {name: value for name, value in options.items() if value not in (None, [])}
     for name in ("suite_options", "model_options"):
@@ -85,7 +85,7 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _pair(text: str, option: str) -> tuple[str, Any]:
+def _pair(text: str, option: str) -> tuple[str, JsonValue]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         flag = option.replace("_", "-")

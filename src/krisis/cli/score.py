@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -10,9 +9,9 @@ import typer
 from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import write_text
-from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import BaseMetric, score_all
-from krisis.results.loading import load_result
+from krisis.results.loading import load_result, metrics_asked
 from krisis.results.report import format_metrics_json_report, format_report
 
 app = typer.Typer(
@@ -38,11 +37,11 @@ def score(
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
     chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in metric]
     scores = score_all(
-        chosen or default_benchmark_metrics(),
+        chosen or metrics_asked(result),
         result.evaluation_results,
         intervals=BootstrapOptions(),
     )
-    rescored = replace(result, metric_scores=scores)
+    rescored = result.with_scores(scores)
     if output is not None:
         write_text(output, rescored.to_json() + "\n")
     typer.echo(format_metrics_json_report(rescored) if as_json else format_report(rescored))

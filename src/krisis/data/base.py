@@ -41,6 +41,7 @@ __all__ = [
     "PlainRow",
     "PlainRun",
     "RecordListSuite",
+    "Records",
     "ReplyField",
     "Rule",
     "SuiteConfig",
@@ -127,6 +128,22 @@ class _NotChosen(str):
     """The default task of a configuration: a suite takes its own first task in its place."""
 
     __slots__ = ()
+
+
+class Records(list[PatientRecord]):
+    """Records that are hashed once, however often their hash is needed; they must not change."""
+
+    __slots__ = ("_content_hash",)
+
+    def __init__(self, records: Iterable[PatientRecord] = ()) -> None:
+        super().__init__(records)
+        self._content_hash = ""
+
+    @property
+    def content_hash(self) -> str:
+        """Return the hash by which two runs prove that they saw the same cases."""
+        self._content_hash = self._content_hash or records_hash(self)
+        return self._content_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +245,7 @@ class BaseDataSuite(ABC):
     notice: str = ""
     feature_sets: tuple[FeatureSet, ...] = ()
     config: SuiteConfig = SuiteConfig()
+    _loaded: Records | None = None
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
@@ -295,9 +313,15 @@ class BaseDataSuite(ABC):
         """Return finished runs in the suite's own file format; None without such a format."""
         return None
 
+    def records(self) -> Records:
+        """Return what `load` produces, loaded once and kept."""
+        if self._loaded is None:
+            self._loaded = Records(self.load())
+        return self._loaded
+
     def describe(self) -> JsonObject:
         """Say what the suite is, where its data come from and what was produced."""
-        records = self.load()
+        records = self.records()
         features = self.config.features
         tells_features_apart = self.feature_sets or features is not FeatureSet.REDUCED
         return {
@@ -306,7 +330,7 @@ class BaseDataSuite(ABC):
             **({"features": features.value} if tells_features_apart else {}),
             "seed": self.config.seed,
             "n_records": len(records),
-            "content_hash": records_hash(records),
+            "content_hash": records.content_hash,
         }
 
 

@@ -1,25 +1,33 @@
-"""From the words of a configuration to the objects of a run."""
+"""From a configuration to the objects of a run, and to an estimate of what it would cost."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
+from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
 from krisis.backends.provider import ProviderBackend
-from krisis.data.base import BaseDataSuite, PatientRecord, SuiteConfig
+from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import UnknownName
+from krisis.execution.batches import Batch, cases_of, plan_batches
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.config import RunConfig
-from krisis.execution.limits import Limits
 from krisis.execution.options import Execution
-from krisis.execution.prices import read_prices
+from krisis.execution.pacing.budget import (
+    CHARACTERS_PER_TOKEN,
+    FIRST_GUESS_OF_OUTPUT,
+    Limits,
+    price_of,
+    read_prices,
+)
 from krisis.execution.progress import progress_display
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+from krisis.json_values import JsonObject
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
 
@@ -31,8 +39,8 @@ class Assembled:
     suite: BaseDataSuite
     backend: BaseBackend
     metrics: list[BaseMetric]
-    records: list[PatientRecord]
-    description: dict[str, Any]
+    records: Records
+    description: JsonObject
 
 
 def assemble(config: RunConfig) -> Assembled:
@@ -49,21 +57,21 @@ def assemble(config: RunConfig) -> Assembled:
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in config.metrics]
+    records = first_records(suite.records(), config.limit)
     description = suite.describe()
     if config.limit is not None:
         description["limit"] = config.limit
-    records = first_records(suite.load(), config.limit)
     return Assembled(suite, backend, chosen or default_benchmark_metrics(), records, description)
 
 
-def first_records(records: list[PatientRecord], limit: int | None) -> list[PatientRecord]:
+def first_records(records: Records, limit: int | None) -> Records:
     """Return the first records, and the rest of the last one's group: groups stay whole."""
     if limit is None or limit >= len(records):
         return records
     group, end = records[limit - 1].group, limit
     while group and end < len(records) and records[end].group == group:
         end += 1
-    return records[:end]
+    return Records(records[:end])
 
 
 def suite_of(config: RunConfig) -> BaseDataSuite:
@@ -107,3 +115,57 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
         stop=stop,
         baselines=config.baselines,
     )
+
+
+# Building every prompt of a large run takes longer than the estimate is worth.
+N_BATCHES_MEASURED = 200
+
+
+def dry_run_text(config: RunConfig) -> str:
+    """Return the first prompt, redacted and full, and the estimates; nothing is sent."""
+    parts = assemble(config)
+    backend = parts.backend
+    backend.prepare(parts.suite)
+    batches = plan_batches(cases_of(parts.records, config.repeats), config.batch_size)
+    n_cases = len(parts.records) * config.repeats
+    plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"
+    if not isinstance(backend, ChatBackend):
+        return f"{plan}\n{backend.name} asks no provider: no prompt, no tokens, no cost\n"
+    first = _request(backend, batches[0])
+    input_tokens = _input_tokens(backend, batches)
+    output_tokens = n_cases * FIRST_GUESS_OF_OUTPUT
+    price = price_of(backend, read_prices(config.prices) if config.prices else {})
+    cost = "unknown (no price for this model; give --prices)"
+    if price is not None:
+        cost = f"${price.cost(input_tokens, output_tokens):.2f}"
+    return "\n".join(
+        [
+            "── first prompt, as it is stored ──",
+            first.template,
+            "",
+            "── first prompt, as it would be sent ──",
+            first.system,
+            "",
+            first.user,
+            "",
+            "── estimate; nothing was sent ──",
+            plan,
+            f"input tokens   about {input_tokens:,.0f} ({CHARACTERS_PER_TOKEN} letters each)",
+            f"output tokens  about {output_tokens:,} ({FIRST_GUESS_OF_OUTPUT} per record)",
+            f"cost           {cost}",
+            "",
+        ]
+    )
+
+
+def _request(backend: ChatBackend, batch: Batch) -> ChatRequest:
+    mode: PromptMode = "batch" if len(batch) > 1 else "single"
+    features = [case.record.features for case in batch]
+    return backend.build(features, mode=mode, context=batch[0].record.context)
+
+
+def _input_tokens(backend: ChatBackend, batches: Sequence[Batch]) -> float:
+    step = max(1, len(batches) // N_BATCHES_MEASURED)
+    measured = [_request(backend, batch) for batch in batches[::step]]
+    n_letters = sum(len(request.system) + len(request.user) for request in measured)
+    return n_letters / CHARACTERS_PER_TOKEN * len(batches) / len(measured)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from krisis.data.base import PatientRecord
+from krisis.data.base import PatientRecord, Records
 from krisis.errors import InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One asking of one record; ``position`` is its place in the output."""
+    """One record, asked once; ``position`` is its place in the output."""
 
     position: int
     record: PatientRecord
@@ -23,7 +24,7 @@ Batch = list[Case]
 
 
 def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
-    """Return every asking: all records once, then all of them again for each repeat."""
+    """Return every case: all records once, then all of them again for each repeat."""
     return [
         Case(sample_index * len(records) + place, record, sample_index)
         for sample_index in range(repeats)
@@ -31,7 +32,7 @@ def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
     ]
 
 
-def with_distinct_ids(records: Sequence[PatientRecord]) -> list[PatientRecord]:
+def with_distinct_ids(records: Sequence[PatientRecord]) -> Records:
     """Return the records, each under a name of its own.
 
     Names derived from equal content get a number; a name that was given twice is an error, since
@@ -49,14 +50,16 @@ def with_distinct_ids(records: Sequence[PatientRecord]) -> list[PatientRecord]:
         if seen[name] > 1:
             if not name.startswith("auto-"):
                 raise InvalidValue(
-                    f"record_id {name!r} stands for several records; give each its own, "
+                    f"record_id {name!r} appears twice; give each record its own, "
                     "and the same patient the same cluster_id"
                 )
             own = f"{name}-{seen[name]}"
             patient = own if record.cluster_id == name else record.cluster_id
             record = replace(record, record_id=own, cluster_id=patient)  # noqa: PLW2901
         distinct.append(record)
-    return distinct
+    if isinstance(records, Records) and all(map(operator.is_, records, distinct)):
+        return records  # hashed already, perhaps
+    return Records(distinct)
 
 
 def plan_batches(cases: Sequence[Case], batch_size: int) -> list[Batch]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -31,6 +31,18 @@ CREATE TABLE IF NOT EXISTS replies (
 def default_cache_path() -> Path:
     """Return where the replies of this user are kept."""
     return platformdirs.user_cache_path("krisis") / "replies.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What a cache holds; ``oldest`` and ``newest`` are seconds since 1970."""
+
+    path: Path
+    n_replies: int
+    size_bytes: int
+    models: Mapping[str, int]
+    oldest: float | None
+    newest: float | None
 
 
 class ReplyCache:
@@ -101,20 +113,20 @@ class ReplyCache:
                 self._connection.execute("ROLLBACK")
         self._fresh.clear()
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> CacheInfo:
         """Say where the cache is, how large it is and which models it knows."""
         rows = self._connection.execute(
             "SELECT provider || '/' || model, count(*), min(saved_at), max(saved_at) "
             "FROM replies GROUP BY 1 ORDER BY 1"
         ).fetchall()
-        return {
-            "path": str(self.path),
-            "n_replies": sum(row[1] for row in rows),
-            "size_bytes": self.path.stat().st_size,
-            "models": {row[0]: row[1] for row in rows},
-            "oldest": min((row[2] for row in rows), default=None),
-            "newest": max((row[3] for row in rows), default=None),
-        }
+        return CacheInfo(
+            path=self.path,
+            n_replies=sum(row[1] for row in rows),
+            size_bytes=self.path.stat().st_size,
+            models={row[0]: row[1] for row in rows},
+            oldest=min((row[2] for row in rows), default=None),
+            newest=max((row[3] for row in rows), default=None),
+        )
 
     def clear(self) -> int:
         """Forget everything and return how many replies that were."""
@@ -123,7 +135,7 @@ class ReplyCache:
         return n_deleted
 
     def close(self) -> None:
-        """Write what is in memory and let go of the file."""
+        """Write what is in memory and release the file."""
         self.flush()
         self._connection.close()
 

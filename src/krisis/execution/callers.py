@@ -1,21 +1,99 @@
-"""How cases are put to a backend: awaited where it talks to a provider, in a thread otherwise."""
+"""How cases are put to a backend: paced, timed, retried and counted, one attempt at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
-from krisis.errors import BackendError, MalformedReply
-from krisis.execution.attempts import Attempts, Usage, error_text
+from krisis.backends.retry import RetryPolicy, call_with_retries
+from krisis.errors import BackendError, MalformedReply, MissingExtra, MissingKey
 from krisis.execution.batches import Case
-from krisis.execution.budget import Estimate
 from krisis.execution.cache import ReplyCache
-from krisis.execution.gate import Gate
-from krisis.execution.telemetry import Spent
+from krisis.execution.pacing.budget import Estimate
+from krisis.execution.pacing.gate import Gate
+from krisis.execution.stopping import FirstCalls
+from krisis.results.journal import Spent
+
+R = TypeVar("R")
+
+
+def lose(spent: Spent, error: BackendError) -> None:
+    """Count the tokens of a call that gave nothing."""
+    spent.lost_input_tokens += error.input_tokens or 0
+    spent.lost_output_tokens += error.output_tokens or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a successful attempt reports: its tokens and the provider's headers."""
+
+    tokens: Estimate
+    headers: Mapping[str, str]
+
+
+class Attempts:
+    """Makes calls; whatever goes wrong comes out as a `BackendError`, a stop or a user's error."""
+
+    def __init__(self, gate: Gate, policy: RetryPolicy, first_calls: FirstCalls) -> None:
+        self._gate = gate
+        self._policy = policy
+        self._first_calls = first_calls
+
+    async def make(
+        self,
+        call: Callable[[], Awaitable[R]],
+        usage_of: Callable[[R], Usage],
+        *,
+        n_characters: int,
+        n_records: int,
+        spent: Spent,
+    ) -> R:
+        """Call, and call again where that may help."""
+
+        async def attempt() -> R:
+            ticket = await self._gate.enter(n_characters, n_records)
+            spent.n_calls += 1
+            started = time.perf_counter()
+            try:
+                value = await _as_backend_errors(call)
+            except BaseException as error:
+                self._gate.failed(ticket, error)
+                if isinstance(error, BackendError):
+                    error.latency_seconds = time.perf_counter() - started
+                    self._first_calls.failed(error)
+                raise
+            finally:
+                spent.latencies_seconds.append(time.perf_counter() - started)
+            usage = usage_of(value)
+            self._gate.succeeded(ticket, usage.tokens, usage.headers)
+            self._first_calls.succeeded()
+            return value
+
+        def note(error: BackendError, pause_seconds: float) -> None:
+            spent.n_retries += 1
+            lose(spent, error)
+
+        return await call_with_retries(attempt, self._policy, on_retry=note, sleep=self._gate.sleep)
+
+
+async def _as_backend_errors(call: Callable[[], Awaitable[R]]) -> R:
+    try:
+        return await call()
+    except (BackendError, MissingKey, MissingExtra):
+        raise
+    except Exception as error:
+        raise BackendError(error_text(error)) from error
+
+
+def error_text(error: Exception) -> str:
+    """Return the kind and the words of an unexpected error."""
+    return f"{type(error).__name__}: {error}"
 
 
 class Caller(Protocol):
@@ -32,11 +110,11 @@ class Caller(Protocol):
         """Return one response per case, in order; raise a `BackendError` otherwise."""
 
     async def close(self) -> None:
-        """Let go of threads and connections."""
+        """Release threads and connections."""
 
 
 class ChatCaller:
-    """Stands between the three steps of a chat backend."""
+    """Takes a chat backend through its three steps: build, complete, read."""
 
     takes_batches = True
 
@@ -90,6 +168,7 @@ class ChatCaller:
             n_records=request.n_records,
             spent=spent,
         )
+        spent.n_calls_without_usage += reply.input_tokens is None or reply.output_tokens is None
         responses = self._read(request, reply)
         spent.input_tokens += reply.input_tokens or 0
         spent.output_tokens += reply.output_tokens or 0
@@ -103,13 +182,13 @@ class ChatCaller:
             return _checked_count(responses, request.n_records)
         except MalformedReply as error:
             malformed = error
-        except BackendError:  # a refusal to answer, told in the reply
+        except BackendError:  # the reply says that there is no answer
             raise
         except Exception as error:  # what a model wrote must never end a run
             malformed = MalformedReply(f"the reply cannot be read: {error_text(error)}")
         # The provider was paid for the reply whether or not the reader knew its price.
-        malformed.input_tokens = malformed.input_tokens or reply.input_tokens or 0
-        malformed.output_tokens = malformed.output_tokens or reply.output_tokens or 0
+        malformed.input_tokens = malformed.input_tokens or reply.input_tokens
+        malformed.output_tokens = malformed.output_tokens or reply.output_tokens
         raise malformed
 
     async def close(self) -> None:
@@ -155,7 +234,10 @@ class ThreadCaller:
                 raise
             # Whatever went wrong inside a user's batch, halving finds the record it came from.
             raise MalformedReply(str(error)) from error
-        spent.use(responses)
+        spent.input_tokens += sum(one.input_tokens or 0 for one in responses)
+        spent.output_tokens += sum(one.output_tokens or 0 for one in responses)
+        counts = [count for one in responses for count in (one.input_tokens, one.output_tokens)]
+        spent.n_calls_without_usage += None in counts
         return responses
 
     async def close(self) -> None:
@@ -184,10 +266,8 @@ def _reply_usage(reply: ChatReply) -> Usage:
 
 
 def _responses_usage(responses: list[BackendResponse]) -> Usage:
-    return Usage(
-        Estimate(
-            sum(response.input_tokens or 0 for response in responses),
-            sum(response.output_tokens or 0 for response in responses),
-        ),
-        {},
+    tokens = Estimate(
+        sum(response.input_tokens or 0 for response in responses),
+        sum(response.output_tokens or 0 for response in responses),
     )
+    return Usage(tokens, {})

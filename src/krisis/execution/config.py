@@ -1,48 +1,49 @@
-"""`RunConfig`: everything that `krisis run` can be told, from a file, a manifest or options."""
+"""`RunConfig`: every setting of `krisis run`, from a file, a manifest or options."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from krisis.backends.secrets import holds_secret
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.json_values import JsonObject, JsonValue
 
 _SECRET_WORDS = ("key", "secret", "password", "credential")
 
 
 class RunConfig(BaseModel):
-    """One run, as a user states it; a field that is null was left to its default."""
+    """One run, as a user states it; a field that is null has its default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     suite: str = Field(description="Suite to run, see `krisis list suites`.")
     model: str = Field(description="Backend: a plain name such as guideline, or PROVIDER/MODEL.")
-    task: str | None = Field(None, description="What is asked, e.g. detection.")
+    task: str | None = Field(None, description="Task of the suite, such as detection.")
     features: str | None = Field(None, description="reduced or full.")
     seed: int | None = Field(None, ge=0, description="Seed of the suite.")
     n_synthetic: int | None = Field(None, ge=0, description="Number of synthetic patients.")
     test_size: float | None = Field(None, gt=0, lt=1, description="Share of a file held out.")
     data_path: str | None = Field(None, description="File or folder with real data.")
-    sex: str | None = Field(None, description="Sex to assume where the data do not tell.")
+    sex: str | None = Field(None, description="Sex to assume where the data do not state it.")
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
-    suite_options: dict[str, Any] = Field({}, description="Further option of the suite.")
+    suite_options: JsonObject = Field({}, description="Further option of the suite.")
     limit: int | None = Field(None, ge=1, description="Only the first N records.")
     temperature: float | None = Field(None, ge=0, description="Sampling temperature.")
     max_output_tokens: int | None = Field(None, ge=1, description="Cap on a reply's tokens.")
     base_url: str | None = Field(None, description="Another address of the provider.")
     max_retries: int | None = Field(None, ge=0, description="Retries of one call.")
-    model_options: dict[str, Any] = Field({}, description="Further option of the backend.")
+    model_options: JsonObject = Field({}, description="Further option of the backend.")
     metrics: list[str] = Field([], description="Only this metric; repeatable.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
-    max_concurrency: int = Field(1, ge=1, description="Most calls under way at a time.")
+    max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
     repeats: int = Field(1, ge=1, description="How often every record is asked.")
     adaptive: bool = Field(True, description="Adapt the number of calls to rate limits.")
-    requests_per_minute: float | None = Field(None, gt=0, description="Most calls per minute.")
-    tokens_per_minute: float | None = Field(None, gt=0, description="Most tokens per minute.")
+    requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute.")
+    tokens_per_minute: float | None = Field(None, gt=0, description="Maximum tokens per minute.")
     timeout_seconds: float = Field(300.0, gt=0, description="Longest wait for one call.")
     max_cost: float | None = Field(None, gt=0, description="Stop before this many dollars.")
     max_tokens: int | None = Field(None, gt=0, description="Stop before this many tokens.")
@@ -63,7 +64,7 @@ class RunConfig(BaseModel):
 
     @field_validator("suite_options", "model_options")
     @classmethod
-    def _no_secret(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def _no_secret(cls, options: JsonObject) -> JsonObject:
         for name in options:
             if any(word in name.lower() for word in _SECRET_WORDS):
                 raise ValueError(
@@ -83,7 +84,7 @@ class RunConfig(BaseModel):
         return address
 
 
-# What may differ when a run is taken up again: nothing that can change an answer.
+# What may differ when a run is resumed: nothing that can change an answer.
 RESUMABLE = (
     "max_concurrency",
     "adaptive",
@@ -102,7 +103,7 @@ RESUMABLE = (
 )
 
 
-def checked_config(content: dict[str, Any], place: str) -> RunConfig:
+def checked_config(content: JsonObject, place: str) -> RunConfig:
     """Return the configuration, or one sentence about the first thing that is wrong with it."""
     for name in content:
         if name not in RunConfig.model_fields:
@@ -124,10 +125,10 @@ def _hint(name: str) -> str:
     return "name one of `krisis list suites`" if name == "suite" else "give --model"
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> JsonObject:
     """Read a YAML or JSON file, or the configuration inside the manifest of a run."""
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content: JsonValue = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidFile(f"{path} does not exist; check --config") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from sys import intern
 
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
+from krisis.data.base import BaseDataSuite
 from krisis.errors import BackendError, MalformedReply, TruncatedReply
-from krisis.execution.batches import Batch
-from krisis.execution.callers import Caller
+from krisis.execution.batches import Batch, Case
+from krisis.execution.callers import Caller, lose
 from krisis.execution.prompts import PromptCheck
-from krisis.execution.review import Review
-from krisis.execution.rows import answered_row, failed_row
 from krisis.execution.stopping import Stop, StopRequested
-from krisis.execution.telemetry import Spent
+from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
+from krisis.results.journal import Spent
 
 Finished = Callable[[Batch, Sequence[EvaluationResult], Spent], None]
 
@@ -78,10 +80,10 @@ class Engine:
         try:
             responses = await self._ask(batch, spent)
         except MalformedReply as error:
-            spent.lose(error)
+            lose(spent, error)
             await self._settle_malformed(batch, error, spent=spent)
         except BackendError as error:
-            spent.lose(error)
+            lose(spent, error)
             self._fail(batch, error, spent=spent)
         else:
             self._answer(batch, responses, spent=spent)
@@ -101,7 +103,7 @@ class Engine:
         try:
             responses = await self._ask(batch, spent)
         except BackendError as error:
-            spent.lose(error)
+            lose(spent, error)
             self._fail(batch, error, spent=spent)
         else:
             self._answer(batch, responses, spent=spent)
@@ -120,4 +122,78 @@ class Engine:
 
     def _fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
         text = self._review.error(error)
-        self._finished(batch, [failed_row(case, text) for case in batch], spent)
+        self._finished(batch, [failed_row(case, error, text) for case in batch], spent)
+
+
+class Review:
+    """Lets the suite check the signals, and takes out text that must not be stored."""
+
+    def __init__(self, suite: BaseDataSuite) -> None:
+        self._suite = suite
+        self._is_needed = not suite.stores_text or type(suite).review is not BaseDataSuite.review
+
+    def responses(
+        self, cases: Sequence[Case], responses: list[BackendResponse]
+    ) -> list[BackendResponse]:
+        """Return the responses as they may be kept."""
+        if not self._is_needed:
+            return responses
+        return [
+            replace(
+                response,
+                signals=dict(self._suite.review(case.record, response.signals)),
+                raw_response=response.raw_response if self._suite.stores_text else "",
+            )
+            for case, response in zip(cases, responses, strict=True)
+        ]
+
+    def error(self, error: BackendError) -> str:
+        """Return the text of a failure; where no text may be stored, it may quote the model."""
+        return str(error) if self._suite.stores_text else "(text not stored: restricted data)"
+
+
+def answered_row(case: Case, response: BackendResponse, *, prompt: str) -> EvaluationResult:
+    """Return the row of a response; an abstention is one too."""
+    record = case.record
+    return EvaluationResult(
+        prediction=response.prediction,
+        ground_truth=record.label,
+        abstained=response.abstained,
+        confidence=response.confidence,
+        raw_response=response.raw_response,
+        prompt=prompt,
+        prompt_mode=response.prompt_mode,
+        metadata=_metadata(case),
+        input_tokens=response.input_tokens,
+        output_tokens=response.output_tokens,
+        total_tokens=response.total_tokens,
+        record_id=record.record_id,
+        cluster_id=record.cluster_id,
+        signals=response.signals,
+        model=intern(response.model),
+        finish_reason=intern(response.finish_reason),
+        latency_seconds=response.latency_seconds,
+    )
+
+
+def failed_row(case: Case, error: BackendError, text: str) -> EvaluationResult:
+    """Return the row of a call that failed for good; ``text`` is what may be stored of it."""
+    record = case.record
+    return EvaluationResult(
+        prediction=None,
+        ground_truth=record.label,
+        metadata=_metadata(case),
+        record_id=record.record_id,
+        cluster_id=record.cluster_id,
+        error=text,
+        failure_class=error.failure_class,
+        model=intern(error.model),
+        finish_reason=intern(error.finish_reason),
+        latency_seconds=error.latency_seconds,
+    )
+
+
+def _metadata(case: Case) -> JsonMapping:
+    if case.sample_index == 0:
+        return case.record.metadata
+    return {**case.record.metadata, "sample_index": case.sample_index}

@@ -5,64 +5,35 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from krisis import __version__
-from krisis.backends.base import BaseBackend
-from krisis.backends.chat import ChatBackend, PromptMode
-from krisis.data.base import BaseDataSuite, PatientRecord, content_hash, records_hash
+from krisis.data.base import Task
 from krisis.errors import RunConflict
-from krisis.execution.batches import Batch
-
-IDENTITY_VERSION = 1
-
-
-def identity_of(
-    suite: BaseDataSuite,
-    backend: BaseBackend,
-    *,
-    records: Sequence[PatientRecord],
-    first_batch: Batch,
-    batch_size: int,
-    repeats: int,
-) -> dict[str, Any]:
-    """Return everything that can change an answer; no key, no path, no date."""
-    return {
-        "version": IDENTITY_VERSION,
-        "suite": suite.name,
-        "task": suite.task.name,
-        "features": suite.config.features.value,
-        "seed": suite.config.seed,
-        "data": records_hash(records),
-        "n_records": len(records),
-        "repeats": repeats,
-        "batch_size": batch_size,
-        "backend": backend.identity(),
-        "prompts": prompt_hashes(backend, first_batch),
-    }
+from krisis.json_values import JsonValue
+from krisis.results.account import TaskFacts
+from krisis.results.store import Identity
 
 
-def prompt_hashes(backend: BaseBackend, first_batch: Batch) -> dict[str, str]:
-    """Hash the templates, schemas and parameters of the first call in either mode."""
-    if not isinstance(backend, ChatBackend):
-        return {}
-    modes: dict[PromptMode, Batch] = {"single": first_batch[:1]}
-    if len(first_batch) > 1:
-        modes["batch"] = first_batch
-    hashes: dict[str, str] = {}
-    for mode, cases in modes.items():
-        request = backend.build(
-            [case.record.features for case in cases], mode=mode, context=cases[0].record.context
-        )
-        hashes[mode] = content_hash([request.template, request.schema, request.parameters])
-    return hashes
+def task_facts(task: Task) -> TaskFacts:
+    """Return what a run keeps of its task."""
+    return TaskFacts(
+        task.name,
+        tuple(task.answers.items()),
+        ordered=task.ordered,
+        positive=task.positive,
+        groups=dict(task.groups),
+        default_loss=task.default_loss,
+        default_confidence=task.default_confidence,
+        person=task.person,
+        unit=task.unit,
+    )
 
 
-def refuse_other_run(place: str, stored: Mapping[str, Any], present: Mapping[str, Any]) -> None:
+def refuse_other_run(place: str, stored: Identity, present: Identity) -> None:
     """Raise when a run is to be continued under another identity, naming every difference."""
-    differences = list(_differences(stored, present))
+    differences = _differences(stored.model_dump(), present.model_dump())
     if differences:
         raise RunConflict(
             f"{place} is another run: {'; '.join(differences)}. Start a new run, or go back to "
@@ -70,7 +41,7 @@ def refuse_other_run(place: str, stored: Mapping[str, Any], present: Mapping[str
         )
 
 
-def _differences(stored: Any, present: Any, path: str = "") -> list[str]:
+def _differences(stored: JsonValue, present: JsonValue, path: str = "") -> list[str]:
     if isinstance(stored, Mapping) and isinstance(present, Mapping):
         return [
             difference

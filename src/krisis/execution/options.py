@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
-from krisis.execution.limits import Limits
-from krisis.execution.prices import Price
+from krisis.execution.pacing.budget import Limits, Price
 from krisis.execution.progress import NoProgress, ProgressDisplay
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
@@ -20,7 +19,7 @@ class Execution:
 
     ``repeats`` asks every record that many times. Without a ``recorder`` nothing is written, and
     without a ``cache`` no reply is reused. ``prices`` maps ``provider/model``, or a pattern of it,
-    to what its tokens cost. ``stop`` lets someone outside end the run.
+    to what its tokens cost. ``stop`` lets another part of the program end the run.
     ``baselines`` scores the suite's baselines on the same records, for the report.
     """
 

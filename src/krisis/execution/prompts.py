@@ -1,4 +1,4 @@
-"""Check, for every prompt that is stored, that no patient value stands in it."""
+"""Check, for every prompt that is stored, that it shows no patient value."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from krisis.backends.base import BaseBackend
-from krisis.backends.chat import ChatBackend, PromptMode
-from krisis.data.base import BaseDataSuite
+from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
+from krisis.data.base import BaseDataSuite, content_hash
 from krisis.errors import PromptLeak
-from krisis.execution.batches import Case
+from krisis.execution.batches import Batch, Case
 
 _WORD = re.compile(r"[^\W_]+(?:[.,][^\W_]+)*")
 
@@ -19,22 +19,32 @@ class PromptCheck:
 
     A chat backend is asked for the template of the same cases with every value taken away: when
     that is the same text, no value can have shaped it. Other backends hand in text of their own;
-    there a value that stands in the prompt, yet not in the words of the task, is a leak. Values
-    that any text may contain (a 1, a "yes") cannot be told from chance and are passed over there.
+    there a value that the prompt shows, yet the words of the task do not, is a leak. Values that
+    any text may contain (a 1, a "yes") cannot be told from chance and are passed over there.
     """
 
     def __init__(self, backend: BaseBackend, suite: BaseDataSuite) -> None:
         self._backend = backend
         self._words_of_task = _words(_task_text(suite))
         self._templates: dict[str, tuple[str, frozenset[str]]] = {}
+        self._bare: dict[tuple[object, ...], ChatRequest] = {}
 
-    @property
-    def templates(self) -> list[str]:
-        """Return every template seen, in order of appearance."""
-        return list(self._templates)
+    def hashes(self, first_batch: Batch) -> dict[str, str]:
+        """Hash template, schema and parameters of the first call in either mode."""
+        if not isinstance(self._backend, ChatBackend):
+            return {}
+        modes: dict[PromptMode, Batch] = {"single": first_batch[:1]}
+        if len(first_batch) > 1:
+            modes["batch"] = first_batch
+        requests = {mode: self._without_values(cases, mode) for mode, cases in modes.items()}
+        return {
+            mode: content_hash([request.template, request.schema, request.parameters])
+            for mode, request in requests.items()
+            if request is not None
+        }
 
     def shared(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> str:
-        """Return the one copy of a checked template, raising `PromptLeak` for a telling one."""
+        """Return the one copy of a checked template, raising `PromptLeak` for one that leaks."""
         if not prompt:
             return ""
         if prompt not in self._templates:
@@ -47,17 +57,26 @@ class PromptCheck:
 
     def _suspects(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> frozenset[str]:
         """Return the words that may be a patient's; none if the text is the same without."""
-        if isinstance(self._backend, ChatBackend):
-            bare = [dict.fromkeys(case.record.features) for case in cases]
-            context = "withheld" if cases[0].record.context else ""
-            if self._backend.build(bare, mode=mode, context=context).template == prompt:
-                return frozenset()
+        bare = self._without_values(cases, mode)
+        if bare is not None and bare.template == prompt:
+            return frozenset()
         return frozenset(_words(prompt) - self._words_of_task)
+
+    def _without_values(self, cases: Sequence[Case], mode: PromptMode) -> ChatRequest | None:
+        """Return the request about these cases without their values, built once per shape."""
+        if not isinstance(self._backend, ChatBackend):
+            return None
+        bare = [dict.fromkeys(case.record.features) for case in cases]
+        context = "withheld" if cases[0].record.context else ""
+        shape = (mode, context, *map(tuple, bare))
+        if shape not in self._bare:
+            self._bare[shape] = self._backend.build(bare, mode=mode, context=context)
+        return self._bare[shape]
 
 
 def _refuse_leak(prompt: str, suspects: frozenset[str], case: Case) -> None:
     record = case.record
-    leaked = [name for name, value in record.features.items() if _stands_in(value, suspects)]
+    leaked = [name for name, value in record.features.items() if _is_shown(value, suspects)]
     if record.context and record.context in prompt:
         leaked.append("context")
     if leaked:
@@ -78,7 +97,7 @@ def _words(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
 
 
-def _stands_in(value: object, words: frozenset[str]) -> bool:
+def _is_shown(value: object, words: frozenset[str]) -> bool:
     if isinstance(value, bool) or value is None:
         return False
     text = str(value).strip().casefold()

@@ -1,26 +1,61 @@
-"""Keep a run in a directory while it goes on, so that a later session can take it up."""
+"""Keep a run in a directory while it goes on, so that a later session can continue it."""
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from krisis.errors import InvalidFile, InvalidValue
+from krisis.errors import InvalidFile, InvalidValue, RunConflict
 from krisis.execution.batches import Case
 from krisis.execution.identity import git_commit, refuse_other_run, versions
-from krisis.execution.journal import Journal
-from krisis.execution.locking import RunLock
-from krisis.execution.telemetry import Spent
-from krisis.json_values import plain, write_text
+from krisis.json_values import JsonMapping, JsonObject, plain, write_text
 from krisis.metrics.base import EvaluationResult
+from krisis.results.account import Provenance, TaskFacts
+from krisis.results.base import BenchmarkResult
+from krisis.results.journal import Journal, Spent, read_journal
 from krisis.results.report import format_report
-from krisis.results.result import BenchmarkResult
-from krisis.results.store import Manifest, RunDirectory, read_journal, read_manifest
+from krisis.results.stops import StopCause
+from krisis.results.store import Identity, Manifest, RunDirectory, list_runs, read_manifest
+
+if sys.platform == "win32":  # pragma: no cover - the locks of the other family
+    import msvcrt
+
+    def _take(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _take(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class RunLock:
+    """Holds a run for this process; the operating system releases it however the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _take(self._handle)
+        except OSError:
+            holder = os.pread(self._handle, 20, 0).decode(errors="replace").strip()
+            os.close(self._handle)
+            raise RunConflict(
+                f"{path.parent} is being written by another process"
+                f"{f' ({holder})' if holder else ''}; wait for it to end, or stop it, "
+                "then resume"
+            ) from None
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, f"pid {os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Release the run."""
+        os.close(self._handle)
 
 
 @dataclass(slots=True)
@@ -33,11 +68,12 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What a recorder is told when a run begins."""
+class Opening:
+    """What a recorder needs to know when a run begins."""
 
-    identity: dict[str, Any]
-    suite_description: dict[str, Any]
+    identity: Identity
+    task: TaskFacts
+    suite_description: JsonObject
     backend_name: str
     n_cases: int
     is_synthetic: bool = False
@@ -45,27 +81,34 @@ class RunFacts:
 
 
 class Recorder:
-    """Creates a run directory under ``out``, or takes up the one given to `resume`.
+    """Creates a run directory under ``out``, or continues the one given to `resume`.
 
     ``config`` is stored in the manifest, so that the run can be repeated from it. Features are
-    stored only when asked for, or when every record says that it is synthetic.
+    stored only on request, or when every record says that it is synthetic. With ``resume_newest``
+    the newest unfinished run in ``out`` that has the same identity is continued, if there is one;
+    ``announce`` is called with a sentence that says which.
     """
 
     def __init__(
         self,
         out: str | Path = "runs",
         *,
-        config: Mapping[str, Any] | None = None,
+        config: JsonMapping | None = None,
         store_features: bool | None = None,
+        resume_newest: bool = False,
+        announce: Callable[[str], object] | None = None,
     ) -> None:
         self._out = Path(out)
         self._config = dict(config or {})
         self._store_features = store_features
+        self._resume_newest = resume_newest
+        self._announce = announce or (lambda text: None)
         self._resumed: RunDirectory | None = None
         self._retry_failed = False
         self._has_old_scores = False
         self._journal: Journal | None = None
         self._lock: RunLock | None = None
+        self._manifest: Manifest | None = None
         self.directory: RunDirectory | None = None
 
     @classmethod
@@ -76,17 +119,37 @@ class Recorder:
         recorder._retry_failed = retry_failed
         return recorder
 
-    def begin(self, facts: RunFacts) -> Earlier:
+    def begin(self, opening: Opening) -> Earlier:
         """Open the directory, refuse another run's, and return what is already there."""
+        if self._resume_newest:
+            self._resumed = newest_unfinished(self._out, opening.identity)
+            self._announce(
+                f"No unfinished run with these settings in {self._out}; starting a new one"
+                if self._resumed is None
+                else f"Continuing {self._resumed.path}"
+            )
         try:
             if self._resumed is not None:
-                return self._continue(self._resumed, facts)
-            return self._create(facts)
+                return self._continue(self._resumed, opening)
+            return self._create(opening)
         except OSError as error:
             place = error.filename or self._out
             raise InvalidFile(
                 f"{place} cannot be written ({error.strerror}); choose another folder for runs"
             ) from None
+
+    def signed(self, provenance: Provenance) -> Provenance:
+        """Return a provenance with what the run directory knows: its name, code and settings."""
+        if self._manifest is None or self.directory is None:
+            return provenance
+        return replace(
+            provenance,
+            run_id=self._manifest.run_id,
+            run_directory=str(self.directory.path),
+            git_commit=self._manifest.git_commit,
+            versions=self._manifest.versions,
+            config=self._manifest.config,
+        )
 
     def append(self, cases: Sequence[Case], rows: Sequence[EvaluationResult], spent: Spent) -> None:
         """Keep finished rows; scores of an earlier session no longer fit them."""
@@ -98,14 +161,14 @@ class Recorder:
                 self.directory.report.unlink(missing_ok=True)
 
     def note_spent(self, spent: Spent) -> None:
-        """Keep what calls cost that led to no row."""
+        """Keep what calls took that led to no row."""
         if self._journal is not None:
-            self._journal.note_stop("left for a later session", spent)
+            self._journal.note_spent(spent)
 
-    def note_stop(self, reason: str) -> None:
-        """Keep the reason of an early end."""
+    def note_stop(self, cause: StopCause) -> None:
+        """Keep the cause of an early end."""
         if self._journal is not None:
-            self._journal.note_stop(reason)
+            self._journal.note_stop(cause)
 
     def finish(self, result: BenchmarkResult) -> None:
         """Write scores and report beside rows that the disk has confirmed."""
@@ -115,7 +178,7 @@ class Recorder:
             write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 
     def close(self) -> None:
-        """Let go of the journal and the lock."""
+        """Release the journal and the lock."""
         try:
             if self._journal is not None:
                 self._journal.close()
@@ -125,63 +188,74 @@ class Recorder:
                 self._lock.release()
                 self._lock = None
 
-    def _create(self, facts: RunFacts) -> Earlier:
-        stores_features = self._stores_features(facts)
+    def _create(self, opening: Opening) -> Earlier:
+        stores_features = self._stores_features(opening)
         created_at = datetime.now(UTC)
         run_id = secrets.token_hex(3)
-        path = self._out / run_name(facts, created_at, run_id)
+        path = self._out / run_name(opening, created_at, run_id)
         path.mkdir(parents=True)
         self.directory = RunDirectory(path)
         self._lock = RunLock(self.directory.lock)
         manifest = Manifest(
             run_id=run_id,
-            created_at=created_at.isoformat(timespec="seconds"),
-            backend_name=facts.backend_name,
-            n_cases=facts.n_cases,
-            identity=plain(facts.identity),
-            suite_description=plain(facts.suite_description),
+            created_at=created_at.isoformat(timespec="milliseconds"),
+            backend_name=opening.backend_name,
+            n_cases=opening.n_cases,
+            identity=opening.identity,
+            task=opening.task,
+            suite_description=plain(opening.suite_description),
             config=plain(self._config),
             versions=versions(),
             git_commit=git_commit(),
             stores_features=stores_features,
         )
-        text = manifest.model_dump_json(indent=2)
-        write_text(self.directory.manifest, text + "\n")
+        write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
+        self._manifest = manifest
         self._journal = Journal(self.directory.rows, stores_features=stores_features)
         return Earlier()
 
-    def _continue(self, directory: RunDirectory, facts: RunFacts) -> Earlier:
+    def _continue(self, directory: RunDirectory, opening: Opening) -> Earlier:
         manifest = read_manifest(directory.path)
-        refuse_other_run(str(directory.path), manifest.identity, plain(facts.identity))
+        refuse_other_run(str(directory.path), manifest.identity, opening.identity)
         self._lock = RunLock(directory.lock)
-        self.directory = directory
+        self.directory, self._manifest = directory, manifest
         self._has_old_scores = directory.metrics.exists()
-        earlier = Earlier()
-        if directory.rows.exists():
-            contents = read_journal(directory.rows)
-            earlier.rows = contents.rows
-            earlier.elapsed_seconds = sum(contents.session_seconds)
-            for calls in contents.calls:
-                earlier.spent.add(Spent.from_dict(calls))
+        journal = read_journal(directory.rows)
+        earlier = Earlier(journal.rows, journal.spent, journal.elapsed_seconds)
         if self._retry_failed:
             earlier.rows = {at: row for at, row in earlier.rows.items() if row.error is None}
         self._journal = Journal(directory.rows, stores_features=manifest.stores_features)
         return earlier
 
-    def _stores_features(self, facts: RunFacts) -> bool:
+    def _stores_features(self, opening: Opening) -> bool:
         wanted = self._store_features
-        if wanted and not facts.may_store_features:
+        if wanted and not opening.may_store_features:
             raise InvalidValue(
-                "store_features was asked for, but the data of this suite are restricted and may "
-                "not be copied; leave it out"
+                "store_features is on, but the data of this suite are restricted and may not be "
+                "copied; omit it"
             )
-        return facts.may_store_features and (facts.is_synthetic if wanted is None else wanted)
+        return opening.may_store_features and (opening.is_synthetic if wanted is None else wanted)
 
 
-def run_name(facts: RunFacts, created_at: datetime, run_id: str) -> str:
+def newest_unfinished(out: Path, identity: Identity) -> RunDirectory | None:
+    """Return the newest run of the very same identity that lacks rows, or nothing."""
+    for path in list_runs(out):
+        directory = RunDirectory(path)
+        try:
+            manifest = read_manifest(path)
+            if manifest.identity != identity:
+                continue
+            if len(read_journal(directory.rows).rows) < manifest.n_cases:
+                return directory
+        except InvalidFile:
+            continue
+    return None
+
+
+def run_name(opening: Opening, created_at: datetime, run_id: str) -> str:
     """Name a run directory after its time, suite and model, in letters that every disk takes."""
-    suite = str(facts.suite_description.get("suite") or facts.identity.get("suite") or "suite")
-    mode = str(facts.suite_description.get("mode") or "")
+    suite = str(opening.suite_description.get("suite") or opening.identity.suite or "suite")
+    mode = str(opening.suite_description.get("mode") or "")
     suite = f"{suite}-{mode}" if mode else suite
-    parts = (created_at.strftime("%Y%m%dT%H%M%SZ"), suite, facts.backend_name or "model", run_id)
+    parts = (created_at.strftime("%Y%m%dT%H%M%SZ"), suite, opening.backend_name or "model", run_id)
     return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", part).strip("-")[:60] for part in parts)

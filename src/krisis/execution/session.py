@@ -1,38 +1,38 @@
-"""One session of a run: plan, open the books, let the engine work, say how it went."""
+"""One session of a run: plan, keep the books, let the engine work, say how it went."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from krisis import __version__
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
-from krisis.data.base import BaseDataSuite, PatientRecord, records_hash
-from krisis.execution.attempts import Attempts
+from krisis.data.base import BaseDataSuite, Records
 from krisis.execution.batches import Batch, cases_of, plan_batches
-from krisis.execution.books import Books
-from krisis.execution.budget import Budget
-from krisis.execution.callers import Caller, ChatCaller, ThreadCaller
-from krisis.execution.engine import Engine
-from krisis.execution.figures import prompt_figures, token_figures
-from krisis.execution.gate import Gate
-from krisis.execution.identity import identity_of
+from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
+from krisis.execution.engine import Engine, Review
+from krisis.execution.identity import task_facts
 from krisis.execution.options import Execution
-from krisis.execution.prices import Price, price_of
+from krisis.execution.pacing.budget import Budget, Price, price_of
+from krisis.execution.pacing.gate import Gate
+from krisis.execution.progress import Tally
 from krisis.execution.prompts import PromptCheck
-from krisis.execution.recorder import Earlier, RunFacts
-from krisis.execution.review import Review
-from krisis.execution.stopping import CannotGoOn, Stop
-from krisis.execution.telemetry import call_figures
+from krisis.execution.recorder import Earlier, Opening
+from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
+from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending
+from krisis.results.base import BenchmarkResult
+from krisis.results.journal import Spent
 from krisis.results.repeats import mark_agreement
-from krisis.results.result import BenchmarkResult
+from krisis.results.stops import StopCause
+from krisis.results.store import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Job:
 
     suite: BaseDataSuite
     backend: BaseBackend
-    records: Sequence[PatientRecord]
-    description: dict[str, Any]
+    records: Records
+    description: JsonObject
     batch_size: int
     max_concurrency: int
 
@@ -55,14 +55,13 @@ class Session:
         self._execution = execution
         self._stop = stop
         self._prompts = PromptCheck(job.backend, job.suite)
-        cases = cases_of(job.records, execution.repeats)
-        self._batches = plan_batches(cases, job.batch_size)
-        self._cases = cases
-        self._price: Price | None = None
-        self.extras: dict[str, Any] = {}
+        self._task = task_facts(job.suite.task)
+        self._cases = cases_of(job.records, execution.repeats)
+        self._batches = plan_batches(self._cases, job.batch_size)
+        self._price = price_of(job.backend, execution.prices)
 
-    async def run(self) -> list[EvaluationResult]:
-        """Return the row of every settled case, in the order of the records."""
+    async def run(self) -> tuple[list[EvaluationResult], RunFacts]:
+        """Return the row of every settled case, in the order of the records, and how it went."""
         started_at, started = datetime.now(UTC), time.perf_counter()
         self._stop.bind(asyncio.get_running_loop())
         gate = self._gate()
@@ -74,19 +73,15 @@ class Session:
         await self._work(books, gate, self._remaining(earlier))
         rows = books.in_order()
         elapsed_seconds = elapsed_before + time.perf_counter() - started
-        self.extras = {
-            **self._plan_figures(),
-            "started_at": started_at.isoformat(timespec="seconds"),
-            "elapsed_seconds": elapsed_seconds,
-            "records_per_second": len(rows) / elapsed_seconds,
-            **token_figures(rows),
-            **prompt_figures(rows),
-            **call_figures(books.spent),
-            "cost": gate.budget.cost(*books.spent.paid_tokens),
-            "limit_history": gate.concurrency.history,
-            **self._optional_figures(rows),
-        }
-        return rows
+        facts = RunFacts(
+            provenance=self._provenance(rows, started_at),
+            spending=self._spending(books.spent, rows, elapsed_seconds, gate),
+            prompts=Prompts.of(rows),
+            attrition=Attrition.of(rows, len(self._cases)),
+            stop=self._stop.cause,
+            agreement=mark_agreement(rows) if self._execution.repeats > 1 else None,
+        )
+        return rows, facts
 
     def conclude(self, result: BenchmarkResult) -> None:
         """Have the scores written."""
@@ -94,7 +89,7 @@ class Session:
             self._execution.recorder.finish(result)
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Release every file."""
         if self._execution.recorder is not None:
             self._execution.recorder.close()
         if self._execution.cache is not None:
@@ -105,27 +100,36 @@ class Session:
         if recorder is None:
             return Earlier()
         job = self._job
-        identity = identity_of(
-            job.suite,
-            job.backend,
-            records=job.records,
-            first_batch=self._batches[0],
-            batch_size=job.batch_size,
-            repeats=self._execution.repeats,
-        )
-        facts = RunFacts(
-            identity,
+        opening = Opening(
+            self._identity(),
+            self._task,
             job.description,
             job.backend.name,
             n_cases=len(self._cases),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
         )
-        return recorder.begin(facts)
+        return recorder.begin(opening)
+
+    def _identity(self) -> Identity:
+        """Return everything that can change an answer; no key, no path, no date."""
+        job, config = self._job, self._job.suite.config
+        return Identity(
+            suite=job.suite.name,
+            task=self._task.name,
+            features=str(config.features),
+            mode=str(job.description.get("mode") or ""),
+            seed=config.seed,
+            data=job.records.content_hash,
+            n_records=len(job.records),
+            repeats=self._execution.repeats,
+            batch_size=job.batch_size,
+            backend=plain(job.backend.identity()),
+            prompts=self._prompts.hashes(self._batches[0]),
+        )
 
     def _gate(self) -> Gate:
         limits = self._execution.limits
-        self._price = price_of(self._job.backend, self._execution.prices)
         budget = Budget(limits, self._price, self._stop)
         return Gate(limits, budget, self._stop, max_concurrency=self._job.max_concurrency)
 
@@ -136,11 +140,12 @@ class Session:
         return plan_batches(missing, self._job.batch_size)
 
     async def _work(self, books: Books, gate: Gate, batches: list[Batch]) -> None:
-        caller = self._caller(gate)
+        review = Review(self._job.suite)
+        caller = self._caller(gate, review)
         engine = Engine(
             caller,
             self._prompts,
-            Review(self._job.suite),
+            review,
             stop=self._stop,
             finished=books.finished,
             left_off=books.left_off,
@@ -150,46 +155,127 @@ class Session:
         try:
             await engine.run(batches)
         except ExceptionGroup as group:
-            # Workers fail for one reason, or each for its own: the first tells the user most.
+            # Workers fail for one reason, or each for its own: the first says most to the user.
             first = group.exceptions[0]
             raise (first.error if isinstance(first, CannotGoOn) else first) from None
         finally:
             await caller.close()
-            books.end(self._stop.reason)
+            books.end(self._stop.cause)
 
-    def _caller(self, gate: Gate) -> Caller:
+    def _caller(self, gate: Gate, review: Review) -> Caller:
         backend = self._job.backend
-        attempts = Attempts(gate, self._stop, RetryPolicy.of(backend))
+        first_calls = FirstCalls(self._stop, review.error)
+        attempts = Attempts(gate, RetryPolicy.of(backend), first_calls)
         if isinstance(backend, ChatBackend):
             # A reply to restricted text may quote it, and the cache is a store like any other.
             cache = self._execution.cache if self._job.suite.stores_text else None
             return ChatCaller(backend, attempts, gate, cache=cache)
         return ThreadCaller(backend, attempts, n_threads=self._job.max_concurrency)
 
-    def _plan_figures(self) -> dict[str, Any]:
-        job = self._job
-        return {
-            "batch_size": job.batch_size,
-            "max_concurrency": job.max_concurrency,
-            "repeats": self._execution.repeats,
-            "n_loaded": len(self._cases),
-            "n_input_records": len(self._cases),
-            "n_api_batches": len(self._batches),
-            "seed": job.suite.config.seed,
-            "suite_content_hash": records_hash(job.records),
-            "krisis_version": __version__,
-        }
+    def _provenance(self, rows: Sequence[EvaluationResult], started_at: datetime) -> Provenance:
+        job, recorder = self._job, self._execution.recorder
+        made = Provenance(
+            task_facts=self._task,
+            models_answered=dict(Counter(row.model for row in rows if row.model)),
+            batch_size=job.batch_size,
+            max_concurrency=job.max_concurrency,
+            repeats=self._execution.repeats,
+            n_api_batches=len(self._batches),
+            seed=job.suite.config.seed,
+            suite_content_hash=job.records.content_hash,
+            krisis_version=__version__,
+            started_at=started_at.isoformat(timespec="seconds"),
+        )
+        return made if recorder is None else recorder.signed(made)
 
-    def _optional_figures(self, rows: list[EvaluationResult]) -> dict[str, Any]:
-        execution, figures = self._execution, dict[str, Any]()
-        if self._price is not None:
-            figures["price_per_million_tokens"] = asdict(self._price)
-        if self._stop.reason is not None:
-            figures["stopped"] = self._stop.reason
-        if execution.repeats > 1:
-            figures["agreement"] = mark_agreement(rows)
-        if execution.cache is not None and execution.cache.fault:
-            figures["cache_fault"] = execution.cache.fault
-        if execution.recorder is not None and execution.recorder.directory is not None:
-            figures["run_directory"] = str(execution.recorder.directory.path)
-        return figures
+    def _spending(
+        self, spent: Spent, rows: Sequence[EvaluationResult], elapsed_seconds: float, gate: Gate
+    ) -> Spending:
+        spending = Spending.of(spent, rows, elapsed_seconds=elapsed_seconds)
+        cost, unknown = _cost(self._price, spent)
+        cache = self._execution.cache
+        return replace(
+            spending,
+            cost=cost,
+            cost_unknown=unknown,
+            price_per_million_tokens=asdict(self._price) if self._price else {},
+            limit_history=tuple(gate.concurrency.history),
+            cache_fault=(cache.fault or None) if cache is not None else None,
+        )
+
+
+def _cost(price: Price | None, spent: Spent) -> tuple[float | None, str | None]:
+    """Return the dollars that a run took, or why they are not known."""
+    if price is None:
+        return None, None
+    if spent.n_calls_without_usage:
+        without = f"{spent.n_calls_without_usage} of {spent.n_calls}"
+        return None, f"{without} calls did not report their tokens"
+    return price.cost(*spent.paid_tokens), None
+
+
+class Books:
+    """Takes finished rows in: on disk first, then in memory, the tally and the display."""
+
+    def __init__(
+        self, execution: Execution, earlier: Earlier, *, gate: Gate, stop: Stop, n_cases: int
+    ) -> None:
+        self._recorder = execution.recorder
+        self._display = execution.progress
+        self._gate = gate
+        self._failures = FailureLimit(execution.limits.max_failures, n_cases=n_cases, stop=stop)
+        self.rows = dict(earlier.rows)
+        self.spent = earlier.spent
+        self.tally = Tally(n_cases=n_cases)
+        self._count(list(self.rows.values()))
+        gate.budget.start_from(*self.spent.paid_tokens)
+
+    def begin(self) -> None:
+        """Open the display."""
+        self._display.begin(self._present_tally())
+
+    def finished(self, batch: Batch, rows: Sequence[EvaluationResult], spent: Spent) -> None:
+        """Keep the rows of a settled batch."""
+        if self._recorder is not None:
+            self._recorder.append(batch, rows, spent)
+        for case, row in zip(batch, rows, strict=True):
+            self.rows[case.position] = row
+        self.spent.add(spent)
+        self._count(rows)
+        self._failures.observe(rows)
+        self._display.advance(self._present_tally())
+
+    def left_off(self, spent: Spent) -> None:
+        """Keep what was spent on cases that are left for a later session."""
+        if spent.to_dict():
+            if self._recorder is not None:
+                self._recorder.note_spent(spent)
+            self.spent.add(spent)
+
+    def end(self, cause: StopCause | None) -> None:
+        """Close the display and note an early end."""
+        self._display.end(self._present_tally())
+        if cause is not None and self._recorder is not None:
+            self._recorder.note_stop(cause)
+
+    def in_order(self) -> list[EvaluationResult]:
+        """Return the rows in the order of the records."""
+        return [self.rows[position] for position in sorted(self.rows)]
+
+    def _count(self, rows: Sequence[EvaluationResult]) -> None:
+        tally = self.tally
+        for row in rows:
+            if row.error is not None:
+                tally.n_failed += 1
+            elif row.abstained:
+                tally.n_abstained += 1
+            else:
+                tally.n_answered += 1
+
+    def _present_tally(self) -> Tally:
+        tally, paid = self.tally, self.spent.paid_tokens
+        tally.n_retries = self.spent.n_retries
+        tally.n_tokens = sum(paid)
+        tally.cost = self._gate.budget.cost(*paid)
+        tally.limit = self._gate.concurrency.limit
+        return tally

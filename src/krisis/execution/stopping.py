@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from krisis.errors import (
     AuthenticationFailed,
@@ -13,6 +13,13 @@ from krisis.errors import (
     RequestRefused,
 )
 from krisis.metrics.base import EvaluationResult
+from krisis.results.stops import (
+    AccountRefused,
+    KeyRefused,
+    RequestsRefused,
+    StopCause,
+    TooManyFailures,
+)
 
 
 class StopRequested(Exception):
@@ -28,38 +35,38 @@ class CannotGoOn(Exception):
 
 
 class Stop:
-    """A wish, heard by every worker before its next call, to end the run and keep what there is."""
+    """A request, seen by every worker before its next call, to end the run and keep its rows."""
 
     def __init__(self) -> None:
-        self.reason: str | None = None
+        self.cause: StopCause | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sleepers: set[asyncio.Future[None]] = set()
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell the loop that is to be woken by `request_from_outside`."""
+        """Name the loop that `request_from_outside` wakes up."""
         self._loop = loop
 
-    def request(self, reason: str) -> None:
-        """Ask for the end; the first reason is the one that counts."""
-        self.reason = self.reason or reason
+    def request(self, cause: StopCause) -> None:
+        """Ask for the end; the first cause is the one that counts."""
+        self.cause = self.cause or cause
         for sleeper in self._sleepers:
             if not sleeper.done():
                 sleeper.set_result(None)
 
-    def request_from_outside(self, reason: str) -> None:
+    def request_from_outside(self, cause: StopCause) -> None:
         """Ask for the end from a signal handler or another thread."""
         if self._loop is None or self._loop.is_closed():
-            self.request(reason)
+            self.request(cause)
         else:
-            self._loop.call_soon_threadsafe(self.request, reason)
+            self._loop.call_soon_threadsafe(self.request, cause)
 
     def check(self) -> None:
-        """Raise when the end was asked for."""
-        if self.reason is not None:
-            raise StopRequested(self.reason)
+        """Raise when the run is to end."""
+        if self.cause is not None:
+            raise StopRequested(self.cause.sentence)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, but wake up to raise when the end is asked for."""
+        """Sleep, but wake up and raise when the run is to end."""
         self.check()
         loop = asyncio.get_running_loop()
         sleeper: asyncio.Future[None] = loop.create_future()
@@ -96,13 +103,15 @@ class FailureLimit:
         self.n_finished = 0
 
     def observe(self, rows: Sequence[EvaluationResult]) -> None:
-        """Count finished rows and ask for the end when there are too many failures."""
+        """Count finished rows and stop the run when there are too many failures."""
         self.n_finished += len(rows)
         self.n_failed += sum(row.error is not None for row in rows)
         if self._share is not None and self.n_failed and self._is_hopeless(self._share):
             self._stop.request(
-                f"{self.n_failed} of {self.n_finished} records failed, more than the "
-                f"{self._share:g} that max_failures allows"
+                TooManyFailures(
+                    f"{self.n_failed} of {self.n_finished} records failed, more than the "
+                    f"{self._share:g} that max_failures allows"
+                )
             )
 
     def _is_hopeless(self, share: float) -> bool:
@@ -115,15 +124,16 @@ class FailureLimit:
 
 
 class FirstCalls:
-    """Tells a run that can never work from one record that did not.
+    """Decides whether an error ends the run or is one record's own.
 
     Until a call has succeeded, a refused key or request ends the run at once. Afterwards a refused
     key or an empty account still ends it, leaving its records for a resume; a refused request is
-    that record's own.
+    that record's own. ``stored_text`` says what may be kept of an error's text.
     """
 
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: Stop, stored_text: Callable[[BackendError], str] = str) -> None:
         self._stop = stop
+        self._stored_text = stored_text
         self._has_succeeded = False
 
     def succeeded(self) -> None:
@@ -132,11 +142,22 @@ class FirstCalls:
 
     def failed(self, error: BackendError) -> None:
         """Raise when an error means that no further call can succeed."""
-        if not isinstance(error, AuthenticationFailed | RequestRefused):
+        cause = _cause_of(error, self._stored_text(error))
+        if cause is None:
             return
         if not self._has_succeeded:
+            self._stop.request(cause)
             raise CannotGoOn(error)
-        if isinstance(error, AuthenticationFailed | OutOfCredit):
-            what = "key" if isinstance(error, AuthenticationFailed) else "account"
-            self._stop.request(f"the provider no longer accepts the {what}: {error}")
+        if not isinstance(cause, RequestsRefused):
+            self._stop.request(cause)
             self._stop.check()
+
+
+def _cause_of(error: BackendError, text: str) -> StopCause | None:
+    if isinstance(error, AuthenticationFailed):
+        return KeyRefused(f"the provider does not accept the key: {text}")
+    if isinstance(error, OutOfCredit):
+        return AccountRefused(f"the provider does not accept the account: {text}")
+    if isinstance(error, RequestRefused):
+        return RequestsRefused(f"the provider refuses the request: {text}")
+    return None

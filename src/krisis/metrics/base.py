@@ -50,8 +50,9 @@ NO_SIGNALS = NoSignals()
 class EvaluationResult:
     """One record with what the model made of it.
 
-    ``error`` marks a call that failed: neither an abstention nor a wrong answer. ``prompt`` is the
-    redacted template, shared in memory by all rows that used it.
+    ``error`` marks a call that failed: neither an abstention nor a wrong answer; ``failure_class``
+    says in which way. ``prompt`` is the redacted template, shared in memory by all rows that used
+    it. ``model`` is the one that answered, as the provider names it.
 
     >>> EvaluationResult(1, 1, confidence=0.9).outcome
     'answered'
@@ -72,6 +73,10 @@ class EvaluationResult:
     cluster_id: str = ""
     signals: Mapping[str, Any] = NO_SIGNALS
     error: str | None = None
+    failure_class: str = ""
+    model: str = ""
+    finish_reason: str = ""
+    latency_seconds: float | None = None
 
     def __post_init__(self) -> None:
         # Rows are made by the million: the usual case passes four cheap tests.

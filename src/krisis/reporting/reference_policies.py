@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, score_all
 from krisis.metrics.columns import canonical_label
-from krisis.results.beside import KEY
-from krisis.results.result import BenchmarkResult
+from krisis.results.base import BenchmarkResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +22,11 @@ class ReferenceScores:
 
 def stored_baselines(result: BenchmarkResult) -> list[ReferenceScores]:
     """Return the baselines that were scored on the same cases when the run was made."""
-    stored = result.extras.get(KEY)
-    if not isinstance(stored, Mapping):
-        return []
     return [
-        ReferenceScores(name, "a baseline of krisis on the same cases", _stored_scores(scores))
-        for name, scores in stored.items()
-        if isinstance(scores, Mapping) and name != result.backend_name
+        ReferenceScores(name, "a baseline of krisis on the same cases", dict(scores))
+        for name, scores in result.baselines.items()
+        if name != result.backend_name
     ]
-
-
-def _stored_scores(scores: Mapping[str, Any]) -> dict[str, MetricScore]:
-    found = {}
-    for name, score in scores.items():
-        value = score.get("value") if isinstance(score, Mapping) else None
-        number = float(value) if isinstance(value, int | float) else math.nan
-        found[name] = MetricScore(name, number)
-    return found
 
 
 def reference_policies(

@@ -20,8 +20,8 @@ from krisis.reporting.reference_policies import (
     stored_baselines,
 )
 from krisis.reporting.sections import Section, chart_sections
-from krisis.results.report import attrition_line
-from krisis.results.result import BenchmarkResult
+from krisis.results.base import BenchmarkResult
+from krisis.results.report import failure_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class RunReport:
     eyebrow: str
     attrition_line: str
     headline: str
+    failures: Sequence[str]
     n_failed: int
     n_rows: int
     n_rows_stored: int
@@ -66,38 +67,37 @@ def build_report(
         *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
         *_runs_as_yardsticks(baselines or {}),
     ]
-    attrition = result.attrition()
+    attrition = result.attrition
     sections = chart_sections(rows, result.metric_scores)
     prompts = provenance.prompt_templates(result)
     return RunReport(
         heading=result.backend_name or "unnamed model",
-        eyebrow=_suite_words(result.suite_description),
-        attrition_line=attrition_line({**_NO_ROWS, **attrition}),
+        eyebrow=_suite_words(result),
+        attrition_line=str(attrition),
         headline=wording.headline(result.metric_scores, attrition),
-        n_failed=attrition.get("n_failed", 0),
-        n_rows=attrition.get("n_sent", 0),
+        failures=failure_lines(attrition),
+        n_failed=attrition.n_failed,
+        n_rows=attrition.n_sent,
         n_rows_stored=len(rows),
         segments=_segments(rows),
         metric_lines=metric_lines(result.metric_scores, yardsticks),
         yardsticks=yardsticks,
         sections=sections,
         costliest=[_shown(kind) for kind in costliest_rows(rows)],
-        execution=provenance.execution_facts({"krisis_version": __version__, **result.extras}),
+        execution=provenance.execution_facts(result),
         data=provenance.data_facts(result.suite_description),
         prompts=prompts[: provenance.N_PROMPTS_SHOWN],
         n_prompts_left_out=max(0, len(prompts) - provenance.N_PROMPTS_SHOWN),
-        configuration=provenance.configuration_text(result.extras),
+        configuration=provenance.configuration_text(result),
         reproduce=reproduce
         or "krisis score RESULT.json   # the metrics again, from the stored rows",
         contents=_contents(sections, has_rows=bool(rows)),
     )
 
 
-_NO_ROWS = {"n_loaded": 0, "n_sent": 0, "n_answered": 0, "n_abstained": 0, "n_failed": 0}
-
-
-def _suite_words(description: Mapping[str, Any]) -> str:
-    parts = [str(description[key]) for key in ("suite", "task", "features") if description.get(key)]
+def _suite_words(result: BenchmarkResult) -> str:
+    made = result.provenance
+    parts = [part for part in (made.suite, made.task, made.features) if part]
     return " · ".join(parts) or "unnamed suite"
 
 

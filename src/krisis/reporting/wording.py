@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from krisis.metrics.base import MetricScore
+from krisis.results.base import Attrition
 
 
 def number(value: Any) -> str:
@@ -39,10 +40,10 @@ def percent(value: float | None) -> str:
     return f"{value * 100:.1f} %"
 
 
-def headline(scores: Mapping[str, MetricScore], attrition: Mapping[str, int]) -> str:
+def headline(scores: Mapping[str, MetricScore], attrition: Attrition) -> str:
     """Say in one sentence how often the model answered, how rightly, and whether it deferred."""
-    n_scored = attrition.get("n_answered", 0) + attrition.get("n_abstained", 0)
-    n_answered = attrition.get("n_answered", 0)
+    n_scored = attrition.n_answered + attrition.n_abstained
+    n_answered = attrition.n_answered
     if not n_scored:
         return "No row could be scored."
     parts = [f"Answered {n_answered:,} of {n_scored:,} cases ({percent(n_answered / n_scored)})"]

@@ -10,6 +10,7 @@ from typing import Any
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.base import MetricScore
 from krisis.results.result import BenchmarkResult
+from krisis.results.stops import Unfinished
 from krisis.results.weighted_scores import METRICS
 from krisis.statistics.intervals import Interval
 
@@ -131,7 +132,7 @@ def _table(
     suite: str, task: str, runs: Mapping[str, BenchmarkResult], sort: Sequence[str]
 ) -> Leaderboard:
     entries = [
-        Entry(name, _cells(run), run.attrition(), run.extras.get("ended") is not False)
+        Entry(name, _cells(run), run.attrition.to_dict(), not isinstance(run.stop, Unfinished))
         for name, run in sorted(runs.items())
     ]
     hashes = {str(run.suite_description.get("content_hash", "")) for run in runs.values()}
@@ -153,9 +154,8 @@ def _cells(run: BenchmarkResult) -> dict[str, Cell]:
             score = run.metric_scores.get(column)
             cells[column] = _metric_cell(score)
         else:
-            value = run.extras.get(column)
-            known = isinstance(value, int | float) and not isinstance(value, bool)
-            cells[column] = Cell(float(value) if known and value is not None else math.nan)
+            value: float | None = getattr(run.spending, column)
+            cells[column] = Cell(math.nan if value is None else float(value))
     return cells
 
 

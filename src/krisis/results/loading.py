@@ -4,46 +4,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from krisis import registry
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import Rows, score_all
-from krisis.results.result import BenchmarkResult
-from krisis.results.store import load_run, read_manifest
+from krisis.metrics.base import BaseMetric, Rows, score_all
+from krisis.results.base import BenchmarkResult
+from krisis.results.store import load_run
 
 # Enough for a look at a run that has not ended; the run itself scores with more.
 _N_RESAMPLES = 2000
 
 
 def load_result(path: Path) -> BenchmarkResult:
-    """Read a run directory or a saved result; a run that has not ended is scored as it stands."""
+    """Read a run directory or a saved result; a run that has not ended is scored as it is."""
     if not path.exists():
         raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
-    if not path.is_dir():
-        return BenchmarkResult.load(path)
-    result, manifest = load_run(path), read_manifest(path)
-    known: dict[str, Any] = {
-        "run_id": manifest.run_id,
-        "config": manifest.config,
-        "git_commit": manifest.git_commit,
-        "versions": manifest.versions,
-    }
-    result = replace(result, extras={**known, **result.extras})
-    if result.evaluation_results and not result.metric_scores:
+    result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
+    if path.is_dir() and result.evaluation_results and not result.metric_scores:
         options = BootstrapOptions(n_resamples=_N_RESAMPLES)
         rows = Rows(result.evaluation_results)
-        scores = score_all(default_benchmark_metrics(), rows, intervals=options)
-        result = replace(result, metric_scores=scores)
+        return result.with_scores(score_all(metrics_asked(result), rows, intervals=options))
     return result
+
+
+def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
+    """Return the metrics that the run's configuration names, else the usual ones."""
+    names: list[str] = result.provenance.config.get("metrics") or []
+    chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in names]
+    return chosen or default_benchmark_metrics()
 
 
 def load_results(paths: Sequence[Path]) -> dict[str, BenchmarkResult]:
     """Read several runs under short names: the model, with the file where models repeat."""
     if len({path.resolve() for path in paths}) < len(paths):
-        raise InvalidValue("the same run is named twice; name different runs")
+        raise InvalidValue("the same run appears twice; name different runs")
     results = [load_result(path) for path in paths]
     models = [result.backend_name or "unnamed model" for result in results]
     repeated = Counter(models)

@@ -87,8 +87,8 @@ def _provenance(manifest: Manifest, directory: Path) -> dict[str, Any]:
         "run_directory": directory.name,
         "created_at": manifest.created_at,
         "backend": manifest.backend_name,
-        "n_items_planned": manifest.n_cases // manifest.identity.get("repeats", 1),
-        "repeats": manifest.identity.get("repeats", 1),
+        "n_items_planned": manifest.n_cases // manifest.identity.repeats,
+        "repeats": manifest.identity.repeats,
         "suite": manifest.suite_description,
     }
 
@@ -116,7 +116,11 @@ def _participant(
 ) -> dict[str, Any]:
     """Return one participant; a single item that could not be asked fails the participant."""
     by_item = {_item(row): row for row in rows}
-    errors = [f"{_item(row)}: {row.error}" for row in rows if row.error is not None]
+    errors = [
+        f"{_item(row)}: {row.failure_class or 'failed'}: {row.error}"
+        for row in rows
+        if row.error is not None
+    ]
     errors += [f"{item}: not asked, the run ended early" for item in items if item not in by_item]
     ordered = [by_item[item] for item in items if item in by_item]
     return {

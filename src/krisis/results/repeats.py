@@ -1,23 +1,23 @@
-"""How far repeated askings of one record agree."""
+"""How far repeated answers to one record agree."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from krisis.metrics.base import EvaluationResult
+from krisis.results.account import Agreement
 
 
-def mark_agreement(rows: Sequence[EvaluationResult]) -> dict[str, Any]:
-    """Give each row the share of its record's askings that came out as it did, and sum up.
+def mark_agreement(rows: Sequence[EvaluationResult]) -> Agreement:
+    """Give each row the share of its record's answers that came out as it did, and sum up.
 
     The share goes to ``signals["sample_agreement"]``; failed rows take no part. An abstention
     agrees with an abstention, an answer with the same answer.
 
     >>> a = EvaluationResult(1, 1, record_id="r")
     >>> b = EvaluationResult(0, 1, record_id="r")
-    >>> mark_agreement([a, b, EvaluationResult(1, 1, record_id="r")])["mean_agreement"]
+    >>> mark_agreement([a, b, EvaluationResult(1, 1, record_id="r")]).mean_agreement
     0.6666666666666666
     >>> a.signals["sample_agreement"] == 2 / 3
     True
@@ -32,11 +32,11 @@ def mark_agreement(rows: Sequence[EvaluationResult]) -> dict[str, Any]:
             share = counts[_outcome(row)] / counts.total()
             row.signals = {**row.signals, "sample_agreement": share}
     shares = [max(counts.values()) / counts.total() for counts in outcomes.values()]
-    return {
-        "n_records": len(shares),
-        "mean_agreement": sum(shares) / len(shares) if shares else None,
-        "n_unanimous": sum(share == 1.0 for share in shares),
-    }
+    return Agreement(
+        n_records=len(shares),
+        mean_agreement=sum(shares) / len(shares) if shares else None,
+        n_unanimous=sum(share == 1.0 for share in shares),
+    )
 
 
 def _outcome(row: EvaluationResult) -> Hashable:

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from krisis.metrics.base import MetricScore
-from krisis.results.beside import baseline_lines
-from krisis.results.result import BenchmarkResult
-from krisis.results.sources import source_lines
+from krisis.results.base import Attrition, BenchmarkResult
 from krisis.statistics.intervals import Interval
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
-_EXECUTION = (
-    ("batch size", "batch_size"),
-    ("max concurrency", "max_concurrency"),
-    ("planned batches", "n_api_batches"),
-    ("calls made", "n_api_calls"),
-    ("replies from the cache", "n_cache_hits"),
-    ("retries", "n_retries"),
-    ("batch splits", "n_batch_splits"),
-    ("input tokens", "input_tokens"),
-    ("output tokens", "output_tokens"),
-    ("token total", "token_total"),
-    ("cost", "cost"),
-    ("seed", "seed"),
-    ("prompt modes", "prompt_modes"),
-    ("prompt data", "prompt_data_policy"),
-    ("elapsed seconds", "elapsed_seconds"),
-    ("records per second", "records_per_second"),
-)
-
-
-def attrition_line(attrition: Mapping[str, int]) -> str:
-    """Say what became of every record; failures come first.
-
-    >>> print(attrition_line({"n_loaded": 5, "n_sent": 4, "n_answered": 2, "n_abstained": 1,
-    ...                       "n_failed": 1}))
-    1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed
-    """
-    flow = (
-        f"{attrition['n_loaded']} loaded → {attrition['n_sent']} sent → "
-        f"{attrition['n_answered']} answered / {attrition['n_abstained']} abstained / "
-        f"{attrition['n_failed']} failed"
-    )
-    if attrition["n_failed"]:
-        return f"{attrition['n_failed']} of {attrition['n_sent']} records FAILED: {flow}"
-    return f"Records: {flow}"
+_BASELINE_COLUMNS = {
+    "Accuracy": "Accuracy",
+    "Selective Accuracy (answered only)": "Selective",
+    "Answer Rate (Coverage)": "Coverage",
+    "Deferral Alignment": "Deferral",
+    "Expected Calibration Error": "Calibration",
+}
 
 
 def format_report(result: BenchmarkResult) -> str:
@@ -55,21 +24,51 @@ def format_report(result: BenchmarkResult) -> str:
 
     Where calls failed and none was answered, no figure is shown: it would be read as the model's.
     """
-    counts = result.attrition()
-    opening = [[attrition_line(counts)], _heading(result)]
-    if counts["n_failed"] and not counts["n_answered"]:
-        return _joined([*opening, [NOTHING_ANSWERED], _execution(result.extras)])
+    counts = result.attrition
+    opening = [
+        [str(counts), *_incomplete(result)],
+        failure_lines(counts),
+        _heading(result),
+    ]
+    if counts.n_failed and not counts.n_answered:
+        return _joined([*opening, [NOTHING_ANSWERED], _execution(result)])
     blocks = [
         *opening,
         _metric_table(result),
-        [line.rstrip() for line in source_lines(result.extras)],
-        baseline_lines(result),
+        _source_lines(result),
+        _baseline_lines(result),
         _undefined(result),
         _calibration(result),
         _deferral(result),
-        _execution(result.extras),
+        _execution(result),
     ]
     return _joined(blocks)
+
+
+def _incomplete(result: BenchmarkResult) -> list[str]:
+    if result.stop is None:
+        return []
+    return [f"INCOMPLETE: {result.attrition.n_left} records not asked yet ({result.stop})"]
+
+
+def failure_lines(attrition: Attrition) -> list[str]:
+    """Return why records failed: each class with its count and one example."""
+    if not attrition.failures:
+        return []
+    width = max(map(len, attrition.failures))
+    n_width = len(str(attrition.n_failed))
+    return [
+        "Failures by class, with one example each:",
+        *(
+            f"  {name.ljust(width)}  {str(kind.n).rjust(n_width)}  {_one_line(kind.example)}"
+            for name, kind in attrition.failures.items()
+        ),
+    ]
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def _joined(blocks: Sequence[Sequence[str]]) -> str:
@@ -103,10 +102,10 @@ def format_interval(interval: Interval | None) -> str:
 
 
 def _heading(result: BenchmarkResult) -> list[str]:
-    suite = result.suite_description
-    parts = [str(suite[key]) for key in ("suite", "task", "features", "mode") if suite.get(key)]
-    limit, n_records = suite.get("limit"), suite.get("n_records")
-    cut = f" (first {limit} of {n_records} records)" if limit and n_records else ""
+    made = result.provenance
+    parts = [part for part in (made.suite, made.task, made.features, made.mode) if part]
+    first = f" (first {made.limit} of {made.n_records} records)"
+    cut = first if made.limit and made.n_records else ""
     lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}{cut}"]
     return [*lines, f"Backend: {result.backend_name or 'unnamed'}"]
 
@@ -172,20 +171,69 @@ def _deferral(result: BenchmarkResult) -> list[str]:
     ]
 
 
-def _execution(extras: Mapping[str, Any]) -> list[str]:
-    shown = [
-        (label, extras[key])
-        for label, key in _EXECUTION
+def _source_lines(result: BenchmarkResult) -> list[str]:
+    """Return each score for real and for synthetic patients."""
+    by_source = result.scores_by_source
+    if not by_source:
+        return []
+    sources = list(by_source)
+    names = list(by_source[sources[0]])
+    width = max(map(len, names))
+    lines = [f"{'Metric'.ljust(width)}  " + "  ".join(source.ljust(18) for source in sources)]
+    for name in names:
+        scores = [by_source[source][name] for source in sources]
+        cells = [f"{format_value(score.value)} (n {score.n_evaluated})" for score in scores]
+        lines.append(f"{name.ljust(width)}  " + "  ".join(cell.ljust(18) for cell in cells))
+    head = "The table above mixes real and synthetic patients; read them apart:"
+    return [line.rstrip() for line in [head, *lines]]
+
+
+def _baseline_lines(result: BenchmarkResult) -> list[str]:
+    """Return the run first, then every baseline on the same records."""
+    if not result.baselines:
+        return []
+    own = result.metric_scores
+    table = {f"this run: {result.backend_name}": own, **result.baselines}
+    names = [name for name in _BASELINE_COLUMNS if name in own]
+    title = "Baselines on the same records"
+    width = max(len(title), *map(len, table))
+    lines = [title.ljust(width) + "".join(_BASELINE_COLUMNS[name].rjust(13) for name in names)]
+    for backend, scores in table.items():
+        cells = "".join(_baseline_cell(scores.get(name)).rjust(13) for name in names)
+        lines.append(f"{backend.ljust(width)}{cells}")
+    return lines
+
+
+def _baseline_cell(score: MetricScore | None) -> str:
+    return "undefined" if score is None else format_value(score.value)
+
+
+def _execution(result: BenchmarkResult) -> list[str]:
+    made, took, prompts = result.provenance, result.spending, result.prompts
+    facts: list[tuple[str, object]] = [
+        ("batch size", made.batch_size),
+        ("max concurrency", made.max_concurrency),
+        ("planned batches", made.n_api_batches),
+        ("calls made", took.n_api_calls),
         # Most runs ask a model that has no cache: there a zero would only raise a question.
-        if extras.get(key) is not None and (extras[key] or key != "n_cache_hits")
+        ("replies from the cache", took.n_cache_hits or None),
+        ("retries", took.n_retries),
+        ("batch splits", took.n_batch_splits),
+        ("input tokens", took.input_tokens),
+        ("output tokens", took.output_tokens),
+        ("token total", took.token_total),
+        ("cost", took.cost if took.cost_unknown is None else f"unknown: {took.cost_unknown}"),
+        ("models that answered", ", ".join(made.models_answered) or None),
+        ("seed", made.seed),
+        ("prompt modes", ", ".join(prompts.prompt_modes) or None),
+        ("prompt data", prompts.prompt_data_policy or None),
+        ("elapsed seconds", took.elapsed_seconds),
+        ("records per second", took.records_per_second),
     ]
+    shown = [(label, value) for label, value in facts if value is not None]
     width = max((len(label) for label, _ in shown), default=0)
     return [f"{label.ljust(width)}  {_figure(value)}" for label, value in shown]
 
 
-def _figure(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+def _figure(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

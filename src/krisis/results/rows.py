@@ -1,14 +1,14 @@
-"""Evaluation results as JSON objects and back, checked field by field."""
+"""Rows and scores as JSON objects and back, checked field by field."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from sys import intern
 
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import plain
-from krisis.metrics.base import EvaluationResult
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, with_nan
+from krisis.metrics.base import EvaluationResult, MetricScore
+from krisis.statistics.intervals import Interval
 
 _TEXT, _COUNT = (str,), (int, type(None))
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -27,17 +27,23 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "cluster_id": _TEXT,
     "signals": (dict,),
     "error": (str, type(None)),
+    "failure_class": _TEXT,
+    "model": _TEXT,
+    "finish_reason": _TEXT,
+    "latency_seconds": (float, int, type(None)),
 }
+# Few different texts stand in many rows: one copy of each is enough.
+_REPEATED = ("prompt_mode", "failure_class", "model", "finish_reason")
 _NAMES = tuple(field.name for field in fields(EvaluationResult))
 
 
-def row_to_dict(row: EvaluationResult) -> dict[str, Any]:
+def row_to_dict(row: EvaluationResult) -> JsonObject:
     """Return a row as a JSON object, with its outcome beside its fields."""
     values = {name: plain(getattr(row, name)) for name in _NAMES}
     return {"outcome": row.outcome, **values}
 
 
-def row_from_dict(data: Mapping[str, Any], place: str) -> EvaluationResult:
+def row_from_dict(data: JsonMapping, place: str) -> EvaluationResult:
     """Read a row back, naming the place and the field of anything that is wrong."""
     if not isinstance(data, dict):
         raise InvalidFile(f"{place} is a {type(data).__name__}, not an object")
@@ -51,6 +57,8 @@ def row_from_dict(data: Mapping[str, Any], place: str) -> EvaluationResult:
     for name, value in values.items():
         if not isinstance(value, _TYPES[name]) or (value is True and name != "abstained"):
             raise InvalidFile(f"{place}: {name} has the value {value!r}, which it cannot have")
+    for name in _REPEATED:
+        values[name] = intern(values.get(name, ""))
     try:
         row = EvaluationResult(**values)
     except InvalidValue as error:
@@ -58,3 +66,20 @@ def row_from_dict(data: Mapping[str, Any], place: str) -> EvaluationResult:
     if data.get("outcome", row.outcome) != row.outcome:
         raise InvalidFile(f"{place}: outcome {data['outcome']!r} contradicts its other fields")
     return row
+
+
+def score_from_dict(data: JsonValue, place: str) -> MetricScore:
+    """Read a score back; every null in it is a NaN."""
+    try:
+        interval = data.get("interval")
+        return MetricScore(
+            name=str(data["name"]),
+            value=float(with_nan(data["value"])),
+            breakdown={key: float(with_nan(value)) for key, value in data["breakdown"].items()},
+            n_evaluated=int(data["n_evaluated"]),
+            n_abstained=int(data["n_abstained"]),
+            details=with_nan(data["details"]),
+            interval=Interval(**with_nan(interval)) if interval else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidFile(f"{place} cannot be read ({error!r})") from None

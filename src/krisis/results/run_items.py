@@ -31,7 +31,7 @@ def read_items(path: str | Path, mode: str | None = None) -> ItemTable:
         source = Source(str(path), manifest.run_id, manifest.git_commit, made_in, "krisis_run")
         rows = load_run(path).evaluation_results
         n_owed = max(0, manifest.n_cases - len(rows))
-        n_not_asked = math.ceil(n_owed / manifest.identity.get("repeats", 1))
+        n_not_asked = math.ceil(n_owed / manifest.identity.repeats)
         table = items_of(rows, source, span=_known_span(suite))
         return replace(table, n_not_asked=n_not_asked)
     # Programs write a missing signal as NaN: it is refused where a variant needs it, by name.
@@ -48,7 +48,7 @@ def read_items(path: str | Path, mode: str | None = None) -> ItemTable:
     if not result.evaluation_results:
         raise InvalidFile(f"{path} holds scores but no rows; name the full result")
     suite = result.suite_description
-    run_id, made_in = result.extras.get("run_id"), _mode(suite, mode, path)
+    run_id, made_in = result.provenance.run_id, _mode(suite, mode, path)
     source = Source(str(path), run_id, None, made_in, "krisis_run")
     return items_of(result.evaluation_results, source, span=_known_span(suite))
 

@@ -8,30 +8,46 @@
         metrics.json    scores with backend, suite and execution, written when the run ends
         report.txt      the text report, written when the run ends
         lock            held by the one process that writes
-
-The journal only grows. A later line for the same position replaces an earlier one, so a record
-that failed and was asked again stands twice in the file and once in the result. A last line that
-was cut off is not read.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.errors import InvalidFile
-from krisis.json_values import read_object
-from krisis.metrics.base import EvaluationResult
+from krisis.json_values import JsonObject, dumps, read_object
+from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.base import BenchmarkResult
+from krisis.results.journal import JournalContents, read_journal
 from krisis.results.repeats import mark_agreement
-from krisis.results.result import BenchmarkResult
-from krisis.results.rows import row_from_dict
+from krisis.results.stops import Unfinished
 
-RUN_SCHEMA_VERSION = 1
+RUN_SCHEMA_VERSION = 2
+
+
+class Identity(BaseModel):
+    """Everything that can change an answer; two runs are the same when all of it is equal."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    suite: str = ""
+    task: str = ""
+    features: str = ""
+    mode: str = ""
+    seed: int | None = None
+    data: str = ""
+    n_records: int = 0
+    repeats: int = 1
+    batch_size: int = 1
+    backend: JsonObject = {}
+    prompts: dict[str, str] = {}
 
 
 class Manifest(BaseModel):
@@ -40,14 +56,15 @@ class Manifest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Literal["krisis.run"] = "krisis.run"
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     run_id: str
     created_at: str
     backend_name: str
     n_cases: int = Field(ge=1)
-    identity: dict[str, Any]
-    suite_description: dict[str, Any]
-    config: dict[str, Any] = {}
+    identity: Identity = Identity()
+    task: TaskFacts | None = None
+    suite_description: JsonObject
+    config: JsonObject = {}
     versions: dict[str, str] = {}
     git_commit: str | None = None
     stores_features: bool = False
@@ -85,45 +102,6 @@ class RunDirectory:
         return self.path / "lock"
 
 
-@dataclass(slots=True)
-class JournalContents:
-    """What a journal holds: the last row of every position and the books of every session."""
-
-    rows: dict[int, EvaluationResult] = field(default_factory=dict)
-    features: dict[int, dict[str, Any]] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    session_seconds: list[float] = field(default_factory=list)
-
-    def take(self, line: dict[str, Any], place: str) -> None:
-        """Add one line."""
-        kind = line.get("kind")
-        if kind == "row":
-            self._take_row(line, place)
-        elif kind in ("prompt", "context"):
-            self.texts[str(line["id"])] = str(line["text"])
-        elif kind == "session":
-            self.session_seconds.append(0.0)
-        elif kind != "stop":
-            raise InvalidFile(f"{place} is of the unknown kind {kind!r}; was it edited?")
-        if "calls" in line:
-            self.calls.append(line["calls"])
-        if self.session_seconds and "at" in line:
-            self.session_seconds[-1] = float(line["at"])
-
-    def _take_row(self, line: dict[str, Any], place: str) -> None:
-        row = dict(line["row"])
-        row["prompt"] = self.texts.get(row.get("prompt", ""), "")
-        position = int(line["position"])
-        self.rows[position] = row_from_dict(row, place)
-        if "features" in line:
-            context = self.texts.get(line.get("context", ""), "")
-            self.features[position] = {
-                **line["features"],
-                **({"context": context} if context else {}),
-            }
-
-
 def is_run(path: Path) -> bool:
     """Say whether a folder is a run directory."""
     return RunDirectory(path).manifest.is_file()
@@ -134,21 +112,25 @@ def list_runs(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if is_run(path)), key=_age, reverse=True)
+    found = {path: _created_at(path) for path in folder.iterdir() if is_run(path)}
+    return sorted(found, key=lambda path: (found[path], path.name), reverse=True)
 
 
-def _age(path: Path) -> tuple[str, int]:
-    # The name tells the second; runs of the same second are told apart by their files.
-    return path.name.partition("_")[0], RunDirectory(path).manifest.stat().st_mtime_ns
+def _created_at(path: Path) -> datetime:
+    """Return when a run began, by its manifest; one that cannot be read counts as the oldest."""
+    with suppress(InvalidFile, ValueError):
+        created_at = datetime.fromisoformat(read_manifest(path).created_at)
+        return created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)
+    return datetime.min.replace(tzinfo=UTC)
 
 
 def read_manifest(path: str | Path) -> Manifest:
     """Read the manifest of a run directory."""
     directory = RunDirectory(Path(path))
     if not directory.path.is_dir():
-        raise InvalidFile(f"{path} is not a folder; name a run directory such as runs/…")
+        raise InvalidFile(f"{path} is not a folder; name a run directory such as runs/NAME")
     if not directory.manifest.is_file():
-        raise InvalidFile(f"{path} holds no manifest.json, so it is no run of krisis")
+        raise InvalidFile(f"{path} is not a krisis run (no manifest.json)")
     content = read_object(directory.manifest)
     if content.get("schema_version") != RUN_SCHEMA_VERSION:
         raise InvalidFile(
@@ -156,7 +138,7 @@ def read_manifest(path: str | Path) -> Manifest:
             f"krisis reads {RUN_SCHEMA_VERSION}; use the krisis that wrote it or run again"
         )
     try:
-        return Manifest.model_validate(content)
+        return Manifest.model_validate_json(dumps(content, indent=None))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -165,67 +147,49 @@ def read_manifest(path: str | Path) -> Manifest:
         ) from None
 
 
-def read_journal(path: Path) -> JournalContents:
-    """Read a journal, leaving out a last line that was cut off."""
-    contents = JournalContents()
-    for number, line in enumerate(_whole_lines(path), start=1):
-        place = f"{path}: line {number}"
-        try:
-            contents.take(_object(line), place)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidFile):
-                raise
-            raise InvalidFile(f"{place} cannot be read ({error!r}); was it edited?") from None
-    return contents
-
-
 def load_run(path: str | Path) -> BenchmarkResult:
     """Read a run back as a result: the journal's rows, and the scores if the run has ended."""
     directory = RunDirectory(Path(path))
-    manifest = read_manifest(path)
-    contents = read_journal(directory.rows) if directory.rows.exists() else JournalContents()
-    rows = [contents.rows[position] for position in sorted(contents.rows)]
-    if manifest.identity.get("repeats", 1) > 1:
-        mark_agreement(rows)
-    extras: dict[str, Any] = {"n_loaded": manifest.n_cases, "n_input_records": manifest.n_cases}
-    if not directory.metrics.is_file():
-        return BenchmarkResult(
-            rows, {}, manifest.suite_description, manifest.backend_name, {**extras, "ended": False}
+    manifest, journal = read_manifest(path), read_journal(directory.rows)
+    rows = journal.in_order()
+    agreement = mark_agreement(rows) if manifest.identity.repeats > 1 else None
+    if directory.metrics.is_file():
+        ended = BenchmarkResult.load(directory.metrics)
+        result = BenchmarkResult(
+            rows, ended.metric_scores, ended.suite_description, ended.backend_name, facts=ended
         )
-    scored = BenchmarkResult.load(directory.metrics)
-    scored.extras.pop("attrition", None)
-    return BenchmarkResult(
-        rows, scored.metric_scores, scored.suite_description, scored.backend_name, scored.extras
+    else:
+        facts = _facts_so_far(manifest, journal)
+        facts.agreement = agreement
+        name = manifest.backend_name
+        result = BenchmarkResult(rows, {}, manifest.suite_description, name, facts=facts)
+    result.provenance = replace(
+        result.provenance,
+        run_id=manifest.run_id,
+        run_directory=str(directory.path),
+        git_commit=manifest.git_commit,
+        versions=manifest.versions,
+        config=manifest.config,
     )
+    return result
 
 
-def whole_length(path: Path) -> tuple[int, bool]:
-    """Return how many bytes of a journal are whole lines, and whether only a newline is missing."""
-    with path.open("rb") as file:
-        content = file.read()
-    end = content.rfind(b"\n") + 1
-    try:
-        _object(content[end:])
-    except ValueError:
-        return end, False
-    return len(content), True
-
-
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield line
-            else:
-                try:
-                    _object(line)
-                except ValueError:
-                    return
-                yield line
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    value = json.loads(line)
-    if not isinstance(value, dict):
-        raise ValueError(f"not an object but {value!r:.40}")
-    return value
+def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
+    identity, rows = manifest.identity, journal.in_order()
+    return RunFacts(
+        provenance=Provenance(
+            task_facts=manifest.task,
+            models_answered=dict(Counter(row.model for row in rows if row.model)),
+            batch_size=identity.batch_size,
+            repeats=identity.repeats,
+            seed=identity.seed,
+            suite_content_hash=identity.data,
+            krisis_version=manifest.versions.get("krisis"),
+            started_at=manifest.created_at,
+        ),
+        spending=Spending.of(journal.spent, rows, elapsed_seconds=journal.elapsed_seconds),
+        prompts=Prompts.of(rows),
+        attrition=Attrition(n_loaded=manifest.n_cases),
+        stop=journal.stop
+        or Unfinished("the run has not ended: resume it, or wait for its process"),
+    )

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from krisis.errors import InvalidFile, KrisisError, UnknownName
+from krisis.json_values import JsonMapping
 from krisis.metrics.base import Rows
 from krisis.reporting.report import RunReport, build_report
+from krisis.results.base import BenchmarkResult
+from krisis.results.journal import JournalTail, read_journal
 from krisis.results.loading import load_result, reproduce_command
-from krisis.results.result import BenchmarkResult
-from krisis.results.store import RunDirectory, is_run, read_journal, read_manifest
+from krisis.results.store import RunDirectory, is_run, read_manifest
 from krisis.viewer.row_index import RowIndex
 
 N_RUNS_IN_MEMORY = 4
@@ -44,33 +44,6 @@ class Progress:
         return sum(self.counts.values())
 
 
-@dataclass
-class _Tail:
-    """How much of a growing journal was read, and what it said of each position."""
-
-    n_bytes: int = 0
-    outcomes: dict[int, str] = field(default_factory=dict)
-
-    def read_on(self, path: Path) -> Mapping[str, int]:
-        with path.open("rb") as file:
-            file.seek(self.n_bytes)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                self.n_bytes += len(line)
-                self._take(line)
-        seen = Counter(self.outcomes.values())  # what is none of these is not a row of krisis
-        return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
-
-    def _take(self, line: bytes) -> None:
-        try:
-            content = json.loads(line)
-            if content.get("kind") == "row":
-                self.outcomes[int(content["position"])] = str(content["row"]["outcome"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return  # the run's own page says what is wrong with it
-
-
 class LoadedRun:
     """One run in memory: its rows, their index and its report."""
 
@@ -81,7 +54,7 @@ class LoadedRun:
         self.rows = Rows(self.result.evaluation_results)
 
     @cached_property
-    def features(self) -> Mapping[int, Mapping[str, Any]]:
+    def features(self) -> Mapping[int, JsonMapping]:
         """Return what the model was shown of each record, where the run stored it."""
         if not self.path.is_dir() or not read_manifest(self.path).stores_features:
             return {}
@@ -113,7 +86,7 @@ class Catalogue:
             raise InvalidFile(f"{folder} is not a folder; name the one that holds your runs")
         self._lock = threading.Lock()
         self._loaded: OrderedDict[str, tuple[object, LoadedRun]] = OrderedDict()
-        self._tails: dict[str, _Tail] = {}
+        self._tails: dict[str, JournalTail] = {}
         self._files: dict[str, tuple[object, Progress]] = {}
 
     def paths(self) -> dict[str, Path]:
@@ -168,7 +141,7 @@ class Catalogue:
             counts = self._of_file(directory.metrics, name).counts
         elif directory.rows.exists():
             with self._lock:
-                counts = self._tails.setdefault(name, _Tail()).read_on(directory.rows)
+                counts = self._tails.setdefault(name, JournalTail()).read_on(directory.rows)
         return Progress(
             "ended" if ended else ("running" if _is_written(directory) else "stopped"),
             manifest.n_cases,
@@ -179,7 +152,7 @@ class Catalogue:
         )
 
 
-def _suite_words(description: Mapping[str, Any]) -> str:
+def _suite_words(description: JsonMapping) -> str:
     return " · ".join(str(description[k]) for k in ("suite", "task") if description.get(k))
 
 
@@ -202,15 +175,19 @@ def _is_written(directory: RunDirectory) -> bool:
 
 def _file_progress(path: Path) -> Progress:
     result = BenchmarkResult.load(path)
-    attrition = result.attrition()
-    counts = {k: attrition.get(f"n_{k}", 0) for k in ("answered", "abstained", "failed")}
+    found = result.attrition
+    counts = {
+        "answered": found.n_answered,
+        "abstained": found.n_abstained,
+        "failed": found.n_failed,
+    }
     return Progress(
         "ended",
         sum(counts.values()),
         counts,
         result.backend_name,
         _suite_words(result.suite_description),
-        str(result.extras.get("started_at", "")),
+        result.provenance.started_at or "",
     )
 
 

@@ -95,7 +95,7 @@ class CKDSuite(BaseDataSuite):
 
     def describe(self) -> dict[str, Any]:
         """Say where the cases come from, how they were made and how many ask to be deferred."""
-        records = self.load()
+        records = self.records()
         reasons = Counter(name for r in records for name in r.metadata["abstain_reasons"])
         return {
             **super().describe(),

@@ -1,4 +1,4 @@
-"""Adaptive concurrency: as many calls at a time as the provider bears, never more than allowed."""
+"""Adaptive concurrency: as many simultaneous calls as the provider accepts, up to a maximum."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class AdaptiveConcurrency:
     """A number of slots that grows while it is used to the full and shrinks on a rate limit.
 
     Slow start adds one slot per success, which doubles the number in one round trip; after the
-    first rate limit a whole round is needed for one more slot. Calls that were already under way
-    when the number was halved do not halve it again: they are part of the same news.
+    first rate limit a whole round is needed for one more slot. Calls that were already in progress
+    when the number was halved do not halve it again: they met the same limit.
     """
 
     def __init__(self, upper: int, *, adaptive: bool = True) -> None:
@@ -31,12 +31,12 @@ class AdaptiveConcurrency:
 
     @property
     def limit(self) -> int:
-        """How many calls may be under way now."""
+        """How many calls may be in progress now."""
         return int(self._limit)
 
     @property
     def in_flight(self) -> int:
-        """How many calls are under way now."""
+        """How many calls are in progress now."""
         return self._in_flight
 
     async def acquire(self) -> int:

@@ -6,8 +6,8 @@ from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAnswer, Majority
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
+from krisis.execution.baselines import baseline_scores
 from krisis.execution.options import Execution
-from krisis.execution.yardsticks import baseline_scores
 from krisis.metrics import default_benchmark_metrics
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
@@ -15,23 +15,25 @@ from krisis.results.result import BenchmarkResult
 
 def test_the_scores_are_those_of_a_run_of_the_baseline():
     suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=20))
-    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())["baselines"]
+    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())
     assert list(found) == list(suite.baselines)
     for name in suite.baselines:
         result = Benchmark(suite, registry.find("backends", name)()).run()
         for metric, score in result.metric_scores.items():
-            value = found[name][metric]["value"]
-            assert value == score.value or (value is None and score.value != score.value)
-            assert found[name][metric]["n_evaluated"] == score.n_evaluated
+            value = found[name][metric].value
+            assert value == score.value or (value != value and score.value != score.value)
+            assert found[name][metric].n_evaluated == score.n_evaluated
 
 
 def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
     suite = CKDSuite(SuiteConfig(n_synthetic=30))
     benchmark = Benchmark(suite, AlwaysAnswer(), execution=Execution(baselines=True))
     result = benchmark.run(suite.load()[:7])
+    assert result.baselines["majority"]["accuracy"].n_evaluated == 7
     assert result.extras["baselines"]["majority"]["Accuracy"]["n_evaluated"] == 7
     path = tmp_path / "result.json"
     result.save(path)
+    assert BenchmarkResult.load(path).to_json() == result.to_json()
     report = format_report(BenchmarkResult.load(path))
     assert "Baselines on the same records" in report
     assert "this run: always-answer" in report
@@ -48,7 +50,7 @@ def test_a_baseline_that_cannot_be_prepared_is_left_out():
 
     suite = Bare([PatientRecord({"x": 1}, 0)])
     found = baseline_scores(suite, suite.load(), default_benchmark_metrics())
-    assert list(found["baselines"]) == ["always-abstain"]
+    assert list(found) == ["always-abstain"]
 
 
 def test_a_suite_without_baselines_adds_nothing():

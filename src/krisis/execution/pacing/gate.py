@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
+from krisis.backends.waiting import quota_left
 from krisis.errors import BackendError, CallTimedOut, ProviderUnavailable, RateLimited
-from krisis.execution.budget import Budget, Estimate
-from krisis.execution.concurrency import AdaptiveConcurrency
-from krisis.execution.limits import Limits
-from krisis.execution.rates import Bucket, Pause, remaining_of
+from krisis.execution.pacing.budget import Budget, Estimate, Limits
+from krisis.execution.pacing.concurrency import AdaptiveConcurrency
+from krisis.execution.pacing.rates import Bucket, Pause
 from krisis.execution.stopping import Stop
+from krisis.results.stops import AccountRefused
 
 R = TypeVar("R")
 
@@ -68,7 +69,7 @@ class Gate:
             await self._stop.sleep(seconds)
 
     async def _slot(self) -> int:
-        """Wait for a slot, and heed what was asked for meanwhile: a pause, or the end."""
+        """Wait for a slot, then for a pause that began meanwhile; raise when the run is to end."""
         era = await self.concurrency.acquire()
         try:
             self._stop.check()
@@ -88,23 +89,24 @@ class Gate:
             self._heed(headers)
 
     def failed(self, ticket: Ticket, error: BaseException) -> None:
-        """Settle an attempt that failed, and be humbler where the provider asks for it."""
+        """Settle an attempt that failed, and back off where the provider asks for it."""
         used = None
         if isinstance(error, BackendError):
             if error.input_tokens or error.output_tokens:
-                used = Estimate(error.input_tokens, error.output_tokens)
+                used = Estimate(error.input_tokens or 0, error.output_tokens or 0)
             if _is_overload(error):
                 self.concurrency.limited(ticket.era)
         self._leave(ticket, used)
         if isinstance(error, BackendError) and _is_overload(error):
-            self._be_patient(error.retry_after_seconds or 0.0)
+            self._back_off(error.retry_after_seconds or 0.0)
 
-    def _be_patient(self, seconds: float) -> None:
+    def _back_off(self, seconds: float) -> None:
         if seconds <= LONGEST_RETRY_AFTER_SECONDS:
             self._pause.extend(seconds)
             return
+        hours = f"{seconds / 3600:.1f} hours"
         self._stop.request(
-            f"the provider asks to wait {seconds / 3600:.1f} hours, so the quota is used up"
+            AccountRefused(f"the provider asks to wait {hours}, so the quota is used up")
         )
         self._stop.check()
 
@@ -114,15 +116,19 @@ class Gate:
 
     def _heed(self, headers: Mapping[str, str]) -> None:
         for what, bucket in (("requests", self._requests), ("tokens", self._tokens)):
-            said = remaining_of(headers, what)
+            said = quota_left(headers, what)
             if said is None:
                 continue
             remaining, reset_seconds = said
             if bucket is not None:
                 bucket.lower_to(remaining)
             if remaining <= 0:
-                # Of a quota that resets tomorrow the next call is told, and its error decides.
+                # A quota that resets tomorrow is for the error of the next call to report.
                 self._pause.extend(min(reset_seconds, LONGEST_PAUSE_BY_HEADER_SECONDS))
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep between attempts; raise when the run is to end instead."""
+        await self._stop.sleep(seconds)
 
     async def timed(self, call: Awaitable[R]) -> R:
         """Await a call for as long as one call may take."""

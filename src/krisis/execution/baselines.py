@@ -1,0 +1,47 @@
+"""What is scored beside a run so that it can be read: baselines, and each source on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from krisis import registry
+from krisis.backends.base import BaseBackend
+from krisis.data.base import BaseDataSuite, PatientRecord
+from krisis.errors import UserError
+from krisis.execution.batches import cases_of
+from krisis.execution.engine import answered_row
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows, score_all
+from krisis.results.account import brief_scores
+
+
+def baseline_scores(
+    suite: BaseDataSuite, records: Sequence[PatientRecord], metrics: Sequence[BaseMetric]
+) -> dict[str, MetricScores]:
+    """Return the scores of the suite's baselines; one that cannot be prepared is left out."""
+    found = {}
+    for name in suite.baselines:
+        try:
+            backend: BaseBackend = registry.find("backends", name)()
+            backend.prepare(suite)
+        except UserError:
+            continue
+        responses = backend.evaluate_batch(records)
+        rows = Rows(
+            answered_row(case, response, prompt="")
+            for case, response in zip(cases_of(records), responses, strict=True)
+        )
+        found[name] = brief_scores(score_all(metrics, rows))
+    return found
+
+
+def scores_by_source(
+    metrics: Sequence[BaseMetric], rows: Sequence[EvaluationResult]
+) -> dict[str, MetricScores]:
+    """Score real and synthetic patients apart; nothing where all rows are of one source."""
+    parts = {
+        "real": [row for row in rows if row.metadata.get("synthetic") is False],
+        "synthetic": [row for row in rows if row.metadata.get("synthetic") is True],
+    }
+    if not all(parts.values()):
+        return {}
+    return {name: brief_scores(score_all(metrics, part)) for name, part in parts.items()}

@@ -1,0 +1,384 @@
+"""How a run came about and went, in typed parts; the flat mapping `extras` is derived from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from krisis.errors import InvalidValue
+from krisis.json_values import JsonMapping, JsonObject, plain, with_nan
+from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
+from krisis.results.journal import Spent
+from krisis.results.stops import StopCause
+
+Part = TypeVar("Part")
+UNCLASSIFIED = "unclassified"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
+
+    ``groups`` maps the groups that results are broken down by to their metadata keys; ``person``
+    and ``unit`` are the words for one cluster and one record.
+    """
+
+    name: str
+    answers: tuple[tuple[int | str, str], ...] = ()
+    ordered: bool = False
+    positive: int | str | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    default_loss: str = "error"
+    default_confidence: str = "stated"
+    person: str = "patient"
+    unit: str = "record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What was run, on which data, by which model and with which settings; None is not known.
+
+    The first fields are read from the suite's description. ``model`` is the one that was named;
+    ``models_answered`` counts the rows by the model that the provider says answered.
+    """
+
+    suite: str = ""
+    task: str = ""
+    features: str = ""
+    mode: str = ""
+    limit: int | None = None
+    n_records: int | None = None
+    content_hash: str = ""
+    model: str = ""
+    task_facts: TaskFacts | None = None
+    models_answered: Mapping[str, int] = field(default_factory=dict)
+    batch_size: int | None = None
+    max_concurrency: int | None = None
+    repeats: int | None = None
+    n_api_batches: int | None = None
+    seed: int | None = None
+    suite_content_hash: str | None = None
+    krisis_version: str | None = None
+    started_at: str | None = None
+    run_id: str | None = None
+    run_directory: str | None = None
+    git_commit: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    config: JsonMapping = field(default_factory=dict)
+
+
+# The fields of a provenance that the suite's description and the model's name already hold.
+_DESCRIBED = ("suite", "task", "features", "mode", "limit", "n_records", "content_hash", "model")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a run took; None is not known, which is never the same as 0.
+
+    Tokens are those of the rows. ``lost`` tokens were paid for replies that could not be used,
+    ``cached`` ones were not paid again. ``cost_unknown`` says why there is no ``cost``.
+    """
+
+    n_api_calls: int | None = None
+    n_retries: int | None = None
+    n_batch_splits: int | None = None
+    n_cache_hits: int | None = None
+    n_calls_without_usage: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    token_total: int | None = None
+    lost_input_tokens: int | None = None
+    lost_output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cached_output_tokens: int | None = None
+    cost: float | None = None
+    cost_unknown: str | None = None
+    price_per_million_tokens: Mapping[str, float] = field(default_factory=dict)
+    elapsed_seconds: float | None = None
+    records_per_second: float | None = None
+    latency_seconds: Mapping[str, float] = field(default_factory=dict)
+    limit_history: tuple[tuple[float, int], ...] = ()
+    cache_fault: str | None = None
+
+    @classmethod
+    def of(
+        cls, spent: Spent, rows: Sequence[EvaluationResult], *, elapsed_seconds: float
+    ) -> Spending:
+        """Add up calls and rows; a sum in which one part is not known is not known itself."""
+        answered = [row for row in rows if row.error is None]
+        n_input = _sum([row.input_tokens for row in answered])
+        n_output = _sum([row.output_tokens for row in answered])
+        both = None if n_input is None or n_output is None else n_input + n_output
+        return cls(
+            n_api_calls=spent.n_calls,
+            n_retries=spent.n_retries,
+            n_batch_splits=spent.n_splits,
+            n_cache_hits=spent.n_cache_hits,
+            n_calls_without_usage=spent.n_calls_without_usage,
+            input_tokens=n_input,
+            output_tokens=n_output,
+            token_total=_sum([row.total_tokens for row in answered]) if both is None else both,
+            lost_input_tokens=spent.lost_input_tokens,
+            lost_output_tokens=spent.lost_output_tokens,
+            cached_input_tokens=spent.cached_input_tokens,
+            cached_output_tokens=spent.cached_output_tokens,
+            elapsed_seconds=elapsed_seconds,
+            records_per_second=len(rows) / elapsed_seconds if elapsed_seconds else None,
+            latency_seconds=_percentiles(spent.latencies_seconds),
+        )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    if not seconds:
+        return {}
+    values = np.percentile(np.asarray(seconds), (50, 90, 95, 99, 100))
+    return dict(zip(("p50", "p90", "p95", "p99", "max"), map(float, values), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompts:
+    """Which redacted templates were used, and where each row's is kept."""
+
+    prompt_capture: str = "evaluation_results[].prompt"
+    prompt_data_policy: str = ""
+    prompt_modes: tuple[str, ...] = ()
+    n_prompts_captured: int | None = None
+    prompt_templates: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Sequence[EvaluationResult]) -> Prompts:
+        """Gather the templates of rows, each of which was checked before it was stored."""
+        n_captured = sum(bool(row.prompt) for row in rows)
+        return cls(
+            prompt_data_policy="redacted" if n_captured else "no prompts captured",
+            prompt_modes=tuple(sorted({row.prompt_mode for row in rows if row.prompt_mode})),
+            n_prompts_captured=n_captured,
+            prompt_templates=tuple(dict.fromkeys(row.prompt for row in rows if row.prompt)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailureClass:
+    """How many records failed in one way, and what was said about the first of them."""
+
+    n: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attrition:
+    """What became of every record, from loading to outcome; ``failures`` by class, most first.
+
+    >>> print(Attrition(5, 4, n_answered=2, n_abstained=1, n_failed=1))
+    1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed
+    """
+
+    n_loaded: int = 0
+    n_sent: int = 0
+    n_answered: int = 0
+    n_abstained: int = 0
+    n_failed: int = 0
+    failures: Mapping[str, FailureClass] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[EvaluationResult], n_loaded: int | None = None) -> Attrition:
+        """Count rows by outcome, failed ones by class with the first error as an example."""
+        failed = [row for row in rows if row.error is not None]
+        n_abstained = sum(row.abstained for row in rows if row.error is None)
+        examples: dict[str, str] = {}
+        for row in failed:
+            examples.setdefault(row.failure_class or UNCLASSIFIED, row.error or "")
+        counts = Counter(row.failure_class or UNCLASSIFIED for row in failed)
+        return cls(
+            len(rows) if n_loaded is None else n_loaded,
+            len(rows),
+            len(rows) - n_abstained - len(failed),
+            n_abstained,
+            len(failed),
+            {name: FailureClass(n, examples[name]) for name, n in counts.most_common()},
+        )
+
+    def __str__(self) -> str:
+        """Say what became of the records; failures come first."""
+        lost = f"{self.n_failed} of {self.n_sent} records FAILED" if self.n_failed else "Records"
+        return (
+            f"{lost}: {self.n_loaded} loaded → {self.n_sent} sent → {self.n_answered} answered / "
+            f"{self.n_abstained} abstained / {self.n_failed} failed"
+        )
+
+    @property
+    def n_left(self) -> int:
+        """Return how many records have no row yet."""
+        return max(0, self.n_loaded - self.n_sent)
+
+    def to_dict(self) -> JsonObject:
+        """Return the counts, and the classes of failure where there are any."""
+        content = asdict(self)
+        if not self.failures:
+            del content["failures"]
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far repeated answers to one record agree."""
+
+    n_records: int
+    mean_agreement: float | None
+    n_unanimous: int
+
+
+ScoresByName = Mapping[str, Mapping[str, MetricScore]]
+
+
+def brief_scores(scores: Mapping[str, MetricScore]) -> MetricScores:
+    """Return values and denominators alone, all that is kept of baselines and of sources."""
+    return MetricScores(
+        (name, MetricScore(score.name, score.value, n_evaluated=score.n_evaluated))
+        for name, score in scores.items()
+    )
+
+
+# What the seeds promise of every run, also where the value is not known.
+_PROMISED = (
+    *("batch_size", "max_concurrency", "n_input_records", "n_api_batches", "elapsed_seconds"),
+    *("records_per_second", "input_tokens", "output_tokens", "token_total", "prompt_capture"),
+    *("prompt_data_policy", "prompt_modes", "n_prompts_captured", "prompt_templates_count"),
+    *("prompt_templates", "cost"),
+)
+_DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
+_TYPED = ("stopped", "stop_cause", "attrition", "agreement", "baselines", "scores_by_source")
+
+
+@dataclass(slots=True, kw_only=True)
+class RunFacts:
+    """Everything about a run but its rows and scores; ``other`` holds entries of the user's own."""
+
+    provenance: Provenance = field(default_factory=Provenance)
+    spending: Spending = field(default_factory=Spending)
+    prompts: Prompts = field(default_factory=Prompts)
+    attrition: Attrition = field(default_factory=Attrition)
+    stop: StopCause | None = None
+    agreement: Agreement | None = None
+    baselines: ScoresByName = field(default_factory=dict)
+    scores_by_source: ScoresByName = field(default_factory=dict)
+    other: JsonMapping = field(default_factory=dict)
+
+    @property
+    def extras(self) -> JsonObject:
+        """Return the facts as one flat mapping of JSON values, under the names of the seeds."""
+        was_run = self.provenance.batch_size is not None
+        provenance = _entries(self.provenance)
+        for name in _DESCRIBED:
+            provenance.pop(name, None)
+        content: JsonObject = {
+            **(dict.fromkeys(_PROMISED) if was_run else {}),
+            **provenance,
+            **_entries(self.spending),
+            **self._counted(),
+            **(_prompt_entries(self.prompts) if self.prompts != Prompts() else {}),
+            **({"stopped": self.stop.sentence, "stop_cause": self.stop.name} if self.stop else {}),
+            **({"agreement": asdict(self.agreement)} if self.agreement else {}),
+            **_score_entries("scores_by_source", self.scores_by_source),
+            **_score_entries("baselines", self.baselines),
+            **self.other,
+        }
+        return dict(plain(content))
+
+    def _counted(self) -> JsonObject:
+        if self.attrition == Attrition():
+            return {}
+        n_loaded = self.attrition.n_loaded
+        return {
+            "n_loaded": n_loaded,
+            "n_input_records": n_loaded,
+            "n_failed": self.attrition.n_failed,
+        }
+
+    @classmethod
+    def from_extras(cls, extras: JsonMapping) -> RunFacts:
+        """Read the facts back; an entry that krisis does not know is kept as the user's own."""
+        provenance = _part(Provenance, extras, leaving_out=_DESCRIBED)
+        spending, prompts = _part(Spending, extras), _part(Prompts, extras)
+        known = {f.name for part in (Provenance, Spending, Prompts) for f in fields(part)}
+        known = (known - set(_DESCRIBED)) | {*_DERIVED, *_TYPED}
+        stored = _checked(Attrition, extras.get("attrition") or {}, "attrition")
+        n_loaded = extras.get("n_loaded", extras.get("n_input_records"))
+        if n_loaded is not None and stored == Attrition():
+            stored = _checked(Attrition, {"n_loaded": n_loaded}, "n_loaded")
+        agreement, stopped = extras.get("agreement"), extras.get("stopped")
+        return cls(
+            provenance=provenance,
+            spending=spending,
+            prompts=prompts,
+            attrition=stored,
+            stop=StopCause.named(str(extras.get("stop_cause", "StopCause")), str(stopped))
+            if stopped is not None
+            else None,
+            agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
+            baselines=_scores(extras.get("baselines") or {}),
+            scores_by_source=_scores(extras.get("scores_by_source") or {}),
+            other={name: value for name, value in extras.items() if name not in known},
+        )
+
+
+def _entries(part: object) -> JsonObject:
+    """Return the fields of a part that hold something."""
+    values = asdict(part)  # type: ignore[call-overload]
+    return {name: value for name, value in values.items() if value not in (None, (), {}, "")}
+
+
+def _prompt_entries(prompts: Prompts) -> JsonObject:
+    n_templates = len(prompts.prompt_templates)
+    return {**asdict(prompts), "prompt_templates_count": n_templates}
+
+
+def _score_entries(name: str, scores: ScoresByName) -> JsonObject:
+    if not scores:
+        return {}
+    brief = {
+        who: {
+            metric: {"value": score.value, "n_evaluated": score.n_evaluated}
+            for metric, score in found.items()
+        }
+        for who, found in scores.items()
+    }
+    return {name: brief}
+
+
+def _scores(content: JsonMapping) -> ScoresByName:
+    try:
+        return {
+            who: MetricScores(
+                (name, MetricScore(name, with_nan(s["value"]), n_evaluated=s.get("n_evaluated", 0)))
+                for name, s in found.items()
+            )
+            for who, found in content.items()
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InvalidValue(f"extras: scores cannot be read ({error!r})") from None
+
+
+def _part(kind: type[Part], extras: JsonMapping, *, leaving_out: Sequence[str] = ()) -> Part:
+    names = [f.name for f in fields(kind) if f.name not in leaving_out]  # type: ignore[arg-type]
+    known = {name: extras[name] for name in names if extras.get(name) is not None}
+    return _checked(kind, known, "")
+
+
+def _checked(kind: type[Part], content: object, name: str) -> Part:
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join([*([name] if name else []), *map(str, first["loc"])])
+        raise InvalidValue(f"extras: {place}: {first['msg']}, not {first['input']!r}") from None

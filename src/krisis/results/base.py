@@ -1,0 +1,205 @@
+"""Stage 4: `BenchmarkResult`, everything that a run produced, and its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krisis import __version__
+from krisis.errors import InvalidFile, InvalidValue, MissingExtra
+from krisis.json_values import JsonMapping, JsonObject, dumps, plain, read_object, write_text
+from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
+from krisis.results.account import (
+    Agreement,
+    Attrition,
+    FailureClass,
+    Prompts,
+    Provenance,
+    RunFacts,
+    Spending,
+    TaskFacts,
+)
+from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
+from krisis.results.stops import StopCause
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Agreement",
+    "Attrition",
+    "BenchmarkResult",
+    "FailureClass",
+    "Prompts",
+    "Provenance",
+    "RunFacts",
+    "Spending",
+    "StopCause",
+    "TaskFacts",
+]
+
+SCHEMA_VERSION = 2
+
+
+@dataclass(slots=True, init=False)
+class BenchmarkResult(RunFacts):
+    """Rows and scores of a run, with the facts of how it came about and went.
+
+    >>> result = BenchmarkResult([EvaluationResult(1, 1)], {}, {"suite": "toy"}, "rule")
+    >>> result.provenance.suite, result.attrition.n_answered
+    ('toy', 1)
+    """
+
+    evaluation_results: list[EvaluationResult]
+    metric_scores: MetricScores
+    suite_description: JsonObject
+    backend_name: str
+
+    def __init__(
+        self,
+        evaluation_results: Sequence[EvaluationResult],
+        metric_scores: Mapping[str, MetricScore],
+        suite_description: JsonMapping,
+        backend_name: str = "",
+        extras: JsonMapping | None = None,
+        *,
+        facts: RunFacts | None = None,
+    ) -> None:
+        """Take rows, scores and either typed ``facts`` or the flat ``extras`` that name them."""
+        known = facts or RunFacts.from_extras(extras or {})
+        for one in fields(RunFacts):
+            setattr(self, one.name, getattr(known, one.name))
+        self.evaluation_results = (
+            evaluation_results if isinstance(evaluation_results, list) else [*evaluation_results]
+        )
+        self.metric_scores = MetricScores(metric_scores)  # readable by name and by key
+        self.suite_description = dict(suite_description)
+        self.backend_name = backend_name
+        self.provenance = _described(known.provenance, self.suite_description, backend_name)
+        if self.evaluation_results:
+            n_loaded = known.attrition.n_loaded or None
+            self.attrition = Attrition.of(self.evaluation_results, n_loaded)
+
+    def with_scores(self, scores: Mapping[str, MetricScore]) -> BenchmarkResult:
+        """Return the same run with other scores."""
+        return BenchmarkResult(
+            self.evaluation_results, scores, self.suite_description, self.backend_name, facts=self
+        )
+
+    def to_dict(self, *, include_results: bool = True) -> JsonObject:
+        """Return everything as plain JSON values, with the rows or without."""
+        content: JsonObject = {
+            "kind": "krisis.result" if include_results else "krisis.metrics",
+            "schema_version": SCHEMA_VERSION,
+            "krisis_version": __version__,
+            "backend_name": self.backend_name,
+            "suite_description": plain(self.suite_description),
+            "attrition": self.attrition.to_dict(),
+            "metric_scores": {
+                name: plain(asdict(score)) for name, score in self.metric_scores.items()
+            },
+            "extras": self.extras,
+        }
+        if include_results:
+            content["evaluation_results"] = [row_to_dict(row) for row in self.evaluation_results]
+        return content
+
+    def to_json(self, include_results: bool = True) -> str:
+        """Return strict JSON of the whole result, or of all but its rows."""
+        return dumps(self.to_dict(include_results=include_results))
+
+    def metrics_to_json(self) -> str:
+        """Return the scores with backend, suite and execution: enough for a comparison."""
+        return self.to_json(include_results=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per row as a pandas frame, metadata under their own names."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingExtra.named("frames", "to_frame()") from None
+        rows = map(row_to_dict, self.evaluation_results)
+        flat = [
+            {
+                **{name: value for name, value in row.items() if not isinstance(value, dict)},
+                **{f"metadata.{key}": value for key, value in row["metadata"].items()},
+                **{f"signals.{key}": value for key, value in row["signals"].items()},
+            }
+            for row in rows
+        ]
+        return pd.DataFrame(flat)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the whole result to a JSON file."""
+        path = Path(path)
+        write_text(path, self.to_json() + "\n", overwrite=overwrite)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> BenchmarkResult:
+        """Read back what `save` or `metrics_to_json` wrote."""
+        return cls.from_dict(read_object(Path(path)), place=str(path))
+
+    @classmethod
+    def from_dict(cls, content: JsonMapping, *, place: str = "result") -> BenchmarkResult:
+        """Read back what `to_dict` returned."""
+        _check_envelope(content, place)
+        rows = [
+            row_from_dict(row, f"{place}: row {index}")
+            for index, row in enumerate(content.get("evaluation_results", []))
+        ]
+        scores = MetricScores(
+            (name, score_from_dict(score, f"{place}: metric {name!r}"))
+            for name, score in content["metric_scores"].items()
+        )
+        try:
+            facts = RunFacts.from_extras({**content["extras"], "attrition": content["attrition"]})
+        except InvalidValue as error:
+            raise InvalidFile(f"{place}: {error}") from None
+        return cls(rows, scores, content["suite_description"], content["backend_name"], facts=facts)
+
+
+def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Provenance:
+    """Return a provenance with what the suite says of itself, where that can be read."""
+    limit, n_records = suite.get("limit"), suite.get("n_records")
+    return replace(
+        provenance,
+        suite=str(suite.get("suite") or ""),
+        task=str(suite.get("task") or ""),
+        features=str(suite.get("features") or ""),
+        mode=str(suite.get("mode") or ""),
+        limit=limit if isinstance(limit, int) else None,
+        n_records=n_records if isinstance(n_records, int) else None,
+        content_hash=str(suite.get("content_hash") or ""),
+        model=model,
+    )
+
+
+_ENVELOPE: dict[str, type] = {
+    "backend_name": str,
+    "suite_description": dict,
+    "attrition": dict,
+    "metric_scores": dict,
+    "extras": dict,
+}
+
+
+def _check_envelope(content: JsonMapping, place: str) -> None:
+    if content.get("kind") not in ("krisis.result", "krisis.metrics"):
+        raise InvalidFile(
+            f"{place} is not a krisis result (its kind is {content.get('kind')!r}); "
+            "name a file that BenchmarkResult.save or `krisis run` wrote"
+        )
+    version = content.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InvalidFile(
+            f"{place} has schema version {version!r} and this krisis reads {SCHEMA_VERSION}; "
+            "use the krisis that wrote it or run again"
+        )
+    for name, kind in _ENVELOPE.items():
+        if not isinstance(content.get(name), kind):
+            raise InvalidFile(f"{place}: {name} must be a {kind.__name__}")
+    if not isinstance(content.get("evaluation_results", []), list):
+        raise InvalidFile(f"{place}: evaluation_results must be a list")

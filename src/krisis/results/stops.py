@@ -1,0 +1,80 @@
+"""Why a run ended before its last record, as types: what follows is decided on the type alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from krisis.errors import InvalidFile
+
+
+@dataclass(frozen=True)
+class StopCause:
+    """A cause with its sentence for people; files hold the name of the type and the sentence."""
+
+    sentence: str
+    exit_code: ClassVar[int] = 1
+
+    @property
+    def name(self) -> str:
+        """Return the name under which files hold this cause."""
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @classmethod
+    def named(cls, name: str, sentence: str, *, place: str = "extras") -> StopCause:
+        """Read a cause back from its name and its sentence."""
+        if name not in STOP_CAUSES:
+            raise InvalidFile(
+                f"{place}: unknown stop cause {name!r}; known: {', '.join(STOP_CAUSES)}"
+            )
+        return STOP_CAUSES[name](sentence)
+
+
+class Interrupted(StopCause):
+    """Somebody asked for the end: Ctrl-C, SIGTERM, or a program that holds the `Stop`."""
+
+    exit_code: ClassVar[int] = 130
+
+
+class BudgetReached(StopCause):
+    """The next call could exceed ``max_cost`` or ``max_tokens``: a result, as far as it goes."""
+
+    exit_code: ClassVar[int] = 0
+
+
+class TooManyFailures(StopCause):
+    """More records failed than ``max_failures`` allows."""
+
+
+class KeyRefused(StopCause):
+    """The provider does not accept the key."""
+
+
+class AccountRefused(StopCause):
+    """The account has no credit left, or its quota is used up for hours."""
+
+
+class RequestsRefused(StopCause):
+    """The provider refused the first request, so every other would be refused as well."""
+
+
+class Unfinished(StopCause):
+    """No session of the run has reached its end: it is still running, or was killed."""
+
+
+STOP_CAUSES: dict[str, type[StopCause]] = {
+    kind.__name__: kind
+    for kind in (
+        StopCause,
+        Interrupted,
+        BudgetReached,
+        TooManyFailures,
+        KeyRefused,
+        AccountRefused,
+        RequestsRefused,
+        Unfinished,
+    )
+}
