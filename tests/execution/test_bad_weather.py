@@ -16,6 +16,7 @@ import pytest
 from krisis.errors import AuthenticationFailed, RequestRefused
 from krisis.execution.recorder import Recorder
 from krisis.results.result import BenchmarkResult
+from krisis.results.stops import TooManyFailures
 from krisis.results.store import list_runs, load_run
 
 FAULTS = {
@@ -146,8 +147,10 @@ def test_a_dead_provider_gives_failed_rows_and_no_accuracy(
     }
     result = worker.benchmark(options, None).run()
     counts = result.attrition
-    assert counts["n_answered"] == 0
-    assert counts["n_failed"] == counts["n_sent"] < 60
+    assert counts.n_answered == 0
+    assert counts.n_failed == counts.n_sent < 60
+    assert counts.failures["unavailable"].n == counts.n_failed
+    assert isinstance(result.stop, TooManyFailures)
     assert "max_failures" in result.extras["stopped"]
     assert result.metric_scores["accuracy"].n_evaluated == 0
     assert result.to_dict()["metric_scores"]["Accuracy"]["value"] is None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from krisis import registry
 from krisis.json_values import dumps
 from krisis.metrics import BaseMetric, EvaluationResult, MetricScore
-from krisis.results.result import score_from_dict
+from krisis.results.rows import score_from_dict
 
 METRICS: list[BaseMetric] = [registry.find("metrics", name)() for name in registry.names("metrics")]
 every_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)
