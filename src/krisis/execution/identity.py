@@ -9,26 +9,9 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from krisis import __version__
-from krisis.data.base import Task
 from krisis.errors import RunConflict
 from krisis.json_values import JsonValue
-from krisis.results.account import TaskFacts
 from krisis.results.store import Identity
-
-
-def task_facts(task: Task) -> TaskFacts:
-    """Return what a run keeps of its task."""
-    return TaskFacts(
-        task.name,
-        tuple(task.answers.items()),
-        ordered=task.ordered,
-        positive=task.positive,
-        groups=dict(task.groups),
-        default_loss=task.default_loss,
-        default_confidence=task.default_confidence,
-        person=task.person,
-        unit=task.unit,
-    )
 
 
 def refuse_other_run(place: str, stored: Identity, present: Identity) -> None:

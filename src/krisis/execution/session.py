@@ -17,7 +17,6 @@ from krisis.data.base import BaseDataSuite, Records
 from krisis.execution.batches import Batch, cases_of, plan_batches
 from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
 from krisis.execution.engine import Engine, Review
-from krisis.execution.identity import task_facts
 from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Budget, Price, price_of
 from krisis.execution.pacing.gate import Gate
@@ -27,7 +26,7 @@ from krisis.execution.recorder import Earlier, Opening
 from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
-from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending
+from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.base import BenchmarkResult
 from krisis.results.journal import Spent
 from krisis.results.repeats import mark_agreement
@@ -55,7 +54,7 @@ class Session:
         self._execution = execution
         self._stop = stop
         self._prompts = PromptCheck(job.backend, job.suite)
-        self._task = task_facts(job.suite.task)
+        self._task = TaskFacts.of(job.suite.task.facts())
         self._cases = cases_of(job.records, execution.repeats)
         self._batches = plan_batches(self._cases, job.batch_size)
         self._price = price_of(job.backend, execution.prices)

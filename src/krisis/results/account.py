@@ -38,6 +38,11 @@ class TaskFacts:
     person: str = "patient"
     unit: str = "record"
 
+    @classmethod
+    def of(cls, facts: JsonMapping) -> TaskFacts:
+        """Take the facts that a suite states about its task."""
+        return _checked(cls, facts, "task")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
