@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
-from krisis.metrics.columns import BoolArray
-from krisis.metrics.intervals import Uncertainty, share_of
+from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.forms import Form, Share, Undefined
+from krisis.metrics.table import BoolArray, Table
 
-NO_ROWS = "no_scored_rows"
+__all__ = [
+    "AbstentionRate",
+    "AnswerRate",
+    "DeferralAlignment",
+    "EvaluationResult",
+    "SelectiveAccuracy",
+    "default_abstention_metrics",
+]
 
 
 class _ShareOfRows(BaseMetric):
     """A share of all scored rows, broken down by a metadata column."""
 
-    def __init__(self, *, group_by: str = "stage") -> None:
+    def __init__(self, *, group_by: str = "") -> None:
         self.group_by = group_by
 
-    def _share_of(self, results: Sequence[EvaluationResult], counted: str) -> Uncertainty:
-        columns = columns_of(results)
-        everyone = np.ones(columns.n_scored, dtype=np.bool_)
-        return share_of(columns, getattr(columns, counted), everyone)
+    def _share(self, table: Table, hits: BoolArray) -> Form | Undefined:
+        if not table.n_scored:
+            return Undefined("no_scored_rows", {"n_answered": 0})
+        return Share(hits, among=table.everyone)
 
-    def _share(self, results: Sequence[EvaluationResult], counted: str) -> MetricScore:
-        columns = columns_of(results)
-        hits: BoolArray = getattr(columns, counted)
-        n_answered = columns.n_scored - columns.n_abstained
-        if columns.n_scored == 0:
-            return MetricScore.undefined(self.name, NO_ROWS, n_answered=0)
-        everyone = np.ones(columns.n_scored, dtype=np.bool_)
-        return MetricScore(
-            self.name,
-            float(hits.mean()),
-            columns.group_means(self.group_by, hits, everyone),
-            columns.n_scored,
-            columns.n_abstained,
-            {"n_answered": n_answered},
-        )
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return how many rows were answered."""
+        return {"n_answered": table.n_scored - table.n_abstained}
 
 
 class AnswerRate(_ShareOfRows):
@@ -58,13 +53,9 @@ class AnswerRate(_ShareOfRows):
     name = "Answer Rate (Coverage)"
     key = "answer_rate"
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+    def form(self, table: Table) -> Form | Undefined:
         """Return answered / all."""
-        return self._share(results, "answered")
-
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the share with its patients."""
-        return self._share_of(results, "answered")
+        return self._share(table, table.answered)
 
 
 class AbstentionRate(_ShareOfRows):
@@ -83,13 +74,9 @@ class AbstentionRate(_ShareOfRows):
     name = "Abstention Rate"
     key = "abstention_rate"
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+    def form(self, table: Table) -> Form | Undefined:
         """Return abstained / all."""
-        return self._share(results, "abstained")
-
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the share with its patients."""
-        return self._share_of(results, "abstained")
+        return self._share(table, table.abstained)
 
 
 class SelectiveAccuracy(BaseMetric):
@@ -110,35 +97,20 @@ class SelectiveAccuracy(BaseMetric):
     key = "selective_accuracy"
     direction = "higher"
 
-    def __init__(self, *, group_by: str = "stage") -> None:
+    def __init__(self, *, group_by: str = "") -> None:
         self.group_by = group_by
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+    def form(self, table: Table) -> Form | Undefined:
         """Return correct / answered."""
-        columns = columns_of(results)
-        n_answered = int(np.count_nonzero(columns.answered))
-        n_correct = int(np.count_nonzero(columns.correct))
-        details = {"n_correct": n_correct, "n_incorrect": n_answered - n_correct}
-        if n_answered == 0:
-            return MetricScore.undefined(
-                self.name,
-                "no_non_abstained_predictions",
-                n_abstained=columns.n_abstained,
-                **details,
-            )
-        return MetricScore(
-            self.name,
-            n_correct / n_answered,
-            columns.group_means(self.group_by, columns.correct, columns.answered),
-            n_answered,
-            columns.n_abstained,
-            details,
-        )
+        share = Share(table.correct, among=table.answered)
+        if share.n_evaluated:
+            return share
+        return Undefined("no_non_abstained_predictions", {"n_correct": 0, "n_incorrect": 0})
 
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the share with its patients."""
-        columns = columns_of(results)
-        return share_of(columns, columns.correct, columns.answered)
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return both counts."""
+        assert isinstance(form, Share)
+        return {"n_correct": form.n_hits, "n_incorrect": form.n_evaluated - form.n_hits}
 
 
 class DeferralAlignment(BaseMetric):
@@ -167,43 +139,28 @@ class DeferralAlignment(BaseMetric):
     key = "deferral_alignment"
     direction = "higher"
 
-    def __init__(self, *, group_by: str = "stage") -> None:
+    def __init__(self, *, group_by: str = "") -> None:
         self.group_by = group_by
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
-        """Return the aligned share with both of its sides."""
-        columns = columns_of(results)
-        labelled = columns.should_abstain >= 0
-        n_labelled = int(np.count_nonzero(labelled))
-        if n_labelled == 0:
-            return MetricScore.undefined(
-                self.name,
-                "no_should_abstain_metadata",
-                n_abstained=columns.n_abstained,
-                n_labeled=0,
-            )
-        due = columns.should_abstain == 1
-        aligned = labelled & (due == columns.abstained)
-        confusion = {
-            "defer_when_needed": int(np.count_nonzero(labelled & due & columns.abstained)),
-            "answer_when_safe": int(np.count_nonzero(aligned & ~due)),
-            "abstain_when_should_answer": int(np.count_nonzero(labelled & ~due & ~aligned)),
-            "answer_when_should_defer": int(np.count_nonzero(labelled & due & ~aligned)),
-        }
-        return MetricScore(
-            self.name,
-            float(np.count_nonzero(aligned) / n_labelled),
-            columns.group_means(self.group_by, aligned, labelled),
-            n_labelled,
-            columns.n_abstained,
-            {"n_labeled": n_labelled, "confusion": confusion, **two_sided(confusion)},
-        )
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the aligned share of the labelled rows."""
+        labelled = table.should_abstain >= 0
+        share = Share((table.should_abstain == 1) == table.abstained, among=labelled)
+        return share if share.n_evaluated else Undefined("no_should_abstain_metadata", _NO_LABELS)
 
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the share with its patients."""
-        columns = columns_of(results)
-        labelled = columns.should_abstain >= 0
-        return share_of(columns, (columns.should_abstain == 1) == columns.abstained, labelled)
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return both sides of the alignment."""
+        due, safe = table.should_abstain == 1, table.should_abstain == 0
+        confusion = {
+            "defer_when_needed": int(np.count_nonzero(due & table.abstained)),
+            "answer_when_safe": int(np.count_nonzero(safe & table.answered)),
+            "abstain_when_should_answer": int(np.count_nonzero(safe & table.abstained)),
+            "answer_when_should_defer": int(np.count_nonzero(due & table.answered)),
+        }
+        return {"n_labeled": form.n_evaluated, "confusion": confusion, **two_sided(confusion)}
+
+
+_NO_LABELS = {"n_labeled": 0}
 
 
 def two_sided(confusion: dict[str, int]) -> dict[str, float]:

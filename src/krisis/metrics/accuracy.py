@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
+from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.forms import Form, MeanOfShares, Share, Undefined
+from krisis.metrics.table import Table
 
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
-from krisis.metrics.intervals import Uncertainty, mean_recall, share_of
+__all__ = ["Accuracy", "BalancedAccuracy", "EvaluationResult", "default_accuracy_metrics"]
 
 
 class Accuracy(BaseMetric):
@@ -30,44 +30,30 @@ class Accuracy(BaseMetric):
     key = "accuracy"
     direction = "higher"
 
-    def __init__(
-        self, treat_abstention_as_neutral: bool = False, *, group_by: str = "stage"
-    ) -> None:
+    def __init__(self, treat_abstention_as_neutral: bool = False, *, group_by: str = "") -> None:
         self.treat_abstention_as_neutral = treat_abstention_as_neutral
         self.group_by = group_by
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+    def form(self, table: Table) -> Form | Undefined:
         """Return correct / all, or correct / answered where abstention is neutral."""
-        columns = columns_of(results)
         neutral = self.treat_abstention_as_neutral
-        kept = columns.answered if neutral else np.ones(columns.n_scored, dtype=np.bool_)
-        n_kept = int(np.count_nonzero(kept))
-        n_correct = int(np.count_nonzero(columns.correct))
-        details: dict[str, object] = {
-            "n_correct": n_correct,
-            "n_incorrect": n_kept - n_correct,
-            "treat_abstention_as_neutral": neutral,
-        }
-        if n_kept == 0:
-            reason = "no_non_abstained_predictions" if columns.n_scored else "no_scored_rows"
-            return MetricScore.undefined(
-                self.name, reason, n_abstained=columns.n_abstained, **details
-            )
-        return MetricScore(
-            self.name,
-            n_correct / n_kept,
-            columns.group_means(self.group_by, columns.correct, kept),
-            n_kept,
-            columns.n_abstained,
-            details,
-        )
+        share = Share(table.correct, among=table.answered if neutral else table.everyone)
+        if share.n_evaluated:
+            return share
+        reason = "no_non_abstained_predictions" if table.n_scored else "no_scored_rows"
+        return Undefined(reason, self._counts(share))
 
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the share with its patients."""
-        columns = columns_of(results)
-        everyone = np.ones(columns.n_scored, dtype=np.bool_)
-        kept = columns.answered if self.treat_abstention_as_neutral else everyone
-        return share_of(columns, columns.correct, kept)
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return both counts."""
+        assert isinstance(form, Share)
+        return self._counts(form)
+
+    def _counts(self, share: Share) -> dict[str, Any]:
+        return {
+            "n_correct": share.n_hits,
+            "n_incorrect": share.n_evaluated - share.n_hits,
+            "treat_abstention_as_neutral": self.treat_abstention_as_neutral,
+        }
 
 
 class BalancedAccuracy(BaseMetric):
@@ -88,35 +74,26 @@ class BalancedAccuracy(BaseMetric):
     key = "balanced_accuracy"
     direction = "higher"
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+    def form(self, table: Table) -> Form | Undefined:
         """Return the mean recall over the classes of the truth."""
-        columns = columns_of(results)
-        count = np.bincount(columns.truth, minlength=len(columns.labels))
-        hits = np.bincount(columns.truth[columns.correct], minlength=len(columns.labels))
-        recall = {
-            str(label): float(hits[code] / count[code])
-            for code, label in sorted(enumerate(columns.labels), key=lambda pair: str(pair[1]))
-            if count[code]
-        }
-        if len(recall) < 2:
-            return MetricScore.undefined(
-                self.name,
-                "needs_at_least_two_classes_in_ground_truth",
-                n_abstained=columns.n_abstained,
-                per_class_recall=recall,
-            )
-        return MetricScore(
-            self.name,
-            math.fsum(recall.values()) / len(recall),
-            {f"class_{label}": value for label, value in recall.items()},
-            columns.n_scored,
-            columns.n_abstained,
-            {"per_class_recall": recall},
-        )
+        recalls = MeanOfShares(table.correct, classes=table.truth, labels=table.labels)
+        if len(recalls.shares) >= 2:
+            return recalls
+        reason = "needs_at_least_two_classes_in_ground_truth"
+        return Undefined(reason, {"per_class_recall": recalls.shares})
 
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the mean of the class shares with its patients."""
-        return mean_recall(columns_of(results))
+    def breakdown(self, table: Table, form: Form) -> dict[str, float]:
+        """Return the recall of every class."""
+        return {f"class_{label}": share for label, share in _recalls(form).items()}
+
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return the recall of every class."""
+        return {"per_class_recall": _recalls(form)}
+
+
+def _recalls(form: Form) -> dict[str, float]:
+    assert isinstance(form, MeanOfShares)
+    return form.shares
 
 
 def default_accuracy_metrics() -> list[BaseMetric]:

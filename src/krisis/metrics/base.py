@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from krisis.errors import InvalidValue
-from krisis.metrics.columns import Columns
-from krisis.metrics.intervals import Uncertainty, add_intervals
+from krisis.metrics.forms import Form, Rescored, Undefined
+from krisis.metrics.table import Answers, Table
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
@@ -114,7 +114,9 @@ def _as_float(value: object) -> float:
 class MetricScore:
     """The value of a metric with the counts it rests on.
 
-    An undefined value is NaN, and ``details["reason"]`` says why.
+    An undefined value is NaN, and ``details["reason"]`` says why. ``key``, ``direction`` and
+    ``parameters`` are those of the metric, so that a stored score can be compared and ranked
+    without it; ``source`` is where its class can be imported from.
     """
 
     name: str
@@ -124,6 +126,13 @@ class MetricScore:
     n_abstained: int = 0
     details: dict[str, Any] = field(default_factory=dict)
     interval: Interval | None = None
+    key: str = ""
+    direction: Direction = "neither"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        self.key = self.key or key_of(self.name)
 
     @classmethod
     def undefined(
@@ -134,25 +143,33 @@ class MetricScore:
 
 
 class Rows(list[EvaluationResult]):
-    """Evaluation results that turn into NumPy columns once, whatever the number of metrics."""
+    """Evaluation results that turn into one table, once, whatever the number of metrics.
 
-    __slots__ = ("_columns",)
+    ``answers`` is what is known of the task that the rows answer.
+    """
 
-    def __init__(self, results: Iterable[EvaluationResult] = ()) -> None:
+    __slots__ = ("_table", "answers")
+
+    def __init__(
+        self, results: Iterable[EvaluationResult] = (), answers: Answers | None = None
+    ) -> None:
         super().__init__(results)
-        self._columns: Columns | None = None
+        self.answers = answers or getattr(results, "answers", None)
+        self._table: Table | None = None
 
     @property
-    def columns(self) -> Columns:
-        """Return the columns, converting on first use; the rows must not change afterwards."""
-        if self._columns is None:
-            self._columns = Columns.from_rows(self)
-        return self._columns
+    def table(self) -> Table:
+        """Return the table, converting on first use; the rows must not change afterwards."""
+        if self._table is None:
+            self._table = Table(self, self.answers)
+        return self._table
 
 
-def columns_of(results: Sequence[EvaluationResult]) -> Columns:
-    """Return the shared columns of rows that have them, else convert."""
-    return results.columns if isinstance(results, Rows) else Columns.from_rows(results)
+def table_of(results: Sequence[EvaluationResult] | Table) -> Table:
+    """Return the table of rows that have one, else convert."""
+    if isinstance(results, Table):
+        return results
+    return results.table if isinstance(results, Rows) else Table(results)
 
 
 def key_of(name: str) -> str:
@@ -165,16 +182,16 @@ def key_of(name: str) -> str:
 
 
 class MetricScores(dict[str, MetricScore]):
-    """Scores by metric name, which can also be read by key."""
+    """Scores by metric label, which can also be read by name or key where only one has it."""
 
     def __missing__(self, key: str) -> MetricScore:
-        for name, score in self.items():
-            if key_of(name) == key:
-                return score
-        raise KeyError(key)
+        found = [score for score in self.values() if key in (score.key, _plain_name(score.name))]
+        if len(found) != 1:
+            raise KeyError(key)
+        return found[0]
 
     def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or any(key_of(name) == key for name in self)
+        return isinstance(key, str) and self.get(key) is not None
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the score of a name or key, else the default."""
@@ -184,39 +201,132 @@ class MetricScores(dict[str, MetricScore]):
             return default
 
 
-class BaseMetric(ABC):
-    """A figure computed from evaluation results alone; a new one implements `compute` only.
+def _plain_name(label: str) -> str:
+    return label.partition(" [")[0]
+
+
+class BaseMetric:
+    """A figure of evaluation results; a new one implements `form`, or only `compute`.
 
     ``name`` is the label in reports and ``key`` its snake_case form; ``direction`` says which way
-    is better.
+    is better. From a form follow the score, its breakdown, its interval and paired comparisons.
+    A metric with `compute` alone has them too, by scoring resampled rows again.
 
-    >>> class AnsweredRows(BaseMetric):
-    ...     name = "Answered rows"
-    ...     def compute(self, results):
-    ...         answered = sum(row.outcome == "answered" for row in results)
-    ...         return MetricScore(self.name, float(answered), n_evaluated=len(results))
-    >>> AnsweredRows()([EvaluationResult(1, 1)]).value
-    1.0
+    >>> from krisis.metrics.forms import Share
+    >>> class AnsweredRight(BaseMetric):
+    ...     name, direction = "Answered right", "higher"
+    ...     def form(self, table):
+    ...         return Share(table.correct, among=table.answered)
+    >>> AnsweredRight()([EvaluationResult(1, 1), EvaluationResult(0, 1)]).value
+    0.5
     """
 
     name: ClassVar[str]
     key: ClassVar[str]
     direction: ClassVar[Direction] = "neither"
+    group_by: str | None = None
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__ and "key" not in cls.__dict__:
             cls.key = key_of(cls.name)
 
-    @abstractmethod
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the number that a table has, or why it has none."""
+        return self._rescored(table)[1]
+
+    def _rescored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
+        """Return the score of a metric that has no form, and what stands in for the form."""
+        if self._has_form:
+            raise InvalidValue(
+                f"the metric {self.name!r} defines neither form(table) nor compute(results); "
+                "add one of them"
+            )
+        score = replace(self.compute(Rows(table.rows, table.answers)), **self._identity())
+        if math.isnan(score.value):
+            return score, Undefined(str(score.details.get("reason", "the metric is undefined")))
+
+        def value(rows: Sequence[EvaluationResult]) -> float:
+            return float(self.compute(Rows(rows, table.answers)).value)
+
+        return score, Rescored(table, value, n_evaluated=score.n_evaluated)
+
+    @property
+    def _has_form(self) -> bool:
+        return type(self).compute is BaseMetric.compute
+
+    def comparison_form(self, table: Table) -> Form | Undefined:
+        """Return the number that two runs are compared by, where it is another than the score."""
+        return self.form(table)
+
+    comparison_name: ClassVar[str] = ""
+
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return what a reader should know beside the value."""
+        return {}
+
+    def breakdown(self, table: Table, form: Form) -> dict[str, float]:
+        """Return the value of every group of the column that the metric is broken down by."""
+        column = self.group_by
+        if column == "":
+            column = next(iter(table.answers.groups), None)
+        if not column:
+            return {}
+        names, codes = table.grouped(column)
+        values = form.by_group(codes, len(names)).tolist()
+        return {
+            name: value for name, value in zip(names, values, strict=True) if not math.isnan(value)
+        }
+
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score; of an empty list, NaN with a reason.
 
         Failed rows are among the results: count them, but in no denominator.
         """
+        return self.scored(table_of(results))[0]
 
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Return what an interval is made from; None where the metric has no interval."""
-        return None
+    def scored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
+        """Return the score of a table and the form that it is the value of."""
+        if not self._has_form:
+            return self._rescored(table)
+        form, identity = self.form(table), self._identity()
+        if isinstance(form, Undefined):
+            score = MetricScore.undefined(self.name, form.reason, **form.details)
+            return replace(score, n_abstained=table.n_abstained, **identity), form
+        score = MetricScore(
+            self.name,
+            form.value(),
+            self.breakdown(table, form),
+            form.n_evaluated,
+            table.n_abstained,
+            self.details(table, form),
+            **identity,
+        )
+        return score, form
+
+    def _identity(self) -> dict[str, Any]:
+        kind = type(self)
+        return {
+            "key": self.key,
+            "direction": self.direction,
+            "parameters": self.parameters(),
+            "source": f"{kind.__module__}:{kind.__qualname__}",
+        }
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the arguments that the metric was made with, where it keeps them."""
+        names = inspect.signature(type(self).__init__).parameters
+        return {name: getattr(self, name) for name in list(names)[1:] if hasattr(self, name)}
+
+    @property
+    def label(self) -> str:
+        """The name, with the parameters that differ from their defaults."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = [
+            f"{name}={value}"
+            for name, value in self.parameters().items()
+            if value != defaults[name].default
+        ]
+        return f"{self.name} [{', '.join(changed)}]" if changed else self.name
 
     def __call__(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score of at least one row."""
@@ -227,19 +337,33 @@ class BaseMetric(ABC):
         return self.compute(results)
 
 
+def check_distinct(metrics: Sequence[BaseMetric]) -> Sequence[BaseMetric]:
+    """Refuse two metrics that would share one line of a report."""
+    labels = [metric.label for metric in metrics]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise InvalidValue(f"the metric {twice!r} appears twice; name each metric once")
+    return metrics
+
+
 def score_all(
     metrics: Iterable[BaseMetric],
-    results: Sequence[EvaluationResult],
+    results: Sequence[EvaluationResult] | Table,
     *,
     intervals: BootstrapOptions | None = None,
 ) -> MetricScores:
-    """Compute every metric on rows that are converted to columns once.
+    """Compute every metric on one table.
 
-    With ``intervals`` every metric that declares its uncertainty gets an interval as well.
+    With ``intervals`` every value that is defined gets an interval as well.
     """
-    rows = results if isinstance(results, Rows) else Rows(results)
-    chosen = list(metrics)
-    scores = MetricScores((metric.name, metric.compute(rows)) for metric in chosen)
-    if intervals is not None:
-        add_intervals(scores, chosen, results=rows, columns=rows.columns, options=intervals)
+    table = table_of(results)
+    scores = MetricScores()
+    for metric in check_distinct(list(metrics)):
+        score, form = metric.scored(table)
+        score.name = metric.label
+        if intervals is not None and isinstance(form, Form) and not math.isnan(score.value):
+            found = form.uncertainty(table, intervals)
+            score.interval = found.interval
+            score.details |= found.details
+        scores[metric.label] = score
     return scores

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from krisis.errors import InvalidValue
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
-from krisis.metrics.columns import BoolArray, Columns, FloatArray, IntArray
-from krisis.metrics.intervals import ResampledGaps, Uncertainty, mean_of_rows, units_of
+from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.curve_form import answered_without_confidence, error_driven
+from krisis.metrics.forms import Form, GapSum, Mean, Uncertainty, Undefined
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
+from krisis.statistics.bootstrap import BootstrapOptions
+
+__all__ = [
+    "BrierScore",
+    "EvaluationResult",
+    "ExpectedCalibrationError",
+    "default_calibration_metrics",
+]
 
 NO_CONFIDENCE = "no_rows_with_confidence"
 
@@ -42,45 +51,29 @@ class ExpectedCalibrationError(BaseMetric):
             raise InvalidValue(f"n_bins must be a whole number of 1 or more, not {n_bins!r}")
         self.n_bins = n_bins
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
-        """Return the bin-weighted gap, with every bin in the details."""
-        columns = columns_of(results)
-        confidence = columns.confidence[columns.usable]
-        correct = columns.correct[columns.usable]
-        if confidence.size == 0:
-            return MetricScore.undefined(
-                self.name, NO_CONFIDENCE, n_abstained=columns.n_abstained, n_bins=self.n_bins
-            )
-        bins = self._bins(confidence, correct)
-        filled = [b for b in bins if b["count"]]
-        return MetricScore(
-            self.name,
-            float(sum(b["count"] * b["gap"] for b in filled) / confidence.size),
-            {f"bin_{b['bin']}_gap": b["gap"] for b in filled},
-            int(confidence.size),
-            columns.n_abstained,
-            {"n_bins": self.n_bins, "null_value": null_error(bins), "bins": bins},
-        )
-
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the resampled gaps of the bins; percentiles of their sum would miss the truth."""
-        columns = columns_of(results)
-        usable = columns.usable
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the bin-weighted gap."""
+        usable = table.usable
         if not usable.any():
-            return None
-        unit, n_units = units_of(columns)
-        index = confidence_bin(columns.confidence[usable], self.n_bins)
-        filled, index = np.unique(index, return_inverse=True)
-        excess = columns.correct[usable] - columns.confidence[usable]
-        sums = np.bincount(index * n_units + unit[usable], excess, filled.size * n_units)
-        sums = sums.reshape(filled.size, n_units)
-        rows = np.bincount(unit[usable], minlength=n_units).astype(np.float64)
+            return Undefined(NO_CONFIDENCE, {"n_bins": self.n_bins})
+        bins = confidence_bin(np.where(usable, table.confidence, 0.0), self.n_bins)
+        return GapSum(table.correct, table.confidence, bins=bins, among=usable)
 
-        def gaps(counts: FloatArray) -> dict[str, FloatArray]:
-            with np.errstate(invalid="ignore"):
-                return {"gaps": (sums @ counts) / (rows @ counts)}
+    def breakdown(self, table: Table, form: Form) -> dict[str, float]:
+        """Return the gap of every bin that holds rows."""
+        return {f"bin_{b['bin']}_gap": b["gap"] for b in self._table_bins(table) if b["count"]}
 
-        return ResampledGaps(gaps, sums.sum(axis=1) / rows.sum())
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return every bin, and the error that perfect calibration would show."""
+        bins = self._table_bins(table)
+        return {"n_bins": self.n_bins, "null_value": null_error(bins), "bins": bins}
+
+    def _table_bins(self, table: Table) -> list[dict[str, Any]]:
+        usable = table.usable
+        return table.shared(
+            ("bins", self.n_bins),
+            lambda: self._bins(table.confidence[usable], table.correct[usable]),
+        )
 
     def _bins(self, confidence: FloatArray, correct: BoolArray) -> list[dict[str, Any]]:
         index = confidence_bin(confidence, self.n_bins)
@@ -144,40 +137,43 @@ class BrierScore(BaseMetric):
     key = "brier_score"
     direction = "lower"
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+    def form(self, table: Table) -> Form | Undefined:
         """Return the mean squared error of the probability of class 1."""
-        columns = columns_of(results)
-        usable = columns.usable
-        n_usable = int(np.count_nonzero(usable))
-        if n_usable == 0:
-            return MetricScore.undefined(self.name, NO_CONFIDENCE, n_abstained=columns.n_abstained)
-        loss = squared_errors(columns)
+        if not table.usable.any():
+            return Undefined(NO_CONFIDENCE)
+        loss = squared_errors(table)
         if loss is None:
-            return MetricScore.undefined(
-                self.name, "non_binary_labels_or_predictions", n_abstained=columns.n_abstained
-            )
-        return MetricScore(self.name, float(loss.mean()), {}, n_usable, columns.n_abstained)
-
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the resampled mean."""
-        columns = columns_of(results)
-        loss = squared_errors(columns) if columns.usable.any() else None
-        if loss is None:
-            return None
-        return replace(mean_of_rows(columns, loss, columns.usable), low=0.0, high=1.0)
+            return Undefined("non_binary_labels_or_predictions")
+        return SquaredErrors(loss, among=table.usable, low=0.0, high=1.0)
 
 
-def squared_errors(columns: Columns) -> FloatArray | None:
-    """Return (p₁ − y)² of every usable row, or None where a usable row is not binary."""
-    usable = columns.usable
-    truth, prediction = columns.truth[usable], columns.prediction[usable]
-    value = np.array([label if label in (0, 1) else -1 for label in columns.labels], dtype=np.int64)
-    outcome, answer = value[truth], value[prediction]
-    if min(outcome.min(), answer.min()) < 0:
+class SquaredErrors(Mean):
+    """Squared errors of a probability: small as long as wrong answers were not confident ones."""
+
+    def __init__(self, values: FloatArray, *, among: BoolArray, low: float, high: float) -> None:
+        super().__init__(values, among=among, low=low, high=high)
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval that allows for wrong answers which were not seen."""
+        if answered_without_confidence(table).any() or (table.usable != table.answered).any():
+            return super().uncertainty(table, options)
+        return Uncertainty(error_driven(table, "error", options)["brier"])
+
+
+def squared_errors(table: Table) -> FloatArray | None:
+    """Return (p₁ − y)² of every row, or None where the answers are not 0 and 1.
+
+    The task decides where it is known, else every label of the rows, whether usable or not.
+    """
+    value = np.array([*(label if label in (0, 1) else -1 for label in table.labels), -1])
+    binary = table.answers.binary
+    if binary is False or (binary is None and (value[:-1] < 0).any()):
         return None
-    confidence = columns.confidence[usable]
-    probability: FloatArray = np.where(answer == 1, confidence, 1.0 - confidence)
-    return np.square(probability - outcome)
+    outcome, answer = value[table.truth], value[table.prediction]
+    if (np.minimum(outcome, answer)[table.usable] < 0).any():
+        return None
+    probability = np.where(answer == 1, table.confidence, 1.0 - table.confidence)
+    return np.where(table.usable, np.square(probability - outcome), math.nan)
 
 
 def default_calibration_metrics() -> list[BaseMetric]:

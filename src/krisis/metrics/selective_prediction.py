@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
-from krisis.errors import InvalidValue
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, columns_of
-from krisis.metrics.columns import BoolArray, Columns, FloatArray
-from krisis.metrics.intervals import Resampled, Uncertainty, units_of
-from krisis.metrics.resampled_curve import CurveItems, CurveStatistic, risk_key
+from krisis.errors import UnknownName
+from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.curve_form import CurveFigure, answered_without_confidence
+from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.risk_coverage import (
     RiskCoverageCurve,
     check_coverage,
     optimal_curve,
     risk_coverage_curve,
 )
+from krisis.metrics.table import LOSSES, Loss, Table
+from krisis.metrics.weighted_curve import risk_key
 
 __all__ = [
     "AUGRC",
     "AURC",
+    "EvaluationResult",
     "RiskAtCoverage",
     "RiskCoverageCurve",
     "default_selective_metrics",
@@ -31,16 +30,9 @@ __all__ = [
     "risk_coverage_curve",
 ]
 
-Loss = Literal["error", "ordinal"]
-
 NOTHING_PREDICTED = "no_non_abstained_predictions"
 WITHOUT_CONFIDENCE = "answered_rows_without_confidence"
-NOT_ORDINAL = "labels_are_not_whole_numbers"
-
-# Resampling sorts nothing twice, but walks every item: beyond this many, confidences are grouped
-# into equal shares of the rows and the replicates shifted by what the grouping changed.
-_MOST_ITEMS = 20_000
-_N_GROUPS = 200
+NOT_ORDERED = "labels_have_no_order"
 
 
 class _CurveMetric(BaseMetric):
@@ -48,46 +40,64 @@ class _CurveMetric(BaseMetric):
 
     direction = "lower"
 
-    def __init__(self, *, loss: Loss = "error") -> None:
-        if loss not in ("error", "ordinal"):
-            raise InvalidValue(f"loss must be 'error' or 'ordinal', not {loss!r}")
-        self.loss: Loss = loss
+    def __init__(self, *, loss: Loss | None = None) -> None:
+        if loss is not None and loss not in LOSSES:
+            raise UnknownName.among("loss", str(loss), LOSSES)
+        self.loss = loss
 
-    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
-        """Return the figure, or NaN with the reason why the rows have no curve."""
-        columns = columns_of(results)
-        reason = _obstacle(columns, self.loss)
-        if reason:
-            n_without = int(np.count_nonzero(_without_confidence(columns)))
-            return MetricScore.undefined(
-                self.name, reason, n_abstained=columns.n_abstained, n_without_confidence=n_without
-            )
-        return self._score(columns, row_curve(columns, self.loss))
+    def _figure(self, figure: str, table: Table, *, coverage: float = 0.8) -> Form | Undefined:
+        """Return the figure, or the reason why the rows have no curve."""
+        loss = self._loss(table)
+        without = answered_without_confidence(table)
+        details: dict[str, Any] = {"n_without_confidence": int(np.count_nonzero(without))}
+        if not table.answered.any():
+            reason = NOTHING_PREDICTED if table.n_scored else "no_scored_rows"
+            return Undefined(reason, details)
+        if without.any():
+            return Undefined(WITHOUT_CONFIDENCE, details)
+        if np.isnan(table.losses(loss)[table.answered]).any():
+            return Undefined(NOT_ORDERED, details)
+        return CurveFigure(figure, table, loss=loss, coverage=coverage)
 
-    @abstractmethod
-    def _score(self, columns: Columns, curve: RiskCoverageCurve) -> MetricScore:
-        """Return the figure of a curve."""
-
-    def _resampled(
-        self, results: Sequence[EvaluationResult], figure: str, *, coverage: float = 0.8
-    ) -> Uncertainty | None:
-        columns = columns_of(results)
-        if _obstacle(columns, self.loss):
-            return None
-        statistic = columns.shared(
-            ("risk_coverage", self.loss, coverage),
-            lambda: _resampled_curve(columns, self.loss, (coverage,)),
-        )
-        return Resampled(statistic, figure, high=math.inf if self.loss == "ordinal" else 1.0)
+    def _loss(self, table: Table) -> Loss:
+        """Return the loss given, else the one that the task names."""
+        return self.loss or table.answers.default_loss
 
 
-class AURC(_CurveMetric):
+class _Area(_CurveMetric):
+    """An area under the curve: smaller where a model abstains more, unless it is normalised."""
+
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the area over the coverage that the model reaches."""
+        return self._figure(self.key, table)
+
+    def comparison_form(self, table: Table) -> Form | Undefined:
+        """Return the area as if every row had been answered, so that abstaining is no gain."""
+        return self._figure(f"{self.key}_normalized", table)
+
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return the area in proportion, and what a perfect ranking would have."""
+        assert isinstance(form, CurveFigure)
+        curve, loss = form.curve, self._loss(table)
+        losses = table.losses(loss)[table.answered]
+        best = getattr(optimal_curve(losses, table.n_scored), self.key)()
+        return {
+            "cmax": curve.cmax,
+            f"{self.key}_normalized": getattr(curve, f"{self.key}_normalized"),
+            f"{self.key}_optimal": best,
+            f"e{self.key}": form.value() - best,
+            "loss": loss,
+        }
+
+
+class AURC(_Area):
     """Area under the selective risk as coverage grows: low when confident answers are right.
 
     Formula: ∫₀^Cmax risk(c) dc by trapezoids over one working point per distinct confidence, the
     risk at 0 being that of the first point. Direction: lower, at equal Cmax: abstained rows are
     never accepted, so a model that abstains more has a smaller area (``aurc_normalized`` divides
-    by Cmax). Loss: 0/1 error, or the distance between stages with ``loss="ordinal"``.
+    by Cmax). Loss: 0/1 error, or the distance between answers with ``loss="abs"``;
+    the task names the default.
 
     Reference: Geifman, Uziel and El-Yaniv, Bias-reduced uncertainty estimation for deep neural
     classifiers, ICLR 2019.
@@ -99,25 +109,10 @@ class AURC(_CurveMetric):
 
     name = "AURC"
 
-    def _score(self, columns: Columns, curve: RiskCoverageCurve) -> MetricScore:
-        best = optimal_curve(row_losses(columns, self.loss), columns.n_scored).aurc()
-        value = curve.aurc()
-        details = {
-            "cmax": curve.cmax,
-            "aurc_normalized": curve.aurc_normalized,
-            "aurc_optimal": best,
-            "eaurc": value - best,
-            "loss": self.loss,
-        }
-        n_predicted = int(curve.n_accepted[-1])
-        return MetricScore(self.name, value, {}, n_predicted, columns.n_abstained, details)
-
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the resampled area."""
-        return self._resampled(results, "aurc")
+    comparison_name = "AURC / Cmax"
 
 
-class AUGRC(_CurveMetric):
+class AUGRC(_Area):
     """Area under the generalized risk: the mean loss of a silent failure over all thresholds.
 
     Formula: ∫₀^Cmax (loss of the accepted / all rows) dc by trapezoids from 0. Direction: lower,
@@ -133,22 +128,7 @@ class AUGRC(_CurveMetric):
 
     name = "AUGRC"
 
-    def _score(self, columns: Columns, curve: RiskCoverageCurve) -> MetricScore:
-        best = optimal_curve(row_losses(columns, self.loss), columns.n_scored).augrc()
-        value = curve.augrc()
-        details = {
-            "cmax": curve.cmax,
-            "augrc_normalized": curve.augrc_normalized,
-            "augrc_optimal": best,
-            "eaugrc": value - best,
-            "loss": self.loss,
-        }
-        n_predicted = int(curve.n_accepted[-1])
-        return MetricScore(self.name, value, {}, n_predicted, columns.n_abstained, details)
-
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the resampled area."""
-        return self._resampled(results, "augrc")
+    comparison_name = "AUGRC / Cmax²"
 
 
 class RiskAtCoverage(_CurveMetric):
@@ -168,96 +148,25 @@ class RiskAtCoverage(_CurveMetric):
     name = "Risk at 80 % coverage"
     coverage = 0.8
 
-    def _score(self, columns: Columns, curve: RiskCoverageCurve) -> MetricScore:
-        found = curve.risk_at(check_coverage(self.coverage))
-        if found is None:
-            return MetricScore.undefined(
-                self.name,
-                "coverage_is_never_reached",
-                n_abstained=columns.n_abstained,
-                cmax=curve.cmax,
-            )
-        risk, achieved = found
-        details = {"achieved_coverage": achieved, "cmax": curve.cmax, "loss": self.loss}
-        n_accepted = round(achieved * columns.n_scored)
-        return MetricScore(self.name, risk, {}, n_accepted, columns.n_abstained, details)
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the risk at the first working point that covers enough."""
+        figure = risk_key(check_coverage(self.coverage))
+        form = self._figure(figure, table, coverage=self.coverage)
+        if isinstance(form, CurveFigure) and form.curve.risk_at(self.coverage) is None:
+            return Undefined("coverage_is_never_reached", {"cmax": form.curve.cmax})
+        return form
 
-    def uncertainty(self, results: Sequence[EvaluationResult]) -> Uncertainty | None:
-        """Offer the resampled risk."""
-        return self._resampled(results, risk_key(self.coverage), coverage=self.coverage)
+    def details(self, table: Table, form: Form) -> dict[str, Any]:
+        """Return the coverage that was reached."""
+        assert isinstance(form, CurveFigure)
+        found = form.curve.risk_at(self.coverage)
+        return {
+            "achieved_coverage": found[1] if found else None,
+            "cmax": form.curve.cmax,
+            "loss": self._loss(table),
+        }
 
 
 def default_selective_metrics() -> list[BaseMetric]:
     """Return the metrics of ranking by confidence."""
     return [AURC(), AUGRC(), RiskAtCoverage()]
-
-
-def row_curve(columns: Columns, loss: Loss = "error") -> RiskCoverageCurve:
-    """Return the risk–coverage curve of rows by stated confidence."""
-    return columns.shared(
-        ("curve", loss),
-        lambda: risk_coverage_curve(
-            row_losses(columns, loss), columns.confidence[columns.answered], columns.n_scored
-        ),
-    )
-
-
-def row_losses(columns: Columns, loss: Loss = "error") -> FloatArray:
-    """Return the loss of every answered row; an answer without a prediction is an error."""
-    wrong: FloatArray = (~columns.correct[columns.answered]).astype(np.float64)
-    if loss == "error":
-        return wrong
-    value = np.array([label if isinstance(label, int) else math.nan for label in columns.labels])
-    prediction = columns.prediction[columns.answered]
-    distance: FloatArray = np.abs(value[prediction] - value[columns.truth[columns.answered]])
-    return np.where(prediction < 0, math.nan, distance)
-
-
-def _without_confidence(columns: Columns) -> BoolArray:
-    without: BoolArray = columns.answered & np.isnan(columns.confidence)
-    return without
-
-
-def _obstacle(columns: Columns, loss: Loss) -> str:
-    if not columns.answered.any():
-        return NOTHING_PREDICTED if columns.n_scored else "no_scored_rows"
-    if _without_confidence(columns).any():
-        return WITHOUT_CONFIDENCE
-    if loss == "ordinal" and np.isnan(row_losses(columns, loss)).any():
-        return NOT_ORDINAL
-    return ""
-
-
-def _resampled_curve(
-    columns: Columns, loss: Loss, coverages: Sequence[float]
-) -> CurveStatistic | _ShiftedCurve:
-    unit, n_units = units_of(columns)
-    answered = columns.answered
-    per_unit = np.bincount(unit, minlength=n_units).astype(np.float64)
-    losses, confidence = row_losses(columns, loss), columns.confidence[answered]
-    grouped = confidence
-    if losses.size > _MOST_ITEMS:
-        edges = np.quantile(confidence, np.linspace(0, 1, _N_GROUPS + 1)[1:-1])
-        grouped = np.searchsorted(edges, confidence).astype(np.float64)
-    statistic = CurveStatistic(CurveItems(losses, grouped, unit[answered], per_unit), coverages)
-    if grouped is confidence:
-        return statistic
-    return _ShiftedCurve(statistic, row_curve(columns, loss), n_units)
-
-
-class _ShiftedCurve:
-    """A statistic on grouped confidences, moved by the difference to the exact figures."""
-
-    def __init__(self, grouped: CurveStatistic, exact: RiskCoverageCurve, n_units: int) -> None:
-        self.grouped = grouped
-        known = {"aurc": exact.aurc(), "augrc": exact.augrc()}
-        for coverage in grouped.coverages:
-            found = exact.risk_at(coverage)
-            known[risk_key(coverage)] = math.nan if found is None else found[0]
-        estimate = grouped(np.ones((n_units, 1)))
-        self.shift = {name: value - float(estimate[name][0]) for name, value in known.items()}
-
-    def __call__(self, counts: FloatArray) -> dict[str, FloatArray]:
-        """Return the shifted figures."""
-        figures = self.grouped(counts)
-        return {name: figures[name] + shift for name, shift in self.shift.items()}

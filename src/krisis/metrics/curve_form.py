@@ -1,0 +1,213 @@
+"""Figures of the risk–coverage curve as forms: areas and the risk at a coverage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import sparse
+
+from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc
+from krisis.metrics.risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from krisis.metrics.table import BoolArray, FloatArray, Loss, Table, Units
+from krisis.metrics.weighted_curve import CurveItems, CurveStatistic, risk_key
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.error_driven import AnsweredRows, error_driven_intervals
+from krisis.statistics.intervals import Interval
+
+# Weighted curves walk every item: beyond this many, confidences are grouped into equal shares of
+# the rows and the values shifted by what the grouping changed.
+MOST_ITEMS = 20_000
+N_GROUPS = 200
+_CELLS_PER_BLOCK = 4_000_000
+STANDARD_COVERAGE = 0.8
+
+
+def curve_of(table: Table, loss: Loss) -> RiskCoverageCurve:
+    """Return the risk–coverage curve of a table, by falling confidence."""
+    return table.shared(
+        ("curve", loss),
+        lambda: risk_coverage_curve(
+            table.losses(loss)[table.answered], table.confidence[table.answered], table.n_scored
+        ),
+    )
+
+
+def items_of(table: Table, loss: Loss, units: Units) -> CurveItems:
+    """Return the answered rows with the unit of each and the rows of every unit."""
+    answered = table.answered
+    return CurveItems(
+        table.losses(loss)[answered],
+        table.confidence[answered],
+        units.code[answered],
+        units.sums(table.everyone),
+    )
+
+
+class CurveFigure(Form):
+    """One figure of the curve: ``aurc``, ``augrc``, their normalised forms, or a risk."""
+
+    def __init__(self, figure: str, table: Table, *, loss: Loss, coverage: float = 0.8) -> None:
+        self.figure, self.coverage = figure, coverage
+        self._table, self._loss = table, loss
+        self.high = table.answers.span(table.labels) if loss == "abs" else 1.0
+        # Generalized risk counts each answer once and the area under it half of that.
+        self.slope = self.high * (0.5 if figure.startswith("augrc") else 1.0)
+
+    @property
+    def curve(self) -> RiskCoverageCurve:
+        """The curve that the figure belongs to."""
+        return curve_of(self._table, self._loss)
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count the answers on the curve, up to the coverage for a risk."""
+        if self.figure == risk_key(self.coverage):
+            found = self.curve.risk_at(self.coverage)
+            return 0 if found is None else round(found[1] * self._table.n_scored)
+        return int(self.curve.n_accepted[-1])
+
+    @property
+    def _n_rows(self) -> int:
+        return self._table.n_scored
+
+    def value(self) -> float:
+        """Return the exact figure."""
+        curve = self.curve
+        if self.figure == risk_key(self.coverage):
+            found = curve.risk_at(self.coverage)
+            return math.nan if found is None else found[0]
+        if self.figure.endswith("_normalized"):
+            return curve.aurc_normalized if self.figure[:4] == "aurc" else curve.augrc_normalized
+        return curve.aurc() if self.figure == "aurc" else curve.augrc()
+
+    def on(self, units: Units) -> Weighted:
+        """Collect the answers by confidence and unit."""
+        items = items_of(self._table, self._loss, units)
+        grouped = grouped_confidence(items)
+        weighted = _WeightedCurve(grouped, self.figure, self.coverage)
+        if grouped is not items:
+            weighted.shift = self.value() - float(weighted.values(np.ones((units.n, 1)))[0])
+        return weighted
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval from draws of the error share, shared by all figures of the curve."""
+        found = error_driven(table, self._loss, options, coverage=self.coverage)
+        return Uncertainty(found[self.figure])
+
+
+def error_driven(
+    table: Table, loss: Loss, options: BootstrapOptions, *, coverage: float = STANDARD_COVERAGE
+) -> dict[str, Interval]:
+    """Return the intervals of every figure that errors drive, from one draw."""
+
+    def draw() -> dict[str, Interval]:
+        answered, pools = table.answered, table.pools
+        rows = AnsweredRows(
+            confidence=table.confidence[answered],
+            loss=table.losses(loss)[answered],
+            wrong=~table.correct[answered],
+            unit=pools.code[answered],
+            n_units=pools.n,
+            rows_per_unit=pools.sums(table.everyone),
+        )
+        wanted = ["aurc", "augrc", "aurc_normalized", "augrc_normalized", risk_key(coverage)]
+        if loss == "error" and (table.confidence[answered] <= 1).all():
+            wanted.append("brier")
+        return error_driven_intervals(rows, wanted, options=options, prior_icc=prior_icc(table))
+
+    return table.shared(("error_driven", loss, coverage, options), draw)
+
+
+def grouped_confidence(items: CurveItems) -> CurveItems:
+    """Return very many items with their confidences grouped into equal shares."""
+    if items.losses.size <= MOST_ITEMS:
+        return items
+    edges = np.quantile(items.confidence, np.linspace(0, 1, N_GROUPS + 1)[1:-1])
+    level = np.searchsorted(edges, items.confidence).astype(np.float64)
+    return CurveItems(items.losses, level, items.clusters, items.items_per_cluster)
+
+
+class _WeightedCurve(Weighted):
+    """A figure of the curve under weights, and the influence of units on the normalised areas."""
+
+    def __init__(self, items: CurveItems, figure: str, coverage: float) -> None:
+        self.figure, self.shift = figure, 0.0
+        self._statistic = CurveStatistic(items, (coverage,))
+        levels, plateau = np.unique(-items.confidence, return_inverse=True)
+        place = (plateau.astype(np.int64), items.clusters)
+        shape = (levels.size, items.items_per_cluster.size)
+        self._number = sparse.csr_array((np.ones(plateau.size), place), shape=shape)
+        self._loss = sparse.csr_array((items.losses, place), shape=shape)
+
+    def values(self, weights: FloatArray) -> FloatArray:
+        return self._statistic(weights)[self.figure] + self.shift
+
+    def influences(self, weights: FloatArray) -> FloatArray | None:
+        if not self.figure.endswith("_normalized"):
+            return None
+        block = max(1, _CELLS_PER_BLOCK // max(self._number.shape))
+        parts = [
+            self._influences(weights[:, start : start + block])
+            for start in range(0, weights.shape[1], block)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def _influences(self, weights: FloatArray) -> FloatArray:
+        """Return the derivative of the area by the weight of each unit, times that weight.
+
+        An item of loss w on plateau j, where plateau k holds n_k items, A_k and L_k are accepted
+        and lost up to it and r_k = L_k / A_k, moves Σ n_k (r_k + r_{k−1}) / 2 by
+        (r_j + r_{j−1}) / 2 + Σ_{k ≥ j} m_k (w − r_k) / A_k with m_k = (n_k + n_{k+1}) / 2, and
+        Σ n_k (L_k + L_{k−1}) / 2 by (L_j + L_{j−1}) / 2 + w (A − A_j + n_j / 2).
+        """
+        number, lost = self._number @ weights, self._loss @ weights
+        accepted, total_loss = np.cumsum(number, axis=0), np.cumsum(lost, axis=0)
+        n_all = accepted[-1]
+        if self.figure == "augrc_normalized":
+            before = total_loss - lost
+            base, coefficient = (total_loss + before) / 2, n_all - accepted + number / 2
+            area = _ratio((number * base).sum(axis=0), n_all * n_all)
+            pull = _ratio(self._number.T @ base + self._loss.T @ coefficient, n_all) - (
+                2 * self._rows()[:, None] * area
+            )
+        else:
+            base, coefficient, area = _selective_parts(number, accepted, total_loss)
+            pull = self._number.T @ base + self._loss.T @ coefficient
+            pull -= self._rows()[:, None] * area
+        return _ratio(weights * pull, n_all)
+
+    def _rows(self) -> FloatArray:
+        rows: FloatArray = self._number.sum(axis=0)
+        return rows
+
+
+def _selective_parts(
+    number: FloatArray, accepted: FloatArray, lost: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what an item without loss adds, what each unit of loss adds, and AURC / Cmax."""
+    reached = accepted > 0
+    risk = np.divide(lost, accepted, out=np.zeros_like(lost), where=reached)
+    before = np.vstack([risk[:1], risk[:-1]])
+    first = reached & (np.vstack([np.zeros_like(accepted[:1]), accepted[:-1]]) <= 0)
+    before = np.where(first, risk, before)  # the curve starts flat
+    following = np.vstack([number[1:], np.zeros_like(number[:1])])
+    middle = (number + following + np.where(first, number, 0.0)) / 2
+    share = np.divide(middle, accepted, out=np.zeros_like(middle), where=reached)
+    coefficient = np.cumsum(share[::-1], axis=0)[::-1]
+    drag = np.cumsum((share * risk)[::-1], axis=0)[::-1]
+    mean = (risk + before) / 2
+    area = _ratio((number * mean).sum(axis=0), accepted[-1])
+    return mean - drag, coefficient, area
+
+
+def _ratio(top: FloatArray, base: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        quotient: FloatArray = top / base
+    return quotient
+
+
+def answered_without_confidence(table: Table) -> BoolArray:
+    """Return which answered rows have no confidence to be ranked by."""
+    without: BoolArray = table.answered & np.isnan(table.confidence)
+    return without

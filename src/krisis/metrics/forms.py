@@ -1,0 +1,420 @@
+"""Forms: a metric as a function of how often each patient counts, from which all else follows.
+
+Weights of one give the score, weights of a group its breakdown, resampled weights an interval,
+exchanged weights a paired test. A form also knows the kind of interval that covers for it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
+from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
+from krisis.statistics.calibration_gap import calibration_gap_interval
+from krisis.statistics.intervals import Interval, Replicates
+from krisis.statistics.shares import mean_of_shares_interval, share_interval
+
+if TYPE_CHECKING:
+    from krisis.metrics.base import EvaluationResult
+
+# Rows of one patient are taken to resemble each other this much until the data say otherwise;
+# rows that repeat one case are taken to be the same.
+_PRIOR_ICC, _PRIOR_ICC_OF_REPEATS = 0.5, 1.0
+# A metric that can only be computed from rows is scored again on this many resamples.
+N_RESCORED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """Why a table gives a metric no value, with what is known all the same."""
+
+    reason: str
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """The interval of a form and what else its method found out."""
+
+    interval: Interval
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+class Weighted(ABC):
+    """A form whose rows belong to units: it can be evaluated under any weights of the units."""
+
+    @abstractmethod
+    def values(self, weights: FloatArray) -> FloatArray:
+        """Return one value per column of weights (units × columns); NaN where undefined."""
+
+    def influences(self, weights: FloatArray) -> FloatArray | None:
+        """Return how far each unit moves each value (units × columns); None where unknown."""
+        return None
+
+
+class Form(ABC):
+    """A number that a table has, ready to be taken under other weights.
+
+    ``n_evaluated`` counts the rows in its denominator, ``low`` and ``high`` bound its range, and
+    ``slope`` says how far one row in the denominator can move it, times their number.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    slope: float = 1.0
+
+    @property
+    @abstractmethod
+    def n_evaluated(self) -> int:
+        """Count the rows in the denominator."""
+
+    @abstractmethod
+    def on(self, units: Units) -> Weighted:
+        """Return the form with its rows collected by unit."""
+
+    @abstractmethod
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval by the method that covers for this kind of form."""
+
+    def value(self) -> float:
+        """Return the number itself."""
+        everything = Units(np.zeros(self._n_rows, dtype=np.int64), 1)
+        return float(self.on(everything).values(np.ones((1, 1)))[0])
+
+    def by_group(self, codes: IntArray, n_groups: int) -> FloatArray:
+        """Return the number of every group of rows; NaN where a group has none."""
+        return self.on(Units(codes, n_groups)).values(np.eye(n_groups))
+
+    @property
+    @abstractmethod
+    def _n_rows(self) -> int:
+        """Count the rows of the table, in the denominator or not."""
+
+
+def prior_icc(table: Table) -> float:
+    """Return how alike the rows of one patient are assumed to be."""
+    return _PRIOR_ICC_OF_REPEATS if table.repeats_cases else _PRIOR_ICC
+
+
+def _ratio(top: FloatArray, base: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        quotient: FloatArray = top / base
+    return quotient
+
+
+class _WeightedMean(Weighted):
+    """Σ value / Σ rows: its influence is (value − mean · rows) / Σ rows."""
+
+    def __init__(self, sums: FloatArray, rows: FloatArray) -> None:
+        self.sums, self.rows = sums, rows
+
+    def values(self, weights: FloatArray) -> FloatArray:
+        return _ratio(self.sums @ weights, self.rows @ weights)
+
+    def influences(self, weights: FloatArray) -> FloatArray:
+        total = self.rows @ weights
+        mean = _ratio(self.sums @ weights, total)
+        return _ratio(weights * (self.sums[:, None] - self.rows[:, None] * mean), total)
+
+
+class Share(Form):
+    """The share of the rows ``among`` that are ``hits``."""
+
+    def __init__(self, hits: BoolArray, *, among: BoolArray) -> None:
+        self.hits: BoolArray = hits & among
+        self.among = among
+        self.n_hits = int(np.count_nonzero(self.hits))
+        self._n_among = int(np.count_nonzero(among))
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count the rows that could be hits."""
+        return self._n_among
+
+    @property
+    def _n_rows(self) -> int:
+        return self.among.size
+
+    def value(self) -> float:
+        """Return hits / rows."""
+        return self.n_hits / self._n_among if self._n_among else math.nan
+
+    def by_group(self, codes: IntArray, n_groups: int) -> FloatArray:
+        """Return the share of every group; counting (group, flag) pairs is the fastest way."""
+        pairs = 2 * codes
+        total = np.bincount(pairs + self.among, minlength=2 * n_groups)[1::2]
+        hits = np.bincount(pairs + self.hits, minlength=2 * n_groups)[1::2]
+        return _ratio(hits.astype(np.float64), total.astype(np.float64))
+
+    def on(self, units: Units) -> Weighted:
+        """Collect hits and rows by unit."""
+        return _WeightedMean(units.sums(self.hits), units.sums(self.among))
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the mid-P interval that knows of patients."""
+        patients = table.patients
+        interval = share_interval(
+            patients.sums(self.hits),
+            patients.sums(self.among),
+            level=options.level,
+            prior_icc=prior_icc(table),
+        )
+        return Uncertainty(interval)
+
+
+class MeanOfShares(Form):
+    """The mean, over the classes of some rows, of the share of hits in each class."""
+
+    def __init__(self, hits: BoolArray, *, classes: IntArray, labels: Sequence[object]) -> None:
+        self.hits, self.classes = hits, classes
+        count = np.bincount(classes, minlength=len(labels))
+        self.present: list[int] = np.flatnonzero(count).tolist()
+        found = np.bincount(classes[hits], minlength=len(labels))
+        self.shares = {
+            str(labels[code]): float(found[code] / count[code])
+            for code in sorted(self.present, key=lambda code: str(labels[code]))
+        }
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count all rows."""
+        return self.classes.size
+
+    @property
+    def _n_rows(self) -> int:
+        return self.classes.size
+
+    def value(self) -> float:
+        """Return the mean of the shares."""
+        return math.fsum(self.shares.values()) / len(self.shares)
+
+    def _by_class(self, units: Units) -> tuple[FloatArray, FloatArray]:
+        cell = self.classes * units.n + units.code
+        n_cells = (max(self.present) + 1) * units.n
+        rows = np.bincount(cell, minlength=n_cells).reshape(-1, units.n)[self.present]
+        hits = np.bincount(cell[self.hits], minlength=n_cells).reshape(-1, units.n)[self.present]
+        return hits.astype(np.float64), rows.astype(np.float64)
+
+    def on(self, units: Units) -> Weighted:
+        """Collect hits and rows by class and unit."""
+        return _WeightedMeanOfShares(*self._by_class(units))
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval that squares and adds the distances of the classes."""
+        hits, rows = self._by_class(table.patients)
+        interval = mean_of_shares_interval(
+            hits, rows, level=options.level, prior_icc=prior_icc(table)
+        )
+        return Uncertainty(interval)
+
+
+class _WeightedMeanOfShares(Weighted):
+    """Undefined under weights that leave fewer than two classes."""
+
+    def __init__(self, hits: FloatArray, rows: FloatArray) -> None:
+        self.parts = [_WeightedMean(h, r) for h, r in zip(hits, rows, strict=True)]
+
+    def values(self, weights: FloatArray) -> FloatArray:
+        shares = np.array([part.values(weights) for part in self.parts])
+        present = np.isfinite(shares)
+        n_present = present.sum(axis=0)
+        mean = _ratio(np.where(present, shares, 0.0).sum(axis=0), n_present.astype(np.float64))
+        return np.where(n_present >= 2, mean, math.nan)
+
+    def influences(self, weights: FloatArray) -> FloatArray:
+        each = np.array([part.influences(weights) for part in self.parts])
+        n_present = np.isfinite(each[:, :1]).sum(axis=0).astype(np.float64)
+        added: FloatArray = np.nansum(each, axis=0)
+        return added / n_present
+
+
+class Mean(Form):
+    """The mean of a value over the rows ``among``; ``low`` and ``high`` bound the value."""
+
+    def __init__(
+        self,
+        values: FloatArray,
+        *,
+        among: BoolArray,
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> None:
+        self.kept, self.among = np.where(among, values, 0.0), among
+        self.low, self.high = low, high
+        self.slope = high - low if math.isfinite(high - low) else 0.0
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count the rows in the mean."""
+        return int(np.count_nonzero(self.among))
+
+    @property
+    def _n_rows(self) -> int:
+        return self.among.size
+
+    def on(self, units: Units) -> Weighted:
+        """Collect values and rows by unit."""
+        return _WeightedMean(units.sums(self.kept), units.sums(self.among))
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return percentiles of resampled means, with one pseudo-row at each end of the range.
+
+        A value that was never seen may still exist: the pseudo-row stands for it, so that equal
+        values do not give an interval without width. Unbounded values get no pseudo-row.
+        """
+        pools = table.pools
+        weighted = _WeightedMean(pools.sums(self.kept), pools.sums(self.among))
+        ends = []
+        for end in (self.low, self.high):
+            extra = 1.0 if math.isfinite(end) else 0.0
+            tops, bases = [], []
+            for counts in resample_counts(pools.n, options):
+                tops.append(weighted.sums @ counts + (end if extra else 0.0))
+                bases.append(weighted.rows @ counts + extra)
+            ends.append(_ratio(np.concatenate(tops), np.concatenate(bases)))
+        found = _widened(self.value(), ends, pools.n, options)
+        return Uncertainty(found.clipped(self.low, self.high))
+
+
+def _widened(
+    value: float, ends: Sequence[FloatArray], n_units: int, options: BootstrapOptions
+) -> Interval:
+    """Return the lower end of one set of replicates and the upper end of another."""
+    method = "expanded_percentile"
+    found = [
+        Replicates(value, replicates, n_units).interval(method, level=options.level)
+        for replicates in ends
+    ]
+    broken = next((interval for interval in found if not interval.defined), None)
+    if broken is not None:
+        return broken
+    low, high = min(found[0].low, value), max(found[1].high, value)
+    return Interval(low, high, options.level, method)
+
+
+class GapSum(Form):
+    """Σ over bins of rows of |Σ (hit − confidence)| / rows: the calibration error."""
+
+    def __init__(
+        self, hits: BoolArray, confidence: FloatArray, *, bins: IntArray, among: BoolArray
+    ) -> None:
+        self.hits, self.confidence, self.among = hits, confidence, among
+        self.filled, index = np.unique(bins[among], return_inverse=True)
+        self.index = index.astype(np.int64)
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count the rows with a usable confidence."""
+        return self.index.size
+
+    @property
+    def _n_rows(self) -> int:
+        return self.among.size
+
+    def on(self, units: Units) -> Weighted:
+        """Collect the gaps by bin and unit."""
+        code = units.code[self.among]
+        excess = self.hits[self.among] - self.confidence[self.among]
+        n_bins = self.filled.size
+        sums = np.bincount(self.index * units.n + code, excess, n_bins * units.n)
+        rows = np.bincount(code, minlength=units.n).astype(np.float64)
+        return _WeightedGapSum(sums.reshape(n_bins, units.n), rows)
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval by test inversion, with the debiased estimate it belongs to."""
+        interval, debiased = calibration_gap_interval(
+            self.confidence[self.among],
+            self.hits[self.among],
+            self.index,
+            table.patients.code[self.among],
+            level=options.level,
+            seed=options.seed,
+            prior_icc=prior_icc(table),
+        )
+        return Uncertainty(interval, {"debiased": debiased})
+
+
+class _WeightedGapSum(Weighted):
+    def __init__(self, sums: FloatArray, rows: FloatArray) -> None:
+        self.sums, self.rows = sums, rows
+
+    def values(self, weights: FloatArray) -> FloatArray:
+        return _ratio(np.abs(self.sums @ weights).sum(axis=0), self.rows @ weights)
+
+    def influences(self, weights: FloatArray) -> FloatArray:
+        gaps, total = self.sums @ weights, self.rows @ weights
+        value = _ratio(np.abs(gaps).sum(axis=0), total)
+        pull = self.sums.T @ np.sign(gaps) - self.rows[:, None] * value
+        return _ratio(weights * pull, total)
+
+
+class Rescored(Form):
+    """A metric that can only be computed from rows: scored again under whole-number weights."""
+
+    low, high, slope = -math.inf, math.inf, 0.0
+
+    def __init__(
+        self,
+        table: Table,
+        compute: Callable[[Sequence[EvaluationResult]], float],
+        *,
+        n_evaluated: int,
+    ) -> None:
+        self._table, self._compute, self._n_evaluated = table, compute, n_evaluated
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count the rows that the metric says it rests on."""
+        return self._n_evaluated
+
+    @property
+    def _n_rows(self) -> int:
+        return self._table.n_scored
+
+    def value(self) -> float:
+        """Compute the metric on all rows."""
+        return self._compute(self._table.rows)
+
+    def on(self, units: Units) -> Weighted:
+        """Keep the rows with their units."""
+        return _WeightedRows(self._table.rows, units, self._compute)
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return percentiles over fewer resamples than other metrics get."""
+        pools = table.pools
+        chosen = replace(options, n_resamples=min(options.n_resamples, N_RESCORED))
+        weighted = self.on(pools)
+        values = np.concatenate(
+            [weighted.values(counts) for counts in resample_counts(pools.n, chosen)]
+        )
+        found = Replicates(self.value(), values, pools.n).interval(
+            "expanded_percentile", level=options.level
+        )
+        if found.defined:
+            low, high = min(found.low, self.value()), max(found.high, self.value())
+            found = replace(found, low=low, high=high)
+        return Uncertainty(found, {"n_resamples": chosen.n_resamples})
+
+
+class _WeightedRows(Weighted):
+    def __init__(
+        self,
+        rows: Sequence[EvaluationResult],
+        units: Units,
+        compute: Callable[[Sequence[EvaluationResult]], float],
+    ) -> None:
+        self._rows, self._code, self._compute = rows, units.code, compute
+
+    def values(self, weights: FloatArray) -> FloatArray:
+        times = weights.astype(np.int64)[self._code]
+        return np.array([self._value(column) for column in times.T], dtype=np.float64)
+
+    def _value(self, times: IntArray) -> float:
+        drawn: list[int] = np.repeat(np.arange(times.size), times).tolist()
+        return self._compute([self._rows[index] for index in drawn]) if drawn else math.nan

@@ -1,0 +1,396 @@
+"""The one columnar table that every metric, interval, comparison and curve is computed from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from krisis.errors import InvalidValue, UnknownName
+
+if TYPE_CHECKING:
+    from krisis.metrics.base import EvaluationResult
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+Label = int | str
+Loss = Literal["error", "abs", "abs_norm"]
+LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+
+T = TypeVar("T")
+
+NO_LABEL = -1
+# Without a task, rows are broken down by the metadata key that the seeds fix.
+_DEFAULT_GROUPS = {"stage": "ckd_stage"}
+_DEFERRAL = {True: 1, False: 0, None: NO_LABEL}  # 1 and 0 are equal to True and False
+# A block of rows stays in the processor's cache while its fields are read one after the other.
+_ROWS_PER_BLOCK = 8192
+# Beyond this many patients they are pooled at random, which keeps the variance and bounds the cost.
+MOST_UNITS = 1000
+_POOLING_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What scoring must know of a task: its answers, their order, its groups and its loss.
+
+    ``allowed`` is empty where no task is known. ``groups`` maps the name of a breakdown to the
+    metadata key that it reads.
+    """
+
+    allowed: tuple[Label, ...] = ()
+    ordered: bool = False
+    positive: Label | None = None
+    default_loss: Loss = "error"
+    groups: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT_GROUPS))
+
+    @property
+    def binary(self) -> bool | None:
+        """Tell whether the answers are 0 and 1; None where no task is known."""
+        if not self.allowed:
+            return None
+        return {canonical_label(answer) for answer in self.allowed} == {0, 1}
+
+    def positions(self, labels: Sequence[Label]) -> FloatArray:
+        """Return where each label lies on the scale: its number, else its place among the answers.
+
+        NaN where a label has no place on a scale.
+        """
+        known = [canonical_label(answer) for answer in self.allowed]
+        if all(isinstance(label, int) for label in (*known, *labels)):
+            return np.array(labels, dtype=np.float64)
+        if not self.ordered:
+            return np.full(len(labels), math.nan)
+        place = {label: float(index) for index, label in enumerate(known)}
+        return np.array([place.get(label, math.nan) for label in labels], dtype=np.float64)
+
+    def span(self, seen: Sequence[Label]) -> float:
+        """Return the largest distance between two answers, of those seen without a task."""
+        known = [canonical_label(answer) for answer in self.allowed]
+        place = self.positions(known or seen)
+        place = place[~np.isnan(place)]
+        return float(np.ptp(place)) or 1.0 if place.size else 1.0
+
+
+def canonical_label(value: object) -> Label:
+    """Return the form under which two labels are the same answer.
+
+    Whole numbers equal their texts; texts are equal whatever their case and surrounding space.
+
+    >>> canonical_label(" 1 "), canonical_label(True), canonical_label(" Stable")
+    (1, 1, 'stable')
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            return int(text)
+        except ValueError:
+            return text.casefold()
+    if isinstance(value, int | float | np.number | np.bool_) and float(value).is_integer():
+        return int(value)
+    raise InvalidValue(f"{value!r} is not a label; use a whole number or a text")
+
+
+class _Codes(dict[object, int]):
+    """Value to code, filled as values appear; values of one name share a code."""
+
+    def __init__(self, name_of: Callable[[object], Label], known: Mapping[object, int]) -> None:
+        super().__init__(known)
+        self.names: list[Label] = []
+        self._name_of = name_of
+        self._codes: dict[Label, int] = {}
+
+    def __missing__(self, value: object) -> int:
+        name = self._name_of(value)
+        code = self._codes.setdefault(name, len(self.names))
+        if code == len(self.names):
+            self.names.append(name)
+        self[value] = code
+        return code
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """What is resampled, left out or exchanged as a whole: the unit of every row."""
+
+    code: IntArray
+    n: int
+
+    def sums(self, rows: BoolArray | FloatArray) -> FloatArray:
+        """Add up one number per row within every unit."""
+        if self.n == 1:
+            return np.array([rows.sum()], dtype=np.float64)
+        added = np.bincount(self.code, weights=rows, minlength=self.n)
+        return added.astype(np.float64, copy=False)
+
+
+class Table:
+    """The rows that can be scored, one array per field; failed rows are only counted.
+
+    ``prediction`` and ``truth`` are codes into ``labels`` (−1 for no prediction); ``confidence``
+    is NaN where none was stated. ``rows`` are the scored rows themselves, for what is needed
+    rarely: metadata, signals and names.
+    """
+
+    labels: list[Label]
+    truth: IntArray
+    prediction: IntArray
+    abstained: BoolArray
+    confidence: FloatArray
+
+    def __init__(self, rows: Sequence[EvaluationResult], answers: Answers | None = None) -> None:
+        self.answers = answers or Answers()
+        self.n_rows = len(rows)
+        self._given = rows
+        self._shared: dict[object, object] = {}
+        self.rows: Sequence[EvaluationResult] = rows
+        errors = [row.error for row in rows]
+        self.n_failed = self.n_rows - errors.count(None)
+        if self.n_failed:
+            self.rows = [row for row in rows if row.error is None]
+        self._read()
+
+    @property
+    def n_scored(self) -> int:
+        """Count the rows that can be scored."""
+        return len(self.rows)
+
+    def _read(self) -> None:
+        """Read all columns of a block of rows before going on to the next block."""
+        n, codes = self.n_scored, _Codes(canonical_label, {None: NO_LABEL})
+        self.truth, self.prediction = np.empty(n, np.int64), np.empty(n, np.int64)
+        self.abstained, self.confidence = np.empty(n, np.bool_), np.empty(n, np.float64)
+        code_of, n_without = codes.__getitem__, 0
+        try:
+            for start in range(0, n, _ROWS_PER_BLOCK):
+                block = self.rows[start : start + _ROWS_PER_BLOCK]
+                size = len(block)
+                part = slice(start, start + size)
+                truth, given = [r.ground_truth for r in block], [r.prediction for r in block]
+                self.truth[part] = np.fromiter(map(code_of, truth), np.int64, size)
+                self.prediction[part] = np.fromiter(map(code_of, given), np.int64, size)
+                self.abstained[part] = np.fromiter([r.abstained for r in block], np.bool_, size)
+                stated = [r.confidence for r in block]
+                n_without += stated.count(None)
+                self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
+        except (TypeError, ValueError):
+            self._refuse_labels()
+            raise
+        self.labels = codes.names
+        if n and self.truth.min() < 0:
+            self._refuse_labels()
+        self._check_confidence(n_without)
+
+    def _refuse_labels(self) -> None:
+        for row in self.rows:
+            for name in ("ground_truth", "prediction"):
+                value = getattr(row, name)
+                if value is None and name == "ground_truth":
+                    raise InvalidValue(
+                        f"{self._row_name(row)}: ground_truth is None; give the right answer"
+                    )
+                if value is not None and not _is_label(value):
+                    raise InvalidValue(
+                        f"{self._row_name(row)}: {name} {value!r} is not a label; "
+                        "use a whole number or a text"
+                    )
+
+    def _check_confidence(self, n_without: int) -> None:
+        n_inside = np.count_nonzero((self.confidence >= 0) & (self.confidence <= 1))
+        if n_inside + n_without != self.n_scored:
+            row = next(
+                row
+                for row in self.rows
+                if row.confidence is not None and not 0 <= row.confidence <= 1
+            )
+            raise InvalidValue(
+                f"{self._row_name(row)}: confidence must lie between 0 and 1, "
+                f"not {row.confidence!r}"
+            )
+
+    def _row_name(self, row: EvaluationResult) -> str:
+        index = next(i for i, given in enumerate(self._given) if given is row)
+        return f"row {index}" + (f" ({row.record_id})" if row.record_id else "")
+
+    def place(self, index: int) -> str:
+        """Name a scored row in a message by its patient and item."""
+        row = self.rows[index]
+        patient = f"patient {row.cluster_id}" if row.cluster_id else f"row {index}"
+        item = row.metadata.get("item")
+        return f"{patient}, item {item}" if item else patient
+
+    @cached_property
+    def answered(self) -> BoolArray:
+        """True where the model did not abstain."""
+        return ~self.abstained
+
+    @cached_property
+    def everyone(self) -> BoolArray:
+        """True for every scored row."""
+        return np.ones(self.n_scored, dtype=np.bool_)
+
+    @cached_property
+    def correct(self) -> BoolArray:
+        """True where the model answered, and rightly."""
+        right: BoolArray = self.answered & (self.prediction == self.truth)
+        return right
+
+    @cached_property
+    def usable(self) -> BoolArray:
+        """True where calibration can be judged: answered, with a prediction and a confidence."""
+        stated: BoolArray = (self.prediction != NO_LABEL) & ~np.isnan(self.confidence)
+        return self.answered & stated
+
+    @cached_property
+    def n_abstained(self) -> int:
+        """Count the rows on which the model abstained."""
+        return int(np.count_nonzero(self.abstained))
+
+    def metadata(self, key: str) -> list[object]:
+        """Return a metadata value of every row, None where a row lacks it."""
+        return [row.metadata.get(key) for row in self.rows]
+
+    @cached_property
+    def should_abstain(self) -> IntArray:
+        """1 where the case asked for deferral, 0 where not, −1 where nobody said."""
+        values = self.metadata("should_abstain")
+        try:
+            return np.fromiter(map(_DEFERRAL.__getitem__, values), np.int64, self.n_scored)  # type: ignore[arg-type]
+        except (KeyError, TypeError):
+            index = next(
+                i
+                for i, value in enumerate(values)
+                if not isinstance(value, Hashable) or value not in _DEFERRAL
+            )
+            raise InvalidValue(
+                f"{self._row_name(self.rows[index])}: metadata['should_abstain'] must be true or "
+                f"false, not {values[index]!r}"
+            ) from None
+
+    @cached_property
+    def patients(self) -> Units:
+        """The patient of every row; a row without one is a patient of its own."""
+        names: dict[object, int] = {}
+        keys = [row.cluster_id or index for index, row in enumerate(self.rows)]
+        code = np.fromiter((names.setdefault(k, len(names)) for k in keys), np.int64, len(keys))
+        return Units(code, len(names))
+
+    @cached_property
+    def patient_names(self) -> list[str]:
+        """The name of every patient, in the order of their codes."""
+        names = [""] * self.patients.n
+        for code, row in zip(self.patients.code.tolist(), self.rows, strict=True):
+            names[code] = row.cluster_id
+        return names
+
+    @cached_property
+    def pools(self) -> Units:
+        """The units that are resampled: the patients, or random pools of very many patients."""
+        patients = self.patients
+        if patients.n <= MOST_UNITS:
+            return patients
+        pool = np.random.default_rng(_POOLING_SEED).permutation(patients.n) % MOST_UNITS
+        return Units(pool[patients.code], MOST_UNITS)
+
+    @cached_property
+    def repeats_cases(self) -> bool:
+        """Tell whether a record was asked several times, so that its rows say hardly more than one.
+
+        One row per patient needs no look at the names.
+        """
+        if self.patients.n == self.n_scored:
+            return False
+        names = [row.record_id for row in self.rows if row.record_id]
+        return len(set(names)) < len(names)
+
+    def shared(self, key: object, build: Callable[[], T]) -> T:
+        """Return what several metrics need of this table, built by the first that asks."""
+        if key not in self._shared:
+            self._shared[key] = build()
+        return self._shared[key]  # type: ignore[return-value]
+
+    def grouped(self, column: str) -> tuple[list[str], IntArray]:
+        """Return the names of the groups of a metadata column and the group of every row."""
+        return self.shared(("group", column), lambda: self._grouped(column))
+
+    def _grouped(self, column: str) -> tuple[list[str], IntArray]:
+        values = self.metadata(self.answers.groups.get(column, column))
+        codes = _Codes(lambda value: _group_name(column, value), {})
+        try:
+            found = np.fromiter(map(codes.__getitem__, values), np.int64, self.n_scored)
+        except TypeError:  # a value that cannot be hashed is grouped by its text
+            found = np.array([codes[_hashable(value)] for value in values], dtype=np.int64)
+        order = sorted(map(str, codes.names))
+        position = np.array([order.index(str(name)) for name in codes.names], dtype=np.int64)
+        return order, position[found]
+
+    def losses(self, loss: Loss) -> FloatArray:
+        """Return the loss of every row, NaN where the model abstained or the labels have no order.
+
+        ``error`` is 0 or 1, ``abs`` the distance between answer and truth, ``abs_norm`` that
+        distance over the largest possible one. An answer without a prediction is an error, and
+        has no distance.
+        """
+        if loss not in LOSSES:
+            raise UnknownName.among("loss", loss, LOSSES)
+        if loss == "error":
+            return np.where(self.answered, (~self.correct).astype(np.float64), math.nan)
+        place = np.append(self.answers.positions(self.labels), math.nan)  # −1 is the last
+        distance = np.abs(place[self.prediction] - place[self.truth])
+        distance = np.where(self.answered, distance, math.nan)
+        scale = self.answers.span(self.labels) if loss == "abs_norm" else 1.0
+        return distance / scale
+
+    def with_confidence(self, values: ArrayLike) -> Table:
+        """Return the table with another confidence of every row, higher being surer."""
+        changed = copy(self)
+        changed._shared = {}
+        changed.confidence = np.asarray(values, dtype=np.float64)
+        changed.__dict__.pop("usable", None)
+        return changed
+
+    def restricted(self, rows: BoolArray) -> Table:
+        """Return the table of some of the scored rows."""
+        kept = [row for row, keep in zip(self.rows, rows.tolist(), strict=True) if keep]
+        part = Table(kept, self.answers)
+        part.confidence = self.confidence[rows]
+        return part
+
+
+def joined(left: Table, right: Table) -> Table:
+    """Return the rows of both tables, one after the other, keeping their confidences."""
+    both = Table([*left.rows, *right.rows], left.answers)
+    both.confidence = np.concatenate([left.confidence, right.confidence])
+    return both
+
+
+def _is_label(value: object) -> bool:
+    try:
+        canonical_label(value)
+    except InvalidValue:
+        return False
+    return True
+
+
+def _hashable(value: object) -> object:
+    return value if isinstance(value, Hashable) else str(value)
+
+
+def _group_name(column: str, value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return f"unknown_{column}"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{column}_{str(value).strip()}"
+
+
+def distinct(values: Iterable[T]) -> list[T]:
+    """Return values without repetition, in the order of their first appearance."""
+    return list(dict.fromkeys(values))

@@ -1,0 +1,1 @@
+"""Stage 4: two or more runs on the same cases."""
