@@ -21,8 +21,8 @@ from krisis.metrics import (
     default_calibration_metrics,
     score_all,
 )
-from krisis.metrics.base import MetricScores, Rows, columns_of
-from krisis.metrics.columns import Columns, canonical_label
+from krisis.metrics.base import MetricScores, Rows, table_of
+from krisis.metrics.table import Table, canonical_label
 
 
 def test_positional_construction_follows_the_documented_order() -> None:
@@ -86,19 +86,19 @@ def test_labels_are_equal_across_spellings_and_none_equals_nothing() -> None:
     assert canonical_label("1") == canonical_label(1) == canonical_label(np.int64(1)) == 1
     assert canonical_label(1.0) == canonical_label(True) == 1
     assert canonical_label(" Stable ") == canonical_label("stable")
-    columns = Columns.from_rows([EvaluationResult(None, "none"), EvaluationResult("01", 1)])
-    assert columns.correct.tolist() == [False, True]
+    table = Table([EvaluationResult(None, "none"), EvaluationResult("01", 1)])
+    assert table.correct.tolist() == [False, True]
 
 
 def test_rows_convert_once_for_all_metrics() -> None:
     rows = Rows([EvaluationResult(1, 1)])
-    assert columns_of(rows) is columns_of(rows)
-    assert columns_of(list(rows)) is not columns_of(rows)
+    assert table_of(rows) is table_of(rows)
+    assert table_of(list(rows)) is not table_of(rows)
 
 
 def test_clusters_are_patients_and_rows_without_one_stand_alone() -> None:
     rows = [EvaluationResult(1, 1, cluster_id=c) for c in ("a", "b", "a", "", "")]
-    assert columns_of(rows).cluster.tolist() == [0, 1, 0, 2, 3]
+    assert table_of(rows).cluster.tolist() == [0, 1, 0, 2, 3]
 
 
 def test_calling_a_metric_on_nothing_is_an_error_and_computing_it_is_undefined() -> None:

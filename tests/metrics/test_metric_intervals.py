@@ -21,7 +21,7 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics import intervals as module
-from krisis.metrics.base import columns_of
+from krisis.metrics.base import table_of
 from krisis.metrics.calibration import null_error
 from krisis.metrics.intervals import mean_of_rows
 from krisis.statistics.bootstrap import draw_clusters
@@ -139,11 +139,11 @@ def test_a_metric_of_ones_own_gets_an_interval_from_its_row_values():
         name = "Mean Confidence"
 
         def compute(self, results):
-            columns = columns_of(results)
+            columns = table_of(results)
             return MetricScore(self.name, float(columns.confidence.mean()))
 
         def uncertainty(self, results):
-            columns = columns_of(results)
+            columns = table_of(results)
             everyone = np.ones(columns.n_scored, dtype=bool)
             return mean_of_rows(columns, columns.confidence, everyone)
 

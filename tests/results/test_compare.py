@@ -14,17 +14,14 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.metrics import score_all
+from krisis.metrics import AUGRC, AURC, Accuracy, ExpectedCalibrationError, score_all
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.results.compare import CompareOptions, Comparison, MetricDelta, compare_runs
-from krisis.results.exchange import Permutations, exchange_test
+from krisis.results.comparison.compare import CompareOptions, Comparison, MetricDelta, compare_runs
 from krisis.results.leaderboard import leaderboards
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
-from krisis.results.weighted_scores import METRICS, WeightedScores
-from krisis.statistics.comparison import sign_flip_test
 
-QUICK = CompareOptions(n_resamples=400)
+QUICK = CompareOptions(n_permutations=399)
 
 
 def answers(pattern: str, *, prefix: str = "r", confidence: float = 0.8) -> BenchmarkResult:
@@ -62,53 +59,131 @@ def test_the_level_asked_for_is_that_of_the_interval_and_of_the_margin() -> None
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
-def test_the_statistic_of_runs_as_they_are_equals_every_metric() -> None:
-    rows = invented_rows(300)
-    units = rows.columns.cluster
-    n_units = int(units.max()) + 1
-    values = WeightedScores(rows.columns, units, n_units)(np.ones((n_units, 1)))
-    scores = score_all([metric() for metric in METRICS.values()], rows)
-    assert {key: value[0] for key, value in values.items()} == pytest.approx(
-        {key: scores[key].value for key in METRICS}, abs=1e-12
-    )
-
-
-def test_counting_a_patient_twice_equals_repeating_the_rows() -> None:
-    rows = invented_rows(60)
-    units = rows.columns.cluster
-    n_units = int(units.max()) + 1
-    counts = np.ones((n_units, 1))
-    counts[3], counts[5] = 2, 0
-    scored = [row for row in rows if row.error is None]
-    repeated = [row for row, u in zip(scored, units, strict=True) for _ in range(int(counts[u, 0]))]
-    values = WeightedScores(rows.columns, units, n_units)(counts)
-    scores = score_all([metric() for metric in METRICS.values()], repeated)
-    for key, value in values.items():
-        assert value[0] == pytest.approx(scores[key].value, abs=1e-12, nan_ok=True), key
-
-
-def test_a_hand_counted_difference_has_the_p_value_of_mcnemar() -> None:
+def test_a_hand_counted_difference_has_the_exact_p_value_of_its_permutations() -> None:
+    """Of 10 patients 2 differ, both one way: 2 of the 4 sign patterns are as extreme."""
     comparison = compare_runs({"a": answers("++++++----"), "b": answers("++++++++--")}, QUICK)
     delta = delta_of(comparison, "accuracy")
     assert (delta.left, delta.right, delta.delta) == (0.6, 0.8, pytest.approx(0.2))
-    assert (delta.test, delta.p_value) == ("exact McNemar", 0.5)
+    assert (delta.test, delta.p_value) == ("paired permutation by patient", 0.5)
     assert delta.p_adjusted >= delta.p_value
 
 
-def test_with_several_rows_per_patient_the_patients_are_exchanged() -> None:
+def test_five_discordant_pairs_of_200_are_no_significant_difference() -> None:
+    """Exact p .0625; the interval must hold 0 as long as p is above 5 %."""
     comparison = compare_runs(
-        {"a": result_of(invented_rows()), "b": result_of(invented_rows(skill=0.8))}, QUICK
+        {"a": answers("+" * 200), "b": answers("-" * 5 + "+" * 195)},
+        CompareOptions(("accuracy",), 3999),
     )
-    assert delta_of(comparison, "accuracy").test == "patients exchanged"
+    delta = delta_of(comparison, "accuracy")
+    assert delta.interval is not None
+    assert delta.p_value == pytest.approx(0.0625, abs=0.01)
+    assert (delta.interval.low, delta.interval.high) == pytest.approx((-0.050, 0.0), abs=0.002)
+    assert delta.interval.high >= 0
+    six = delta_of(
+        compare_runs(
+            {"a": answers("+" * 200), "b": answers("-" * 6 + "+" * 194)},
+            CompareOptions(("accuracy",), 3999),
+        ),
+        "accuracy",
+    )
+    assert six.interval is not None
+    assert six.p_value == pytest.approx(0.03125, abs=0.006)
+    assert six.interval.high < 0
 
 
-def test_the_exchange_of_a_mean_is_the_sign_flip_test() -> None:
-    generator = np.random.default_rng(3)
-    left = Rows(EvaluationResult(int(generator.random() < 0.5), 1) for _ in range(60))
-    right = Rows(EvaluationResult(int(generator.random() < 0.75), 1) for _ in range(60))
-    p_values = exchange_test(left, right, np.arange(60), Permutations(20_000, seed=1))
-    differences = right.columns.correct.astype(float) - left.columns.correct.astype(float)
-    assert p_values["accuracy"] == pytest.approx(sign_flip_test(differences).p_value, abs=0.01)
+def test_the_p_value_and_the_interval_never_contradict_each_other() -> None:
+    for seed in range(12):
+        runs = {
+            "a": result_of(invented_rows(60, seed=seed)),
+            "b": result_of(invented_rows(60, seed=seed, skill=0.8)),
+        }
+        for delta in compare_runs(runs, QUICK).pairs[0].deltas.values():
+            interval = delta.interval
+            if interval is not None:
+                assert (delta.p_value <= 0.05) == (not interval.low <= 0 <= interval.high), delta
+
+
+def test_identical_and_jointly_perfect_runs_are_decided_at_a_margin() -> None:
+    for pattern in ("+" * 200, "+" * 150 + "-" * 50):
+        run = answers(pattern)
+        comparison = compare_runs({"a": run, "b": run}, CompareOptions(margin=0.05))
+        for key, delta in comparison.pairs[0].deltas.items():
+            if delta.direction != "neither" and not math.isnan(delta.left):
+                assert delta.non_inferior is True, key
+
+
+def test_a_lower_is_better_metric_is_inferior_when_it_grows() -> None:
+    sure, unsure = answers("+" * 100, confidence=0.99), answers("+" * 100, confidence=0.6)
+    options = CompareOptions(("brier_score",), margin={"brier_score": 0.05})
+    worse = delta_of(compare_runs({"a": sure, "b": unsure}, options), "brier_score")
+    better = delta_of(compare_runs({"a": unsure, "b": sure}, options), "brier_score")
+    assert worse.delta == pytest.approx(0.4**2 - 0.01**2)
+    assert (worse.non_inferior, better.non_inferior) == (False, True)
+
+
+def test_a_metric_that_only_one_run_reaches_is_not_comparable_and_never_best() -> None:
+    runs = {"all": answers("+" * 15 + "-" * 5), "few": answers("+" * 10 + "a" * 10)}
+    comparison = compare_runs(runs, QUICK)
+    delta = delta_of(comparison, "risk_at_80_coverage")
+    assert delta.verdict() == "not comparable"
+    assert delta.reason == "coverage_is_never_reached"
+    assert "risk_at_80_coverage" not in comparison.tied_with_best()
+
+
+def test_a_primary_metric_is_tested_alone() -> None:
+    runs = {"a": result_of(invented_rows(160)), "b": result_of(invented_rows(160, skill=0.9))}
+    together = compare_runs(runs, QUICK).pairs[0].deltas["expected_calibration_error"]
+    named = CompareOptions(n_permutations=399, primary="expected_calibration_error")
+    alone = compare_runs(runs, named).pairs[0].deltas["expected_calibration_error"]
+    assert alone.primary
+    assert alone.p_adjusted == alone.p_value == together.p_value <= together.p_adjusted
+
+
+def test_parameters_of_a_metric_are_those_it_was_scored_with() -> None:
+    metrics = [
+        ExpectedCalibrationError(n_bins=10),
+        Accuracy(treat_abstention_as_neutral=True),
+        AURC(loss="abs"),
+    ]
+    runs = {}
+    for name, skill in (("a", 1.0), ("b", 0.8)):
+        run = result_of(invented_rows(skill=skill))
+        scores = score_all(metrics, [r for r in run.evaluation_results if r.error is None])
+        runs[name] = BenchmarkResult(
+            run.evaluation_results, scores, run.suite_description, run.backend_name
+        )
+    comparison = compare_runs(runs, QUICK)
+    for metric in metrics:
+        delta = comparison.pairs[0].deltas[metric.identifier]
+        assert delta.left == runs["a"].metric_scores[metric.label].value, metric.label
+        assert delta.right == runs["b"].metric_scores[metric.label].value, metric.label
+
+
+def test_runs_scored_with_other_parameters_are_not_compared_under_one_name() -> None:
+    runs = {}
+    for name, n_bins in (("a", 10), ("b", 15)):
+        rows = invented_rows(40)
+        scores = score_all([Accuracy(), ExpectedCalibrationError(n_bins)], rows)
+        runs[name] = BenchmarkResult(rows, scores, {}, name)
+    comparison = compare_runs(runs, QUICK)
+    assert list(comparison.pairs[0].deltas) == ["accuracy"]
+    assert "these parameters" in comparison.left_out["Expected Calibration Error [n_bins=10]"]
+
+
+def test_abstaining_at_random_does_not_look_better() -> None:
+    """The same answers with a third dropped by lot: the areas are compared as if none were."""
+    generator, found = np.random.default_rng(5), []
+    for seed in range(40):
+        rows = [row for row in invented_rows(200, seed=seed) if not row.abstained and not row.error]
+        dropped = generator.random(len(rows)) < 0.35
+        fewer = [
+            replace(row, abstained=True, prediction=None) if drop else row
+            for row, drop in zip(rows, dropped, strict=True)
+        ]
+        runs = {"a": BenchmarkResult(rows, {}, {}), "b": BenchmarkResult(fewer, {}, {})}
+        deltas = compare_runs(runs, CompareOptions((AURC(), AUGRC()), 399)).pairs[0].deltas
+        found += [delta.verdict() for delta in deltas.values()]
+    assert found.count("no significant difference") >= 0.9 * len(found)
 
 
 def test_a_run_equals_itself() -> None:
@@ -117,7 +192,7 @@ def test_a_run_equals_itself() -> None:
     for delta in comparison.pairs[0].deltas.values():
         assert delta.delta == 0
         assert delta.p_value == 1
-        assert delta.verdict() == "not told apart"
+        assert delta.verdict() == "no significant difference"
     assert not any(comparison.pairs[0].changes.values())
 
 
@@ -183,15 +258,15 @@ def test_repeated_askings_are_matched_one_by_one() -> None:
     assert [row.record_id for row in comparison.pairs[0].changes["wrong → right"]] == ["r1"]
 
 
-def test_the_best_and_all_not_told_apart_from_it_are_one_set() -> None:
+def test_the_best_and_all_that_tie_with_it_are_one_set() -> None:
     rows = invented_rows(400)
     runs = {
         "good": result_of(rows),
         "twin": result_of(rows),
         "poor": result_of(invented_rows(400, skill=0.5)),
     }
-    comparison = compare_runs(runs, CompareOptions(("accuracy",), n_resamples=2000))
-    assert comparison.indistinguishable() == {"accuracy": ["good", "twin"]}
+    comparison = compare_runs(runs, CompareOptions(("accuracy",), 2000))
+    assert comparison.tied_with_best() == {"accuracy": ["good", "twin"]}
     assert len(comparison.pairs) == 3
 
 
@@ -204,7 +279,7 @@ def test_non_inferiority_needs_the_whole_interval_above_the_margin() -> None:
     assert delta_of(narrow, "accuracy").non_inferior is False
 
 
-def test_holm_counts_a_share_and_its_complement_once() -> None:
+def test_a_share_and_its_complement_are_one_test() -> None:
     runs = {"a": answers("+" * 40), "b": answers("+" * 20 + "a" * 20)}
     options = CompareOptions(("answer_rate", "abstention_rate"), 2000)
     deltas = compare_runs(runs, options).pairs[0].deltas
@@ -245,13 +320,13 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
     left = write_run(tmp_path / "left", result_of(invented_rows(40), "model/a"))
     right = write_run(tmp_path / "right", result_of(invented_rows(40, skill=0.6), "model/b"))
     page = tmp_path / "comparison.html"
-    options = ["--resamples", "200", "--html", str(page), "--margin", "0.1"]
+    options = ["--permutations", "200", "--html", str(page), "--margin", "0.1"]
     shown = CliRunner().invoke(app, ["compare", str(left), str(right), *options])
     assert shown.exit_code == 0, shown.output
     assert "model/b  minus  model/a" in shown.output
     assert "right → wrong" in page.read_text(encoding="utf-8")
     as_json = CliRunner().invoke(
-        app, ["compare", str(left), str(right), "--resamples", "200", "--json", "-m", "accuracy"]
+        app, ["compare", str(left), str(right), "--permutations", "200", "--json", "-m", "accuracy"]
     )
     assert list(json.loads(as_json.stdout)["pairs"][0]["deltas"]) == ["accuracy"]
 
@@ -262,8 +337,10 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
         (["compare", "{run}"], InvalidValue),
         (["compare", "{run}", "{run}"], InvalidValue),
         (["compare", "{run}", "nowhere.json"], InvalidFile),
-        (["compare", "{run}", "{run}", "-m", "acuracy"], UnknownName),
-        (["compare", "{run}", "{run}", "--margin", "5"], InvalidValue),
+        (["compare", "{run}", "{other}", "-m", "acuracy"], UnknownName),
+        (["compare", "{run}", "{other}", "--primary", "acuracy"], UnknownName),
+        (["compare", "{run}", "{other}", "--margin", "wide"], InvalidValue),
+        (["compare", "{run}", "{run}", "--margin", "-5"], InvalidValue),
         (["leaderboard", "{run}", "--sort", "accuracy"], InvalidValue),
         (["leaderboard", "{run}", "--sort", "accuracy", "--sort", "accuracy"], InvalidValue),
         (["leaderboard", "{run}", "--sort", "abstention_rate"], InvalidValue),
@@ -274,7 +351,9 @@ def test_bad_requests_are_refused_in_one_sentence(
     tmp_path: Path, arguments: list[str], problem: type[Exception]
 ) -> None:
     run = answers("+-").save(tmp_path / "run.json")
-    done = CliRunner().invoke(app, [argument.format(run=run) for argument in arguments])
+    other = answers("++").save(tmp_path / "other.json")
+    given = [argument.format(run=run, other=other) for argument in arguments]
+    done = CliRunner().invoke(app, given)
     assert isinstance(done.exception, problem)
 
 
@@ -312,7 +391,7 @@ def test_a_leaderboard_has_one_table_per_suite_and_task(tmp_path: Path) -> None:
 def test_a_comparison_without_areas_agrees_with_one_that_has_them() -> None:
     runs = {"a": result_of(invented_rows()), "b": result_of(invented_rows(skill=0.8))}
     few = compare_runs(runs, CompareOptions(("accuracy", "brier_score"), 1000)).pairs[0].deltas
-    all_of_them = compare_runs(runs, CompareOptions(n_resamples=1000)).pairs[0].deltas
+    all_of_them = compare_runs(runs, CompareOptions(n_permutations=1000)).pairs[0].deltas
     for key, delta in few.items():
         assert delta.interval == all_of_them[key].interval
         assert delta.p_value == all_of_them[key].p_value

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.results.compare import CompareOptions, Comparison, compare_runs
+from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.weighted_scores import METRICS, WeightedScores
 
@@ -63,7 +63,7 @@ def true_deltas(skills: tuple[float, float]) -> dict[str, float]:
     scores = []
     for rows in (left, right):
         units = np.zeros(len(rows), dtype=np.int64)
-        scores.append(WeightedScores(rows.columns, units, 1)(np.ones((1, 1))))
+        scores.append(WeightedScores(rows.table, units, 1)(np.ones((1, 1))))
     return {key: float(scores[1][key][0] - scores[0][key][0]) for key in METRICS}
 
 

@@ -40,12 +40,13 @@ def calibrate(
     seed: int = typer.Option(42, "--seed", help="Seed of the folds."),
 ) -> None:
     """Fit, judge on left-out participants, write, say how it went."""
-    table = read_items(input_, mode)
+    run = read_items(input_, mode)
     named = [name.strip() for name in features.split(",") if name.strip()]
-    default = STATED if table.source.kind == "krisis_run" else "verbalized_confidence"
+    has_stated = any(signals[STATED] is not None for signals in run.signals)
+    default = STATED if has_stated else "verbalized_confidence"
     wanted: Any = (method, target)
     calibrator = fit_calibrator(
-        table, named or [default], method=wanted[0], target=wanted[1], seed=seed
+        run, named or [default], method=wanted[0], target=wanted[1], seed=seed
     )
     write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
     for line in summary(calibrator):

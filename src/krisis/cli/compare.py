@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
 from krisis.cli.console import wide_console
+from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.reporting.comparison import comparison_html
-from krisis.results.compare import CompareOptions, compare_runs
-from krisis.results.comparison_text import comparison_parts
+from krisis.results.comparison.compare import CompareOptions, compare_runs
+from krisis.results.comparison.text import comparison_parts
 from krisis.results.loading import load_results
-from krisis.results.weighted_scores import METRICS
 
 app = typer.Typer(help="Compare runs on the same cases, pair by pair.", add_completion=False)
 
 
 @app.command(
     epilog="Examples:  krisis compare runs/A runs/B  |  krisis compare a.json b.json c.json "
-    "--html comparison.html  |  krisis compare runs/A runs/B --metric accuracy --margin 0.05",
+    "--html comparison.html  |  krisis compare runs/A runs/B --primary accuracy "
+    "--margin accuracy=0.05",
 )
 def compare(
     runs: list[Path] = typer.Argument(..., help="Two or more run directories or saved results."),
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric; repeatable. Fewer tests, sharper p-values."
     ),
-    margin: float | None = typer.Option(
-        None, "--margin", help="Ask whether the second is not worse by more than this."
+    primary: str | None = typer.Option(
+        None, "--primary", help="Metric that is tested alone, without adjustment for the others."
     ),
-    resamples: int = typer.Option(
-        10_000, "--resamples", min=100, help="Resamples and permutations."
+    margin: list[str] = typer.Option(
+        [],
+        "--margin",
+        help="Non-inferiority margin: a number for every metric, or METRIC=NUMBER; repeatable.",
     ),
-    seed: int = typer.Option(42, "--seed", help="Seed of the resamples."),
+    permutations: int = typer.Option(
+        1999, "--permutations", min=99, help="Number of permutations."
+    ),
+    seed: int = typer.Option(42, "--seed", help="Seed of the permutations."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not tables."),
     html: Path | None = typer.Option(None, "--html", help="Write the comparison as a page."),
 ) -> None:
-    """Compare runs on the same cases, pair by pair, with one draw of patients for everything."""
-    options = CompareOptions(tuple(metric or METRICS), resamples, seed, margin=margin)
+    """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
+    options = CompareOptions(
+        tuple(metric), permutations, seed, margin=margins_of(margin), primary=primary
+    )
     loaded = load_results(runs)
     console = Console(stderr=True)
-    with console.status("resampling patients …"):
+    with console.status("permuting patients …"):
         comparison = compare_runs(loaded, options)
     if as_json:
         typer.echo(dumps(comparison.to_dict()))
@@ -52,3 +61,24 @@ def compare(
     if html is not None:
         write_text(html, comparison_html(comparison))
         typer.echo(f"wrote {html}", err=True)
+
+
+def margins_of(texts: Sequence[str]) -> float | dict[str, float] | None:
+    """Read margins: one number for all metrics, or one per metric."""
+    if not texts:
+        return None
+    if len(texts) == 1 and "=" not in texts[0]:
+        return _number(texts[0])
+    pairs = [text.partition("=") for text in texts]
+    if any(not equals or not name for name, equals, _ in pairs):
+        raise InvalidValue(
+            f"--margin takes one number, or METRIC=NUMBER for each metric, not {list(texts)}"
+        )
+    return {name.strip(): _number(value) for name, _, value in pairs}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidValue(f"--margin takes a number such as 0.05, not {text!r}") from None

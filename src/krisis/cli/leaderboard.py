@@ -13,7 +13,7 @@ from rich.text import Text
 from krisis.cli.console import wide_console
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
-from krisis.results.leaderboard import COLUMNS, Cell, Leaderboard, check_sort, leaderboards
+from krisis.results.leaderboard import Cell, Leaderboard, leaderboards
 from krisis.results.loading import load_results
 from krisis.results.store import is_run, list_runs
 
@@ -34,7 +34,6 @@ def leaderboard(
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not tables."),
 ) -> None:
     """Show runs side by side with intervals; nothing is ranked until you choose by what."""
-    check_sort(sort)
     tables = leaderboards(load_results(_expanded(runs)), sort=sort)
     if as_json:
         typer.echo(dumps([table.to_dict() for table in tables]))
@@ -49,7 +48,8 @@ def leaderboard(
                 style="bold",
             )
     if not sort:
-        console.print(f"Not ranked. Choose with --sort: {', '.join(COLUMNS)}.", markup=False)
+        keys = dict.fromkeys(column.key for table in tables for column in table.columns)
+        console.print(f"Not ranked. Choose with --sort: {', '.join(keys)}.", markup=False)
 
 
 def _expanded(paths: list[Path]) -> list[Path]:
@@ -68,12 +68,14 @@ def _drawn(table: Leaderboard) -> Table:
     if table.sorted_by:
         drawn.add_column("rank", justify="right")
     drawn.add_column("Model", overflow="fold")
-    for column, words in COLUMNS.items():
-        drawn.add_column(f"{words} *" if column in table.sorted_by else words, justify="right")
+    for column in table.columns:
+        chosen = {column.key, column.name} & set(table.sorted_by)
+        drawn.add_column(f"{column.heading} *" if chosen else column.heading, justify="right")
     for entry in table.entries:
-        rank = [f"{entry.rank:g}"] if entry.rank is not None else []
+        place = "not comparable" if entry.rank is None else f"{entry.rank:g}"
+        rank = [place] if table.sorted_by else []
         name = Text("\n".join([entry.name, *entry.warnings]))
-        figures = [_words(column, entry.cells[column]) for column in COLUMNS]
+        figures = [_words(c.key, entry.cells[c.name]) for c in table.columns]
         drawn.add_row(*rank, name, *figures)
     return drawn
 

@@ -20,12 +20,12 @@ from krisis.confidence.evaluation import (
     evaluate,
     same_participants,
 )
-from krisis.confidence.variants import available_variants, confidence_of, default_variant
+from krisis.confidence.variants import available_variants, confidence_of
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import dumps, read_object, write_text
-from krisis.metrics.columns import FloatArray
-from krisis.metrics.items import LOSSES, ItemTable
-from krisis.results.run_items import read_items
+from krisis.metrics.items import RunItems
+from krisis.metrics.table import LOSSES, FloatArray
+from krisis.results.run_items import read_items, totals_of
 from krisis.statistics.bootstrap import BootstrapOptions
 
 HELP = "Judge how well confidence ranks the answers of one run, or of two runs compared."
@@ -60,21 +60,24 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     check_plot(plot)
     if output is not None and output.exists():
         raise InvalidFile(f"{output} exists already; choose another name")
-    tables = _tables(inputs, mode, intersection_only=intersection_only)
+    runs = _runs(inputs, mode, intersection_only=intersection_only)
     options = _options(
-        tables,
+        runs,
         loss=loss,
         grid=coverage_grid,
         area_coverage=area_coverage,
         bootstrap=_bootstrap(bootstrap_resamples, seed, rng),
         method=interval_method,
     )
-    calibrator = None if calibration is None else _calibrator(calibration, tables)
-    values, absent = _confidences(tables, confidence, calibrator)
+    calibrator = None if calibration is None else _calibrator(calibration, runs)
+    values, absent = _confidences(runs, confidence, calibrator)
     with with_progress(options.bootstrap.n_resamples, quiet=as_json) as progress:
-        evaluation = evaluate(tables, values, options=options, absent=absent, progress=progress)
+        evaluation = evaluate(runs, values, options=options, absent=absent, progress=progress)
     artifact = artifact_of(
-        evaluation, created_at=datetime.now(UTC), intersection_only=intersection_only
+        evaluation,
+        created_at=datetime.now(UTC),
+        totals=[totals_of(run) for run in runs],
+        intersection_only=intersection_only,
     )
     if output is not None:
         write_text(output, dumps(artifact) + "\n")
@@ -88,9 +91,9 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         typer.echo(f"wrote {written}")
 
 
-def _tables(
+def _runs(
     inputs: Sequence[Path], modes: Sequence[str], *, intersection_only: bool
-) -> list[ItemTable]:
+) -> list[RunItems]:
     if len(inputs) == 1 and len(modes) == 2:
         inputs = [inputs[0], inputs[0]]
     if len(inputs) > 2:
@@ -102,10 +105,10 @@ def _tables(
     chosen: list[str | None] = list(modes)
     if len(modes) < len(inputs):
         chosen = [modes[0] if modes else None] * len(inputs)
-    tables = [read_items(path, mode) for path, mode in zip(inputs, chosen, strict=True)]
-    if len(tables) == 2:
-        tables[:] = same_participants(*tables, intersection_only=intersection_only)
-    return tables
+    runs = [read_items(path, mode) for path, mode in zip(inputs, chosen, strict=True)]
+    if len(runs) == 2:
+        runs[:] = same_participants(*runs, intersection_only=intersection_only)
+    return runs
 
 
 def _bootstrap(n_resamples: int, seed: int, rng: str) -> BootstrapOptions:
@@ -113,7 +116,7 @@ def _bootstrap(n_resamples: int, seed: int, rng: str) -> BootstrapOptions:
 
 
 def _options(
-    tables: Sequence[ItemTable],
+    runs: Sequence[RunItems],
     *,
     loss: str,
     grid: str,
@@ -121,8 +124,7 @@ def _options(
     bootstrap: BootstrapOptions,
     method: str,
 ) -> SelectiveOptions:
-    ordered = tables[0].source.kind == "phq8_run"
-    chosen: Any = loss or ("abs_norm" if ordered else "error")
+    chosen: Any = loss or runs[0].table.answers.default_loss
     if chosen not in LOSSES:
         raise UnknownName.among("loss", chosen, LOSSES)
     offered: Any = method or None
@@ -140,35 +142,35 @@ def _grid(text: str) -> list[float]:
         ) from None
 
 
-def _calibrator(path: Path, tables: Sequence[ItemTable]) -> Calibrator:
+def _calibrator(path: Path, runs: Sequence[RunItems]) -> Calibrator:
     calibrator = calibrator_from(read_object(path), place=path)
-    n_seen = max(calibrator.overlap(table) for table in tables)
+    n_seen = max(calibrator.overlap(run) for run in runs)
     if n_seen:
         warn(
-            f"{path} was fitted on {n_seen} of the participants evaluated here; its figures are "
-            "too good, evaluate on others"
+            f"{path} was fitted on {n_seen} of the {runs[0].words[0]}s evaluated here; results will "
+            "be optimistic, evaluate on others"
         )
     return calibrator
 
 
 def _confidences(
-    tables: Sequence[ItemTable], names: Sequence[str], calibrator: Calibrator | None
+    runs: Sequence[RunItems], names: Sequence[str], calibrator: Calibrator | None
 ) -> tuple[dict[str, list[FloatArray]], dict[str, str]]:
     wanted = [part.strip() for name in names for part in name.split(",") if part.strip()]
     absent: dict[str, str] = {}
     values: dict[str, list[FloatArray]] = {}
     for name in wanted:
         if name == "all":
-            found = [available_variants(table, calibrator=calibrator) for table in tables]
+            found = [available_variants(run, calibrator=calibrator) for run in runs]
             for _, missing in found:
                 absent.update(missing)
             kept = [variant for variant in found[0][0] if variant not in absent]
             values.update({variant: [part[0][variant] for part in found] for variant in kept})
             continue
-        variant = default_variant(tables[0]) if name == "default" else name
-        values[variant] = [confidence_of(t, variant, calibrator=calibrator) for t in tables]
+        variant = runs[0].default_confidence if name == "default" else name
+        values[variant] = [confidence_of(t, variant, calibrator=calibrator) for t in runs]
     if not values:
         raise InvalidValue(
-            f"no variant can be computed for {tables[0].source.path}: it carries no known signal"
+            f"no variant can be computed for {runs[0].source.path}: it carries no known signal"
         )
     return values, absent

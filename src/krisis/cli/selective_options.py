@@ -25,7 +25,7 @@ Confidence = Annotated[
 ]
 LossName = Annotated[
     str,
-    typer.Option("--loss", help="abs, abs_norm or error; abs_norm for PHQ-8 files, else error."),
+    typer.Option("--loss", help="abs, abs_norm or error; default: that of the task."),
 ]
 Grid = Annotated[
     str, typer.Option("--coverage-grid", help="Coverages to give the risk at, with commas.")

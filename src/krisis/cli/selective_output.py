@@ -18,14 +18,11 @@ from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.signals import MissingSignal
 from krisis.confidence.variants import CALIBRATED
-from krisis.metrics.resampled_curve import area_key
+from krisis.metrics.weighted_curve import area_key
 from krisis.statistics.intervals import Interval
 
 _SHOWN = ("aurc", "augrc", "eaurc", "eaugrc", "aurc_normalized", "augrc_normalized")
 _HEADINGS = ("AURC", "AUGRC", "excess AURC", "excess AUGRC", "AURC / Cmax", "AUGRC / Cmax²")
-
-# The smallest number of clusters in the simulation that the intervals were checked by.
-_FEW_PARTICIPANTS = 15
 
 
 def warn(message: str) -> None:
@@ -50,33 +47,33 @@ def print_evaluation(
 ) -> None:
     """Print every run, the deltas of two, and what must be known to read them."""
     console = Console(highlight=False, width=None if Console().is_terminal else 130)
-    for position in range(len(evaluation.tables)):
+    for position in range(len(evaluation.runs)):
         for line in _population_lines(evaluation, position):
             console.print(line, markup=False, soft_wrap=True)
         console.print(_table(evaluation, position))
         console.print(_risk_table(evaluation, position))
-    if len(evaluation.tables) > 1:
+    if len(evaluation.runs) > 1:
         console.print(_delta_table(evaluation))
     for line in _notes(evaluation, artifact, calibrator):
         console.print(line, markup=False, soft_wrap=True)
 
 
 def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
-    table = evaluation.tables[position]
-    counts = population(table)
-    source = table.source
+    run = evaluation.runs[position]
+    counts, source = population(run), run.source
+    people, items = (f"{word}s" for word in run.words)
     mode = f", mode {source.mode}" if source.mode else ""
     failed = counts["participants_failed"]
-    start = f"{failed} of {counts['participants_total']} participants FAILED; " if failed else ""
-    if table.n_not_asked:
-        start = f"NOT ENDED, {table.n_not_asked} items were not asked; {start}"
-    if table.n_left_out:
-        start += f"{table.n_left_out} left out because the other run lacks them; "
+    start = f"{failed} of {counts['participants_total']} {people} FAILED; " if failed else ""
+    if run.n_not_asked:
+        start = f"INCOMPLETE: {run.n_not_asked} {items} not asked yet; {start}"
+    if run.n_left_out:
+        start += f"{run.n_left_out} left out because the other run lacks them; "
     return [
         f"input_{position}: {source.path}{mode}",
         (
-            f"{start}{counts['participants_included']} participants, "
-            f"{counts['items_total']} items: "
+            f"{start}{counts['participants_included']} {people}, "
+            f"{counts['items_total']} {items}: "
             f"{counts['items_predicted']} predicted / {counts['items_abstained']} abstained / "
             f"{counts['items_failed']} failed; end-to-end coverage "
             f"{figure(counts['coverage_end_to_end'])}"
@@ -138,7 +135,7 @@ def _delta_table(evaluation: Evaluation) -> Table:
     if common is not None:
         shown[area_key("aurc", common)] = f"AURC to {common:.3f}, which both reach"
         shown[area_key("augrc", common)] = f"AUGRC to {common:.3f}, which both reach"
-    title = "input_1 − input_0, on the same participants and resamples"
+    title = f"input_1 − input_0, on the same {evaluation.runs[0].words[0]}s"
     table = _empty_table(("figure", "input_0", "input_1", "difference", "95 % interval"), title)
     for variant, runs in evaluation.curves.items():
         for name, heading in shown.items():
@@ -152,20 +149,8 @@ def _delta_table(evaluation: Evaluation) -> Table:
 def _notes(
     evaluation: Evaluation, artifact: Mapping[str, Any], calibrator: Calibrator | None
 ) -> list[str]:
-    options = evaluation.options
-    loss = artifact["loss"]["definition"]
-    notes = [
-        (
-            f"Loss: {loss}. Intervals: 95 % {options.interval_method} over "
-            f"{options.bootstrap.n_resamples} resamples of {evaluation.n_clusters} participants, "
-            f"seed {options.bootstrap.seed}."
-        ),
-    ]
-    if evaluation.n_clusters < _FEW_PARTICIPANTS:
-        notes.append(
-            f"Only {evaluation.n_clusters} participants: the intervals are known to cover from "
-            f"{_FEW_PARTICIPANTS} on."
-        )
+    people = f"{evaluation.runs[0].words[0]}s"
+    notes = [f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"]
     notes += _total_lines(artifact["phq8_totals"])
     if _any_negative_excess(evaluation):
         notes.append(f"Excess: {EXCESS_NOTE}.")
@@ -179,13 +164,25 @@ def _notes(
     return notes
 
 
+def _interval_note(evaluation: Evaluation, people: str) -> str:
+    """Say how the intervals were made."""
+    options = evaluation.options
+    if evaluation.without_intervals:
+        return "No intervals: no resamples were wanted."
+    size = f"{evaluation.n_clusters} {people}, seed {options.bootstrap.seed}"
+    if options.replicate_method is None:
+        return f"Intervals: 95 %, allowing for errors not seen; {size}."
+    method, n_resamples = options.replicate_method, options.bootstrap.n_resamples
+    return f"Intervals: 95 % {method} over {n_resamples} resamples of {size}."
+
+
 def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[str]:
     lines = []
-    for position, table in enumerate(evaluation.tables):
-        if not table.predicted.any():
+    for position, run in enumerate(evaluation.runs):
+        if not run.predicted.any():
             continue
         try:
-            before, old, new = calibrator.judged_on(table)
+            before, old, new = calibrator.judged_on(run)
         except MissingSignal:
             continue
         changes = ", ".join(

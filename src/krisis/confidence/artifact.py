@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
-from krisis.metrics.items import ItemLoss, ItemTable
-from krisis.metrics.phq8_totals import phq8_report
-from krisis.metrics.resampled_curve import area_key, risk_key
+from krisis.json_values import JsonObject
+from krisis.metrics.items import RunItems
+from krisis.metrics.table import Loss
+from krisis.metrics.weighted_curve import area_key, risk_key
 from krisis.statistics.intervals import Interval
 
 SCHEMA_VERSION = "1"
@@ -38,28 +38,35 @@ _NOT_RESAMPLED = ("aurc_achievable", "augrc_achievable")
 
 
 def artifact_of(
-    evaluation: Evaluation, *, created_at: datetime, intersection_only: bool = False
-) -> dict[str, Any]:
-    """Return the whole artifact as plain values; undefined figures are NaN (null in JSON)."""
-    tables = evaluation.tables
-    populations = [population(table) for table in tables]
+    evaluation: Evaluation,
+    *,
+    created_at: datetime,
+    totals: Sequence[JsonObject | None],
+    intersection_only: bool = False,
+) -> JsonObject:
+    """Return the whole artifact as plain values; undefined figures are NaN (null in JSON).
+
+    ``totals`` holds what the suite of each run makes of the items of one patient together.
+    """
+    runs = evaluation.runs
+    populations = [population(run) for run in runs]
     return {
         "schema_version": SCHEMA_VERSION,
         "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "inputs": [_source(table) for table in tables],
-        "population": populations[0] if len(tables) == 1 else _paired(populations),
-        "loss": _loss(evaluation.options.loss, tables[0].scale),
+        "inputs": [_source(run) for run in runs],
+        "population": populations[0] if len(runs) == 1 else _paired(populations),
+        "loss": _loss(evaluation.options.loss, runs[0].scale),
         "confidence_variants": {
             name: _runs_of(evaluation, name, curves) for name, curves in evaluation.curves.items()
         },
         "variants_without_signals": dict(evaluation.absent),
-        "phq8_totals": [phq8_report(table) for table in tables],
+        "phq8_totals": list(totals),
         "comparison": _comparison(evaluation, intersection_only),
     }
 
 
-def _source(table: ItemTable) -> dict[str, Any]:
-    source = table.source
+def _source(run: RunItems) -> JsonObject:
+    source = run.source
     return {
         "path": source.path,
         "run_id": source.run_id,
@@ -68,29 +75,30 @@ def _source(table: ItemTable) -> dict[str, Any]:
     }
 
 
-def population(table: ItemTable) -> dict[str, Any]:
-    """Return every denominator; end-to-end coverage also counts the items of failed runs."""
-    n_predicted = int(table.predicted.sum())
-    n_asked = table.n_items + table.n_failed_items
+def population(run: RunItems) -> JsonObject:
+    """Return every denominator; end-to-end coverage also counts the items of failed calls."""
+    n_predicted = int(run.predicted.sum())
+    n_failed = run.table.n_failed
+    n_asked = run.n_items + n_failed
     return {
-        "participants_total": len(table.participants) + len(table.failed) + table.n_left_out,
-        "participants_included": len(table.participants),
-        "participants_failed": len(table.failed),
-        "participants_left_out": table.n_left_out,
-        "items_total": table.n_items,
+        "participants_total": len(run.participants) + len(run.failed) + run.n_left_out,
+        "participants_included": len(run.participants),
+        "participants_failed": len(run.failed),
+        "participants_left_out": run.n_left_out,
+        "items_total": run.n_items,
         "items_predicted": n_predicted,
-        "items_abstained": table.n_items - n_predicted,
-        "items_failed": table.n_failed_items,
-        "items_not_asked": table.n_not_asked,
+        "items_abstained": run.n_items - n_predicted,
+        "items_failed": n_failed,
+        "items_not_asked": run.n_not_asked,
         "coverage_end_to_end": n_predicted / n_asked if n_asked else math.nan,
     }
 
 
-def _paired(populations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _paired(populations: Sequence[Mapping[str, object]]) -> JsonObject:
     return {**populations[0], **{f"input_{i}": part for i, part in enumerate(populations)}}
 
 
-def _loss(loss: ItemLoss, scale: float) -> dict[str, Any]:
+def _loss(loss: Loss, scale: float) -> JsonObject:
     if loss == "abs_norm":
         definition, multiplier = f"abs(prediction - truth) / {scale:g}", scale
     elif loss == "abs":
@@ -101,18 +109,18 @@ def _loss(loss: ItemLoss, scale: float) -> dict[str, Any]:
     return {"name": loss, "definition": definition, "raw_multiplier": whole}
 
 
-def _runs_of(evaluation: Evaluation, name: str, curves: Sequence[VariantCurve]) -> dict[str, Any]:
+def _runs_of(evaluation: Evaluation, name: str, curves: Sequence[VariantCurve]) -> JsonObject:
     parts = [_variant(evaluation, name, position) for position in range(len(curves))]
     if len(parts) == 1:
         return parts[0]
     return {f"input_{position}": part for position, part in enumerate(parts)}
 
 
-def _variant(evaluation: Evaluation, name: str, position: int) -> dict[str, Any]:
+def _variant(evaluation: Evaluation, name: str, position: int) -> JsonObject:
     run = evaluation.curves[name][position]
     figures = run.figures
     cut = run.options.area_coverage
-    content: dict[str, Any] = {key: figures[figure] for figure, key in _AREAS.items()}
+    content: JsonObject = {key: figures[figure] for figure, key in _AREAS.items()}
     if not run.losses.size:
         content["reason"] = NOTHING_PREDICTED
     content["interpretation"] = _interpretation(figures)
@@ -135,7 +143,7 @@ def _variant(evaluation: Evaluation, name: str, position: int) -> dict[str, Any]
     return content
 
 
-def _interpretation(figures: Mapping[str, float]) -> dict[str, Any]:
+def _interpretation(figures: Mapping[str, float]) -> JsonObject:
     return {
         "aurc_gap_pct": _percentage(figures["eaurc"], figures["aurc_optimal"]),
         "augrc_gap_pct": _percentage(figures["eaugrc"], figures["augrc_optimal"]),
@@ -150,7 +158,7 @@ def _percentage(part: float, whole: float) -> float:
     return 100.0 * part / whole if whole else math.nan
 
 
-def _risk(run: VariantCurve, coverage: float) -> dict[str, Any]:
+def _risk(run: VariantCurve, coverage: float) -> JsonObject:
     found = run.curve.risk_at(coverage)
     risk, achieved = (math.nan, math.nan) if found is None else found
     return {"requested": coverage, "achieved": achieved, "value": risk}
@@ -162,7 +170,7 @@ def _resampled(run: VariantCurve) -> dict[str, str]:
     return {**keys, area_key("aurc", cut): "aurc_at_c", area_key("augrc", cut): "augrc_at_c"}
 
 
-def _bootstrap(evaluation: Evaluation, name: str, position: int) -> dict[str, Any]:
+def _bootstrap(evaluation: Evaluation, name: str, position: int) -> JsonObject:
     run = evaluation.curves[name][position]
     options = evaluation.options
     intervals = {
@@ -177,7 +185,7 @@ def _bootstrap(evaluation: Evaluation, name: str, position: int) -> dict[str, An
         "seed": options.bootstrap.seed,
         "n_resamples": options.bootstrap.n_resamples,
         "rng": options.bootstrap.rng,
-        "method": options.interval_method,
+        "method": options.replicate_method or "error_distribution",
         "methods": {key: interval.method for key, interval in intervals.items()},
         "n_clusters": evaluation.n_clusters,
         "ci95": {
@@ -199,10 +207,10 @@ def _ends(interval: Interval) -> list[float] | None:
     return [interval.low, interval.high] if interval.defined else None
 
 
-def _comparison(evaluation: Evaluation, intersection_only: bool) -> dict[str, Any]:
-    enabled = len(evaluation.tables) > 1
+def _comparison(evaluation: Evaluation, intersection_only: bool) -> JsonObject:
+    enabled = len(evaluation.runs) > 1
     deltas = {name: _deltas(evaluation, name) for name in evaluation.curves} if enabled else None
-    comparison: dict[str, Any] = {
+    comparison: JsonObject = {
         "enabled": enabled,
         "intersection_only": intersection_only,
         "deltas": deltas,
@@ -213,7 +221,7 @@ def _comparison(evaluation: Evaluation, intersection_only: bool) -> dict[str, An
     return comparison
 
 
-def _deltas(evaluation: Evaluation, name: str) -> dict[str, Any]:
+def _deltas(evaluation: Evaluation, name: str) -> JsonObject:
     run = evaluation.curves[name][0]
     keys = {**_AREAS, **_resampled(run)}
     deltas = {key: _delta(evaluation, name, figure) for figure, key in keys.items()}
@@ -231,7 +239,7 @@ def _deltas(evaluation: Evaluation, name: str) -> dict[str, Any]:
     return deltas
 
 
-def _delta(evaluation: Evaluation, name: str, figure: str) -> dict[str, Any]:
+def _delta(evaluation: Evaluation, name: str, figure: str) -> JsonObject:
     value, interval = evaluation.delta(name, figure)
-    content: dict[str, Any] = {"delta": value, "ci95": _ends(interval)}
+    content: JsonObject = {"delta": value, "ci95": _ends(interval)}
     return {**content, "reason": interval.reason} if interval.reason else content

@@ -21,8 +21,8 @@ from krisis.confidence.models import (
 )
 from krisis.confidence.signals import SIGNALS, MissingSignal, known_signals, signal_values
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.metrics.columns import FloatArray
-from krisis.metrics.items import STATED, ItemTable, ParticipantId
+from krisis.metrics.table import FloatArray
+from krisis.metrics.items import STATED, RunItems
 
 Target = Literal["correctness", "near_correct", "loss"]
 TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
@@ -62,41 +62,41 @@ class Calibrator(BaseModel):
     fitted_on: FittedOn
     metrics: dict[str, Any]
 
-    def apply(self, table: ItemTable) -> FloatArray:
+    def apply(self, run: RunItems) -> FloatArray:
         """Return the calibrated confidence of every predicted item."""
-        scale = _score_scale(table)
+        scale = _score_scale(run)
         if self.target != "correctness" and self.score_scale != scale:
             raise InvalidValue(
                 f"the calibrator learnt {self.target} on scores that span {self.score_scale} and "
-                f"{table.source.path} has scores that span {scale}; fit one on such a run"
+                f"{run.source.path} has scores that span {scale}; fit one on such a run"
             )
         for name in self.features:
             _check_scale(name, self.input_scale[name])
-        values = _features(table, self.features, needed_by="the calibrator")
+        values = _features(run, self.features, needed_by="the calibrator")
         return self.model.predict(_as_probability(values, self))
 
-    def judged_on(self, table: ItemTable) -> tuple[str, Figures, Figures]:
+    def judged_on(self, run: RunItems) -> tuple[str, Figures, Figures]:
         """Return what stood there before, its figures on a run, and those of the calibrator.
 
         Before is the one feature itself, or the stated confidence where several were learnt from.
         """
-        goal = target_values(table, self.target)
+        goal = target_values(run, self.target)
         before = self.features[0]
         if len(self.features) > 1 or not _bounded(before):
             before = STATED
-        raw = signal_values(table, before, needed_by="the comparison with a calibrator")
+        raw = signal_values(run, before, needed_by="the comparison with a calibrator")
         scale = SIGNALS[before].lowest, SIGNALS[before].highest
         uncalibrated = figures_of(_unit_interval(raw, scale), goal)
-        return before, uncalibrated, figures_of(self.apply(table), goal)
+        return before, uncalibrated, figures_of(self.apply(run), goal)
 
     def is_temperature_of(self, feature: str) -> bool:
         """Tell whether this is a temperature fitted on that signal."""
         return isinstance(self.model, TemperatureModel) and self.features == [feature]
 
-    def overlap(self, table: ItemTable) -> int:
+    def overlap(self, run: RunItems) -> int:
         """Count the participants of a run on which the calibrator was fitted."""
         seen = set(self.fitted_on.participant_hashes)
-        return sum(_hash(name) in seen for name in table.participants)
+        return sum(_hash(name) in seen for name in run.participants)
 
     def order_note(self) -> str:
         """Say what the calibrator can do to AURC, or nothing where it really can change it."""
@@ -136,28 +136,28 @@ def _unit_interval(values: FloatArray, scale: tuple[float, float]) -> FloatArray
     return (values - low) / (high - low)
 
 
-def _features(table: ItemTable, names: Sequence[str], *, needed_by: str) -> FloatArray:
-    return np.column_stack([signal_values(table, name, needed_by=needed_by) for name in names])
+def _features(run: RunItems, names: Sequence[str], *, needed_by: str) -> FloatArray:
+    return np.column_stack([signal_values(run, name, needed_by=needed_by) for name in names])
 
 
-def _score_scale(table: ItemTable) -> float | None:
-    return None if np.isnan(table.scale) else table.scale
+def _score_scale(run: RunItems) -> float | None:
+    return None if np.isnan(run.scale) else run.scale
 
 
-def target_values(table: ItemTable, target: Target) -> FloatArray:
+def target_values(run: RunItems, target: Target) -> FloatArray:
     """Return what a calibrator learns for every predicted item."""
-    errors: FloatArray = table.errors()
+    errors: FloatArray = run.errors()
     if target == "correctness":
         return np.asarray(errors == 0, dtype=np.float64)
-    if np.isnan(table.scale):
+    if np.isnan(run.scale):
         raise InvalidValue(f"the target {target!r} needs scores with an order; use correctness")
     if target == "near_correct":
         return np.asarray(errors <= 1, dtype=np.float64)
-    return np.asarray(1.0 - errors / table.scale)
+    return np.asarray(1.0 - errors / run.scale)
 
 
 def fit_calibrator(
-    table: ItemTable,
+    run: RunItems,
     features: Sequence[str],
     *,
     method: Method = "logistic",
@@ -165,11 +165,11 @@ def fit_calibrator(
     seed: int = 42,
 ) -> Calibrator:
     """Fit a calibrator on the predicted items of a run and judge it on left-out participants."""
-    _check_request(table, features, method, target)
+    _check_request(run, features, method, target)
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
-    goal = target_values(table, target)
-    raw = _features(table, features, needed_by=f"the method {method!r}")
+    goal = target_values(run, target)
+    raw = _features(run, features, needed_by=f"the method {method!r}")
     scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}
     inputs = raw
     if method == "temperature":
@@ -181,9 +181,9 @@ def fit_calibrator(
         features=list(features),
         target=target,
         input_scale=scales,
-        score_scale=_score_scale(table),
+        score_scale=_score_scale(run),
         model=model,
-        fitted_on=_fitted_on(table, goal.size),
+        fitted_on=_fitted_on(run, goal.size),
         metrics={
             "before_is": before[1],
             "training_set": {
@@ -191,25 +191,25 @@ def fit_calibrator(
                 "after": figures_of(model.predict(inputs), goal),
                 "note": "computed on the items the calibrator was fitted on, hence flattering",
             },
-            "cross_fitted": _cross_fitted(table, inputs, goal, before[0], (method, seed)),
+            "cross_fitted": _cross_fitted(run, inputs, goal, before[0], (method, seed)),
         },
     )
 
 
-def _check_request(table: ItemTable, features: Sequence[str], method: str, target: str) -> None:
+def _check_request(run: RunItems, features: Sequence[str], method: str, target: str) -> None:
     if method not in MODELS:
         raise UnknownName.among("calibration method", method, MODELS)
     if target not in TARGETS:
         raise UnknownName.among("calibration target", target, TARGETS)
     if not features or len(set(features)) < len(features):
         raise InvalidValue(f"name one or more features, each once, not {list(features)}")
-    if not table.predicted.any():
-        raise InvalidValue(f"{table.source.path} has no predicted item to learn from")
-    present = known_signals(table)
+    if not run.predicted.any():
+        raise InvalidValue(f"{run.source.path} has no predicted item to learn from")
+    present = known_signals(run)
     for name in features:
         if name not in present:
             raise MissingSignal(
-                f"no item of {table.source.path} carries the feature {name!r}; "
+                f"no item of {run.source.path} carries the feature {name!r}; "
                 f"it has: {', '.join(present) or 'no signals'}"
             )
     if method in ("temperature", "logistic") and target == "loss":
@@ -256,7 +256,7 @@ def figures_of(probability: FloatArray, target: FloatArray) -> Figures:
 
 
 def _cross_fitted(
-    table: ItemTable,
+    run: RunItems,
     inputs: FloatArray,
     goal: FloatArray,
     before: FloatArray,
@@ -264,7 +264,7 @@ def _cross_fitted(
 ) -> dict[str, Any]:
     """Predict every participant by a model that has not seen any of their items."""
     method, seed = how
-    participant = table.participant[table.predicted]
+    participant = run.participant[run.predicted]
     present = np.unique(participant)
     n_folds = min(N_FOLDS, present.size)
     if n_folds < 2:
@@ -286,13 +286,13 @@ def _cross_fitted(
     }
 
 
-def _hash(participant: ParticipantId) -> str:
+def _hash(participant: str) -> str:
     return hashlib.sha256(str(participant).encode()).hexdigest()[:16]
 
 
-def _fitted_on(table: ItemTable, n_samples: int) -> FittedOn:
-    hashes = sorted(map(_hash, table.participants))
-    source = table.source
+def _fitted_on(run: RunItems, n_samples: int) -> FittedOn:
+    hashes = sorted(map(_hash, run.participants))
+    source = run.source
     return FittedOn(
         path=source.path,
         run_id=source.run_id,

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.metrics.columns import FloatArray
-from krisis.metrics.items import ItemLoss, ItemTable, ParticipantId, span_of
-from krisis.metrics.resampled_curve import CurveItems, CurveStatistic, area_key, risk_key
-from krisis.metrics.risk_coverage import (
-    RiskCoverageCurve,
-    check_coverage,
-    optimal_curve,
-    risk_coverage_curve,
-)
+from krisis.metrics.curve_form import CurveFigure, CurvePlan, curve_intervals, curve_of, items_of
+from krisis.metrics.items import RunItems
+from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
+from krisis.metrics.risk_coverage import RiskCoverageCurve, check_coverage
+from krisis.metrics.table import FloatArray, Label, Loss, Table
+from krisis.metrics.weighted_curve import CurveStatistic, area_key, risk_key
 from krisis.statistics.bootstrap import Bootstrap, BootstrapOptions, Statistic, cluster_bootstrap
-from krisis.statistics.intervals import (
-    ClusteredShare,
-    Interval,
-    ReplicateMethod,
-    Replicates,
-)
+from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
+from krisis.statistics.shares import share_interval
 
 DEFAULT_GRID = tuple(step / 10 for step in range(1, 10))
 Progress = Callable[[int], None]
@@ -35,7 +28,7 @@ Progress = Callable[[int], None]
 class SelectiveOptions:
     """What is computed: the loss, the coverages asked about, and how intervals are made."""
 
-    loss: ItemLoss = "abs_norm"
+    loss: Loss = "abs_norm"
     coverages: Sequence[float] = DEFAULT_GRID
     area_coverage: float = 0.5
     bootstrap: BootstrapOptions = field(default_factory=BootstrapOptions)
@@ -51,11 +44,14 @@ class SelectiveOptions:
             )
 
     @property
-    def interval_method(self) -> ReplicateMethod:
-        """The method named, else what covers; legacy draws repeat published percentiles."""
+    def replicate_method(self) -> ReplicateMethod | None:
+        """The bootstrap method named; legacy draws repeat published percentiles.
+
+        None stands for the intervals that allow for errors which were not seen.
+        """
         if self.method is not None:
             return self.method
-        return "percentile" if self.bootstrap.rng == "legacy" else "expanded_percentile"
+        return "percentile" if self.bootstrap.rng == "legacy" else None
 
 
 def coverage_key(coverage: float) -> str:
@@ -67,25 +63,25 @@ def coverage_key(coverage: float) -> str:
 class VariantCurve:
     """One variant of one run: its curve, the best possible one, and the bootstrap statistic."""
 
-    table: ItemTable
+    run: RunItems
     confidence: FloatArray
     options: SelectiveOptions
     common_coverage: float | None = None
 
     @cached_property
+    def table(self) -> Table:
+        """The table of the run, ranked by this variant."""
+        return self.run.with_confidence(self.confidence)
+
+    @cached_property
     def losses(self) -> FloatArray:
         """The loss of every predicted item."""
-        return self.table.losses(self.options.loss)
+        return self.run.losses(self.options.loss)
 
     @cached_property
     def curve(self) -> RiskCoverageCurve:
         """The risk–coverage curve."""
-        return risk_coverage_curve(self.losses, self.confidence, self.table.n_items)
-
-    @cached_property
-    def optimal(self) -> RiskCoverageCurve:
-        """The curve of a perfect ranking."""
-        return optimal_curve(self.losses, self.table.n_items)
+        return curve_of(self.table, self.options.loss)
 
     @property
     def cuts(self) -> list[float]:
@@ -94,47 +90,33 @@ class VariantCurve:
         common = self.common_coverage
         return [chosen] if common in (None, chosen) else [chosen, float(common or 0)]
 
+    @property
+    def plan(self) -> CurvePlan:
+        """What is asked of the curve."""
+        return CurvePlan(self.options.loss, tuple(self.options.coverages), tuple(self.cuts))
+
     @cached_property
     def figures(self) -> dict[str, float]:
         """Every figure of the curve."""
-        curve, best = self.curve, self.optimal
-        figures = {
-            "cmax": curve.cmax,
-            "aurc": curve.aurc(),
-            "augrc": curve.augrc(),
-            "aurc_optimal": best.aurc(),
-            "augrc_optimal": best.augrc(),
-            "eaurc": curve.aurc() - best.aurc(),
-            "eaugrc": curve.augrc() - best.augrc(),
-            "aurc_normalized": curve.aurc_normalized,
-            "augrc_normalized": curve.augrc_normalized,
-            "aurc_achievable": curve.achievable().aurc(),
-            "augrc_achievable": curve.augrc_achievable(),
-        }
-        for cut in self.cuts:
-            figures[area_key("aurc", cut)] = curve.aurc(cut)
-            figures[area_key("augrc", cut)] = curve.augrc(cut)
-        for coverage in self.options.coverages:
-            found = curve.risk_at(coverage)
-            figures[risk_key(coverage)] = math.nan if found is None else found[0]
-        return figures
+        return {name: self.plan.value(name, self.table) for name in self.plan.names()}
 
     def statistic(self) -> CurveStatistic:
-        """Return the figures as a statistic of resampled participants."""
-        items = CurveItems(
-            self.losses,
-            self.confidence,
-            self.table.participant[self.table.predicted],
-            self.table.items_per_participant,
-        )
+        """Return the figures as a statistic of resampled patients."""
+        items = items_of(self.table, self.options.loss, self.table.patients)
         return CurveStatistic(items, self.options.coverages, self.cuts, optimal=True)
+
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """The intervals of all figures that can be resampled, from one draw."""
+        resampled = [name for name in self.figures if not name.endswith(_NOT_RESAMPLED)]
+        return curve_intervals(self.table, self.plan, resampled, options=self.options.bootstrap)
 
 
 @dataclass(eq=False)
 class Evaluation:
     """The variants of one or two runs, and the replicates they share."""
 
-    tables: Sequence[ItemTable]
+    runs: Sequence[RunItems]
     options: SelectiveOptions
     curves: Mapping[str, Sequence[VariantCurve]]
     absent: Mapping[str, str]
@@ -142,99 +124,149 @@ class Evaluation:
 
     @property
     def n_clusters(self) -> int:
-        """Count the participants that were resampled."""
-        return len(self.tables[0].participants)
+        """Count the patients that were scored."""
+        return len(self.runs[0].participants)
+
+    @property
+    def without_intervals(self) -> bool:
+        """Tell whether only points were wanted."""
+        return self.options.bootstrap.n_resamples == 0
 
     def interval(self, variant: str, position: int, figure: str) -> Interval:
         """Return the interval of a figure of one run."""
-        if figure == "cmax" and self.options.interval_method != "percentile":
-            return self._cmax_interval(self.tables[position])
-        estimate = self.curves[variant][position].figures[figure]
-        name = _name(variant, position, figure)
-        return self._interval(estimate, lambda values: values.get(name))
+        run = self.curves[variant][position]
+        if self.options.replicate_method is not None:
+            name = _name(variant, position, figure)
+            return self._replicated(run.figures[figure], lambda values: values.get(name))
+        reason = self._obstacle(run.figures[figure], figure)
+        if reason:
+            return Interval.undefined(reason, level=self.options.bootstrap.level)
+        return _cmax_interval(run) if figure == "cmax" else run.intervals[figure]
 
-    def _cmax_interval(self, table: ItemTable) -> Interval:
-        """Return the interval of a share: resamples of 0 or 1 would not move."""
-        hits = np.bincount(
-            table.participant[table.predicted], minlength=len(table.participants)
-        ).astype(np.float64)
-        share = ClusteredShare.of(hits, table.items_per_participant)
-        return share.interval(level=self.options.bootstrap.level)
+    def _obstacle(self, estimate: float, figure: str) -> str:
+        if not self.n_clusters:
+            return "no_participants"
+        if figure.endswith(_NOT_RESAMPLED):
+            return "this_figure_is_not_resampled"
+        if self.without_intervals:
+            return "no_resamples_wanted"
+        return "the_figure_is_undefined" if math.isnan(estimate) else ""
 
     def drop_rate(self, variant: str, position: int, figure: str) -> float:
         """Return the share of resamples on which a figure is undefined."""
+        if self.bootstrap is None:
+            return 0.0 if self.options.replicate_method is None else math.nan
         name = _name(variant, position, figure)
-        if self.bootstrap is None or name not in self.bootstrap.replicates:
-            return math.nan
-        return self.bootstrap.drop_rate(name)
+        known = name in self.bootstrap.replicates
+        return self.bootstrap.drop_rate(name) if known else math.nan
 
     def delta(self, variant: str, figure: str) -> tuple[float, Interval]:
-        """Return right − left of a figure and its interval from the same resamples."""
+        """Return right − left of a figure and its interval, on the same patients."""
         left, right = (curve.figures[figure] for curve in self.curves[variant])
+        if self.options.replicate_method is None:
+            reason = self._obstacle(right - left, figure)
+            if reason:
+                return right - left, Interval.undefined(reason, level=self.options.bootstrap.level)
+            return right - left, self._exchanged[variant][figure].interval
         names = [_name(variant, position, figure) for position in (0, 1)]
 
         def difference(values: Mapping[str, FloatArray]) -> FloatArray | None:
             return values[names[1]] - values[names[0]] if set(names) <= set(values) else None
 
-        return right - left, self._interval(right - left, difference)
+        return right - left, self._replicated(right - left, difference)
 
-    def _interval(
+    @cached_property
+    def _exchanged(self) -> dict[str, dict[str, PairedDifference]]:
+        """The differences of all figures, each tested by exchanging patients."""
+        return {variant: self._paired(both) for variant, both in self.curves.items()}
+
+    def _paired(self, both: Sequence[VariantCurve]) -> dict[str, PairedDifference]:
+        left, right = both
+        known = [
+            name
+            for name, value in left.figures.items()
+            if not math.isnan(right.figures[name] - value) and not name.endswith(_NOT_RESAMPLED)
+        ]
+        forms = {name: _figure_form(name, left) for name in known}
+        options = self.options.bootstrap
+        exchanges = Exchanges(min(options.n_resamples, 1999), options.seed, options.level)
+        return paired_differences(left.table, right.table, forms, exchanges=exchanges)[0]
+
+    def _replicated(
         self, estimate: float, pick: Callable[[Mapping[str, FloatArray]], FloatArray | None]
     ) -> Interval:
-        level, method = self.options.bootstrap.level, self.options.interval_method
+        level, method = self.options.bootstrap.level, self.options.replicate_method or "percentile"
         values = None if self.bootstrap is None else pick(self.bootstrap.replicates)
         if values is None or self.bootstrap is None:
             reason = "this_figure_is_not_resampled" if self.n_clusters else "no_participants"
+            reason = "no_resamples_wanted" if self.without_intervals else reason
             return Interval.undefined(reason, level=level, method=method)
         left_out = pick(self.bootstrap.jackknife) if method in ("bca", "jackknife_t") else None
         replicates = Replicates(estimate, values, self.n_clusters, left_out)
         return replicates.interval(method, level=level)
 
 
+_NOT_RESAMPLED = ("_achievable",)
+
+
+def _cmax_interval(run: VariantCurve) -> Interval:
+    patients = run.table.patients
+    return share_interval(
+        patients.sums(run.table.answered),
+        patients.sums(run.table.everyone),
+        level=run.options.bootstrap.level,
+    )
+
+
+def _figure_form(name: str, run: VariantCurve) -> Callable[[Table], CurveFigure]:
+    plan = run.plan
+    return lambda table: CurveFigure(name, table, plan)
+
+
 def evaluate(
-    tables: Sequence[ItemTable],
+    runs: Sequence[RunItems],
     confidences: Mapping[str, Sequence[FloatArray]],
     *,
     options: SelectiveOptions,
     absent: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate every variant on one run, or on two runs of the same participants.
+    """Evaluate every variant on one run, or on two runs of the same patients.
 
-    ``confidences`` holds, per variant, the confidence of the predicted items of each table.
+    ``confidences`` holds, per variant, the confidence of the predicted items of each run.
     """
-    curves = _curves(tables, confidences, options)
+    curves = _curves(runs, confidences, options)
     bootstrap = None
-    if tables[0].participants:
+    wanted = options.replicate_method is not None and options.bootstrap.n_resamples > 0
+    if runs[0].participants and wanted:
         bootstrap = cluster_bootstrap(
             _all_figures(curves),
-            len(tables[0].participants),
+            len(runs[0].participants),
             options=options.bootstrap,
             progress=progress,
         )
-    return Evaluation(tables, options, curves, absent or {}, bootstrap)
+    return Evaluation(runs, options, curves, absent or {}, bootstrap)
 
 
 def _curves(
-    tables: Sequence[ItemTable],
+    runs: Sequence[RunItems],
     confidences: Mapping[str, Sequence[FloatArray]],
     options: SelectiveOptions,
 ) -> dict[str, list[VariantCurve]]:
-    common = _common_coverage(tables) if len(tables) > 1 else None
+    common = _common_coverage(runs) if len(runs) > 1 else None
     return {
         variant: [
-            VariantCurve(table, confidence, options, common)
-            for table, confidence in zip(tables, values, strict=True)
+            VariantCurve(run, confidence, options, common)
+            for run, confidence in zip(runs, values, strict=True)
         ]
         for variant, values in confidences.items()
     }
 
 
-def _common_coverage(tables: Sequence[ItemTable]) -> float | None:
+def _common_coverage(runs: Sequence[RunItems]) -> float | None:
     """Return the coverage that all runs reach; None where one of them predicts nothing."""
     reached = [
-        float(np.count_nonzero(table.predicted) / table.n_items) if table.n_items else 0.0
-        for table in tables
+        float(np.count_nonzero(run.predicted) / run.n_items) if run.n_items else 0.0 for run in runs
     ]
     return min(reached) or None
 
@@ -261,57 +293,52 @@ def _all_figures(curves: Mapping[str, Sequence[VariantCurve]]) -> Statistic:
 
 
 def same_participants(
-    left: ItemTable, right: ItemTable, *, intersection_only: bool
-) -> tuple[ItemTable, ItemTable]:
-    """Return both runs on the participants that succeeded in both, or refuse differing sets."""
-    left, right = _on_one_scale(left, right)
+    left: RunItems, right: RunItems, *, intersection_only: bool
+) -> tuple[RunItems, RunItems]:
+    """Return both runs on the patients that were scored in both, or refuse differing sets."""
+    _refuse_other_scale(left, right)
     _refuse_other_truth(left, right)
     both = set(left.participants) & set(right.participants)
     if len(both) == len(left.participants) == len(right.participants):
         return left, right
+    who = f"{left.words[0]}s"
     if not intersection_only:
         raise InvalidValue(
             f"the two runs have {len(left.participants)} and {len(right.participants)} successful "
-            f"participants, {len(both)} of them in both; add --intersection-only to compare those"
+            f"{who}, {len(both)} of them in both; add --intersection-only to compare those"
         )
     if not both:
-        raise InvalidValue("the two runs have no successful participant in common")
+        raise InvalidValue(f"the two runs have no successful {left.words[0]} in common")
     return left.restricted(both), right.restricted(both)
 
 
-def _on_one_scale(left: ItemTable, right: ItemTable) -> tuple[ItemTable, ItemTable]:
-    """Return both runs with the same span, or refuse runs of two questionnaires.
-
-    The span of a krisis run is that of the labels seen, so two runs of one suite can differ.
-    """
-    if left.scale == right.scale or math.isnan(left.scale) or math.isnan(right.scale):
-        return left, right
-    if left.source.kind == right.source.kind == "krisis_run":
-        span = span_of(left.truth, left.prediction, right.truth, right.prediction)
-        return replace(left, scale=span), replace(right, scale=span)
-    raise InvalidValue(
-        f"the scores of the two runs span {left.scale:g} and {right.scale:g}; compare runs of one "
-        "questionnaire"
-    )
+def _refuse_other_scale(left: RunItems, right: RunItems) -> None:
+    """Refuse runs of two questionnaires, where the tasks fix their answers."""
+    fixed = left.table.answers.allowed and right.table.answers.allowed
+    if fixed and left.ordered and right.ordered and left.scale != right.scale:
+        raise InvalidValue(
+            f"the scores of the two runs span {left.scale:g} and {right.scale:g}; compare runs of "
+            "one questionnaire"
+        )
 
 
-def _refuse_other_truth(left: ItemTable, right: ItemTable) -> None:
+def _refuse_other_truth(left: RunItems, right: RunItems) -> None:
     """Refuse runs that disagree about a right answer, as far as items can be told apart."""
-    truths = [_truth_of_items(table) for table in (left, right)]
+    truths = [_truth_of_items(run) for run in (left, right)]
     for (participant, item), truth in truths[0].items():
         other = truths[1].get((participant, item), truth)
         if truth != other:
-            place = f"participant {participant}" + (f", item {item}" if item else "")
+            place = f"{left.words[0]} {participant}" + (f", item {item}" if item else "")
             raise InvalidValue(
-                f"{place} has the right answer {truth:g} in {left.source.path} and {other:g} in "
+                f"{place} has the right answer {truth} in {left.source.path} and {other} in "
                 f"{right.source.path}; the runs were made on different data"
             )
 
 
-def _truth_of_items(table: ItemTable) -> dict[tuple[ParticipantId, str], float]:
-    """Return the truth of every item; nothing where labels have no order or items no names."""
-    owners = [table.participants[code] for code in table.participant.tolist()]
-    keys = list(zip(owners, table.item_names, strict=True))
-    if math.isnan(table.scale) or len(set(keys)) < len(keys):
+def _truth_of_items(run: RunItems) -> dict[tuple[str, str], Label]:
+    """Return the truth of every item; nothing where items have no names of their own."""
+    keys = [(row.cluster_id, str(row.metadata.get("item", ""))) for row in run.table.rows]
+    if len(set(keys)) < len(keys):
         return {}
-    return dict(zip(keys, table.truth.tolist(), strict=True))
+    truths = [run.table.labels[code] for code in run.table.truth.tolist()]
+    return dict(zip(keys, truths, strict=True))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy import optimize, special
 
 from krisis.errors import InvalidValue
-from krisis.metrics.columns import FloatArray
+from krisis.metrics.table import FloatArray
 
 LOWEST_PROBABILITY = 1e-6
 _TEMPERATURES = (0.05, 10.0)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.metrics.columns import FloatArray
-from krisis.metrics.items import STATED, ItemTable
+from krisis.metrics.table import FloatArray
+from krisis.metrics.items import STATED, RunItems
 
 
 class MissingSignal(InvalidValue):
@@ -47,26 +47,26 @@ SIGNALS: dict[str, Signal] = {
 }
 
 
-def signal_values(table: ItemTable, name: str, *, needed_by: str) -> FloatArray:
+def signal_values(run: RunItems, name: str, *, needed_by: str) -> FloatArray:
     """Return a signal of every predicted item; anything that is no number in range is refused."""
     signal = SIGNALS.get(name, Signal())
-    rows: list[int] = np.flatnonzero(table.predicted).tolist()
-    raw = [_given(table, index, name, needed_by) for index in rows]
+    rows: list[int] = np.flatnonzero(run.predicted).tolist()
+    raw = [_given(run, index, name, needed_by) for index in rows]
     if signal.null_means is not None:
         raw = [signal.null_means if value is None else value for value in raw]
     values = _as_numbers(raw)
     wrong = np.isnan(values) | (values < signal.lowest) | (values > signal.highest)
     if np.isinf(values).any() or wrong.any():
         first = int(np.flatnonzero(wrong | np.isinf(values))[0])
-        _complain(table, rows[first], name, (raw[first], signal, needed_by))
+        _complain(run, rows[first], name, (raw[first], signal, needed_by))
     return values
 
 
-def _given(table: ItemTable, index: int, name: str, needed_by: str) -> Any:
-    signals = table.signals[index]
+def _given(run: RunItems, index: int, name: str, needed_by: str) -> Any:
+    signals = run.signals[index]
     if name not in signals:
         raise MissingSignal(
-            f"{table.place(index)}: the signal {name} is missing and {needed_by} needs it; "
+            f"{run.place(index)}: the signal {name} is missing and {needed_by} needs it; "
             "choose another variant or a run that recorded it"
         )
     return signals[name]
@@ -85,11 +85,11 @@ def _as_number(value: Any) -> float:
         return math.inf
 
 
-def _complain(table: ItemTable, index: int, name: str, found: tuple[Any, Signal, str]) -> None:
+def _complain(run: RunItems, index: int, name: str, found: tuple[Any, Signal, str]) -> None:
     value, signal, needed_by = found
     if value is None:
         raise MissingSignal(
-            f"{table.place(index)}: the signal {name} is null and {needed_by} needs a number; "
+            f"{run.place(index)}: the signal {name} is null and {needed_by} needs a number; "
             "choose another variant or a run whose backend returned it"
         )
     ends = [
@@ -98,11 +98,11 @@ def _complain(table: ItemTable, index: int, name: str, found: tuple[Any, Signal,
     ]
     wanted = " and ".join(["a finite number", *filter(None, ends)])
     raise InvalidValue(
-        f"{table.place(index)}: the signal {name} must be {wanted}, not {value!r}, for {needed_by}"
+        f"{run.place(index)}: the signal {name} must be {wanted}, not {value!r}, for {needed_by}"
     )
 
 
-def known_signals(table: ItemTable) -> list[str]:
+def known_signals(run: RunItems) -> list[str]:
     """Return the names of the signals that any predicted item carries."""
-    rows: list[int] = np.flatnonzero(table.predicted).tolist()
-    return sorted({name for index in rows for name in table.signals[index]})
+    rows: list[int] = np.flatnonzero(run.predicted).tolist()
+    return sorted({name for index in rows for name in run.signals[index]})

@@ -10,8 +10,8 @@ import numpy as np
 
 from krisis.confidence.signals import MissingSignal, signal_values
 from krisis.errors import InvalidValue, UnknownName
-from krisis.metrics.columns import FloatArray
-from krisis.metrics.items import STATED, ItemTable
+from krisis.metrics.table import FloatArray
+from krisis.metrics.items import STATED, RunItems
 
 Signals = Mapping[str, FloatArray]
 
@@ -19,7 +19,7 @@ Signals = Mapping[str, FloatArray]
 class Calibrator(Protocol):
     """What a fitted calibrator offers to the variants that need one."""
 
-    def apply(self, table: ItemTable) -> FloatArray:
+    def apply(self, run: RunItems) -> FloatArray:
         """Return the calibrated confidence of every predicted item."""
 
     def is_temperature_of(self, feature: str) -> bool:
@@ -96,19 +96,14 @@ _COMBINATIONS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
 }
 
 
-def default_variant(table: ItemTable) -> str:
-    """Return the variant that a run is judged by unless another is named."""
-    return "stated" if table.source.kind == "krisis_run" else "llm"
-
-
 def confidence_of(
-    table: ItemTable, variant: str, *, calibrator: Calibrator | None = None
+    run: RunItems, variant: str, *, calibrator: Calibrator | None = None
 ) -> FloatArray:
-    """Return the confidence of every predicted item, in the order of the table."""
+    """Return the confidence of every predicted item, in the order of the run."""
     if variant.startswith("secondary:"):
-        return _secondary(table, variant, calibrator)
+        return _secondary(run, variant, calibrator)
     if variant in CALIBRATED:
-        return _calibrated(table, variant, calibrator)
+        return _calibrated(run, variant, calibrator)
     if variant not in VARIANTS:
         raise UnknownName.among(
             "confidence variant",
@@ -117,13 +112,13 @@ def confidence_of(
         )
     chosen = VARIANTS[variant]
     needed_by = f"the variant {variant!r}"
-    signals = {name: signal_values(table, name, needed_by=needed_by) for name in chosen.signals}
+    signals = {name: signal_values(run, name, needed_by=needed_by) for name in chosen.signals}
     with np.errstate(over="ignore"):
         values = chosen.rule(signals)
-    return _finite(table, variant, values)
+    return _finite(run, variant, values)
 
 
-def _secondary(table: ItemTable, variant: str, calibrator: Calibrator | None) -> FloatArray:
+def _secondary(run: RunItems, variant: str, calibrator: Calibrator | None) -> FloatArray:
     _, _, rest = variant.partition(":")
     pair, _, combination = rest.rpartition(":")
     first, plus, second = pair.partition("+")
@@ -134,11 +129,11 @@ def _secondary(table: ItemTable, variant: str, calibrator: Calibrator | None) ->
         )
     if "secondary:" in pair:
         raise InvalidValue(f"{variant!r} combines a combination; name two plain variants")
-    parts = [confidence_of(table, name, calibrator=calibrator) for name in (first, second)]
-    return _finite(table, variant, _COMBINATIONS[combination](*parts))
+    parts = [confidence_of(run, name, calibrator=calibrator) for name in (first, second)]
+    return _finite(run, variant, _COMBINATIONS[combination](*parts))
 
 
-def _calibrated(table: ItemTable, variant: str, calibrator: Calibrator | None) -> FloatArray:
+def _calibrated(run: RunItems, variant: str, calibrator: Calibrator | None) -> FloatArray:
     if calibrator is None:
         raise MissingSignal(
             f"the variant {variant!r} needs a fitted calibrator; add --calibration ARTIFACT, "
@@ -149,25 +144,25 @@ def _calibrated(table: ItemTable, variant: str, calibrator: Calibrator | None) -
             "the variant 'verbalized_calibrated' needs a temperature fitted on "
             "verbalized_confidence and the artifact is another one; use the variant 'calibrated'"
         )
-    return calibrator.apply(table)
+    return calibrator.apply(run)
 
 
-def _finite(table: ItemTable, variant: str, values: FloatArray) -> FloatArray:
+def _finite(run: RunItems, variant: str, values: FloatArray) -> FloatArray:
     if not np.isfinite(values).all():
-        index = int(np.flatnonzero(table.predicted)[np.flatnonzero(~np.isfinite(values))[0]])
-        raise InvalidValue(f"{table.place(index)}: the variant {variant!r} is not a finite number")
+        index = int(np.flatnonzero(run.predicted)[np.flatnonzero(~np.isfinite(values))[0]])
+        raise InvalidValue(f"{run.place(index)}: the variant {variant!r} is not a finite number")
     return values
 
 
 def available_variants(
-    table: ItemTable, *, calibrator: Calibrator | None = None
+    run: RunItems, *, calibrator: Calibrator | None = None
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
     """Return the values of every variant the run has signals for, and why the others are out."""
     found: dict[str, FloatArray] = {}
     absent: dict[str, str] = {}
     for name in KNOWN:
         try:
-            found[name] = confidence_of(table, name, calibrator=calibrator)
+            found[name] = confidence_of(run, name, calibrator=calibrator)
         except MissingSignal as reason:
             absent[name] = str(reason)
     return found, absent

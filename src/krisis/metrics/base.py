@@ -134,6 +134,11 @@ class MetricScore:
     def __post_init__(self) -> None:
         self.key = self.key or key_of(self.name)
 
+    @property
+    def identifier(self) -> str:
+        """The key, with the parameters that the label names; programs refer to scores by it."""
+        return self.key + self.name[len(_plain_name(self.name)) :].strip()
+
     @classmethod
     def undefined(
         cls, name: str, reason: str, *, n_abstained: int = 0, **details: Any
@@ -185,10 +190,12 @@ class MetricScores(dict[str, MetricScore]):
     """Scores by metric label, which can also be read by name or key where only one has it."""
 
     def __missing__(self, key: str) -> MetricScore:
-        found = [score for score in self.values() if key in (score.key, _plain_name(score.name))]
-        if len(found) != 1:
+        known = [score for score in self.values() if key == score.identifier] or [
+            score for score in self.values() if key in (score.key, _plain_name(score.name))
+        ]
+        if len(known) != 1:
             raise KeyError(key)
-        return found[0]
+        return known[0]
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.get(key) is not None
@@ -320,13 +327,22 @@ class BaseMetric:
     @property
     def label(self) -> str:
         """The name, with the parameters that differ from their defaults."""
+        return f"{self.name} {self._changes}".strip()
+
+    @property
+    def identifier(self) -> str:
+        """The key, with the parameters that differ from their defaults."""
+        return self.key + self._changes
+
+    @property
+    def _changes(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
         changed = [
             f"{name}={value}"
             for name, value in self.parameters().items()
             if value != defaults[name].default
         ]
-        return f"{self.name} [{', '.join(changed)}]" if changed else self.name
+        return f"[{', '.join(changed)}]" if changed else ""
 
     def __call__(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score of at least one row."""

@@ -11,7 +11,7 @@ from scipy import special
 
 from krisis.errors import InvalidValue
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.curve_form import answered_without_confidence, error_driven
+from krisis.metrics.curve_form import CurvePlan, answered_without_confidence, error_driven
 from krisis.metrics.forms import Form, GapSum, Mean, Uncertainty, Undefined
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -144,20 +144,20 @@ class BrierScore(BaseMetric):
         loss = squared_errors(table)
         if loss is None:
             return Undefined("non_binary_labels_or_predictions")
-        return SquaredErrors(loss, among=table.usable, low=0.0, high=1.0)
+        form = SquaredErrors(loss, among=table.usable, low=0.0, high=1.0)
+        # A right answer of confidence c that turns wrong costs c² in place of (1 − c)².
+        form.slope = abs(float(np.mean(2 * table.confidence[table.usable] - 1)))
+        return form
 
 
 class SquaredErrors(Mean):
     """Squared errors of a probability: small as long as wrong answers were not confident ones."""
 
-    def __init__(self, values: FloatArray, *, among: BoolArray, low: float, high: float) -> None:
-        super().__init__(values, among=among, low=low, high=high)
-
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval that allows for wrong answers which were not seen."""
         if answered_without_confidence(table).any() or (table.usable != table.answered).any():
             return super().uncertainty(table, options)
-        return Uncertainty(error_driven(table, "error", options)["brier"])
+        return Uncertainty(error_driven(table, CurvePlan(), options)["brier"])
 
 
 def squared_errors(table: Table) -> FloatArray | None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from krisis.errors import UnknownName
 from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc
-from krisis.metrics.risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from krisis.metrics.risk_coverage import (
+    RiskCoverageCurve,
+    optimal_curve,
+    risk_coverage_curve,
+)
 from krisis.metrics.table import BoolArray, FloatArray, Loss, Table, Units
-from krisis.metrics.weighted_curve import CurveItems, CurveStatistic, risk_key
+from krisis.metrics.weighted_curve import CurveItems, CurveStatistic, area_key, risk_key
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.error_driven import AnsweredRows, error_driven_intervals
 from krisis.statistics.intervals import Interval
@@ -44,27 +51,78 @@ def items_of(table: Table, loss: Loss, units: Units) -> CurveItems:
     )
 
 
-class CurveFigure(Form):
-    """One figure of the curve: ``aurc``, ``augrc``, their normalised forms, or a risk."""
+def optimal_of(table: Table, loss: Loss) -> RiskCoverageCurve:
+    """Return the curve of a confidence that would rank every answer by its loss."""
+    losses = table.losses(loss)[table.answered]
+    return table.shared(("optimal", loss), lambda: optimal_curve(losses, table.n_scored))
 
-    def __init__(self, figure: str, table: Table, *, loss: Loss, coverage: float = 0.8) -> None:
-        self.figure, self.coverage = figure, coverage
-        self._table, self._loss = table, loss
-        self.high = table.answers.span(table.labels) if loss == "abs" else 1.0
+
+_FIGURES: dict[str, Callable[[RiskCoverageCurve, RiskCoverageCurve], float]] = {
+    "cmax": lambda curve, best: curve.cmax,
+    "aurc": lambda curve, best: curve.aurc(),
+    "augrc": lambda curve, best: curve.augrc(),
+    "aurc_normalized": lambda curve, best: curve.aurc_normalized,
+    "augrc_normalized": lambda curve, best: curve.augrc_normalized,
+    "aurc_optimal": lambda curve, best: best.aurc(),
+    "augrc_optimal": lambda curve, best: best.augrc(),
+    "eaurc": lambda curve, best: curve.aurc() - best.aurc(),
+    "eaugrc": lambda curve, best: curve.augrc() - best.augrc(),
+    "aurc_achievable": lambda curve, best: curve.achievable().aurc(),
+    "augrc_achievable": lambda curve, best: curve.augrc_achievable(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePlan:
+    """What is asked of a curve: the loss, the coverages to give risks at, and where to cut areas."""
+
+    loss: Loss = "error"
+    coverages: tuple[float, ...] = (STANDARD_COVERAGE,)
+    cuts: tuple[float, ...] = ()
+
+    def names(self) -> list[str]:
+        """Return the names of all figures."""
+        areas = [area_key(area, cut) for cut in self.cuts for area in ("aurc", "augrc")]
+        return [*_FIGURES, *areas, *map(risk_key, self.coverages)]
+
+    def value(self, name: str, table: Table) -> float:
+        """Return one figure of the curve of a table; NaN where it is undefined."""
+        curve = curve_of(table, self.loss)
+        if name in _FIGURES:
+            return _FIGURES[name](curve, optimal_of(table, self.loss))
+        for coverage in self.coverages:
+            if name == risk_key(coverage):
+                found = curve.risk_at(coverage)
+                return math.nan if found is None else found[0]
+        for cut in self.cuts:
+            if name == area_key("aurc", cut):
+                return curve.aurc(cut)
+            if name == area_key("augrc", cut):
+                return curve.augrc(cut)
+        raise UnknownName.among("figure of the curve", name, self.names())
+
+
+class CurveFigure(Form):
+    """One figure of the risk–coverage curve of a table."""
+
+    def __init__(self, name: str, table: Table, plan: CurvePlan) -> None:
+        self.name, self.plan, self._table = name, plan, table
+        self.high = table.answers.span(table.labels) if plan.loss == "abs" else 1.0
         # Generalized risk counts each answer once and the area under it half of that.
-        self.slope = self.high * (0.5 if figure.startswith("augrc") else 1.0)
+        self.slope = self.high * (0.5 if "augrc" in name else 1.0)
 
     @property
     def curve(self) -> RiskCoverageCurve:
         """The curve that the figure belongs to."""
-        return curve_of(self._table, self._loss)
+        return curve_of(self._table, self.plan.loss)
 
     @property
     def n_evaluated(self) -> int:
         """Count the answers on the curve, up to the coverage for a risk."""
-        if self.figure == risk_key(self.coverage):
-            found = self.curve.risk_at(self.coverage)
-            return 0 if found is None else round(found[1] * self._table.n_scored)
+        for coverage in self.plan.coverages:
+            if self.name == risk_key(coverage):
+                found = self.curve.risk_at(coverage)
+                return 0 if found is None else round(found[1] * self._table.n_scored)
         return int(self.curve.n_accepted[-1])
 
     @property
@@ -73,50 +131,53 @@ class CurveFigure(Form):
 
     def value(self) -> float:
         """Return the exact figure."""
-        curve = self.curve
-        if self.figure == risk_key(self.coverage):
-            found = curve.risk_at(self.coverage)
-            return math.nan if found is None else found[0]
-        if self.figure.endswith("_normalized"):
-            return curve.aurc_normalized if self.figure[:4] == "aurc" else curve.augrc_normalized
-        return curve.aurc() if self.figure == "aurc" else curve.augrc()
+        return self.plan.value(self.name, self._table)
 
     def on(self, units: Units) -> Weighted:
         """Collect the answers by confidence and unit."""
-        items = items_of(self._table, self._loss, units)
+        items = items_of(self._table, self.plan.loss, units)
         grouped = grouped_confidence(items)
-        weighted = _WeightedCurve(grouped, self.figure, self.coverage)
+        weighted = _WeightedCurve(grouped, self.name, self.plan)
         if grouped is not items:
             weighted.shift = self.value() - float(weighted.values(np.ones((units.n, 1)))[0])
         return weighted
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval from draws of the error share, shared by all figures of the curve."""
-        found = error_driven(table, self._loss, options, coverage=self.coverage)
-        return Uncertainty(found[self.figure])
+        found = error_driven(table, self.plan, options)
+        details: dict[str, object] = {}
+        if f"{self.name}_normalized" in found:
+            normalized = found[f"{self.name}_normalized"]
+            details["normalized_interval"] = [normalized.low, normalized.high]
+        return Uncertainty(found[self.name], details)
 
 
 def error_driven(
-    table: Table, loss: Loss, options: BootstrapOptions, *, coverage: float = STANDARD_COVERAGE
+    table: Table, plan: CurvePlan, options: BootstrapOptions
 ) -> dict[str, Interval]:
-    """Return the intervals of every figure that errors drive, from one draw."""
+    """Return the intervals of the figures that a run is scored by, from one draw."""
+    wanted = ["aurc", "augrc", "aurc_normalized", "augrc_normalized"]
+    wanted += map(risk_key, plan.coverages)
+    if plan.loss == "error":
+        wanted.append("brier")
+    key = ("error_driven", plan, options)
+    return table.shared(key, lambda: curve_intervals(table, plan, wanted, options=options))
 
-    def draw() -> dict[str, Interval]:
-        answered, pools = table.answered, table.pools
-        rows = AnsweredRows(
-            confidence=table.confidence[answered],
-            loss=table.losses(loss)[answered],
-            wrong=~table.correct[answered],
-            unit=pools.code[answered],
-            n_units=pools.n,
-            rows_per_unit=pools.sums(table.everyone),
-        )
-        wanted = ["aurc", "augrc", "aurc_normalized", "augrc_normalized", risk_key(coverage)]
-        if loss == "error" and (table.confidence[answered] <= 1).all():
-            wanted.append("brier")
-        return error_driven_intervals(rows, wanted, options=options, prior_icc=prior_icc(table))
 
-    return table.shared(("error_driven", loss, coverage, options), draw)
+def curve_intervals(
+    table: Table, plan: CurvePlan, names: Sequence[str], *, options: BootstrapOptions
+) -> dict[str, Interval]:
+    """Return the intervals of named figures, all from one draw."""
+    answered, pools = table.answered, table.pools
+    rows = AnsweredRows(
+        confidence=table.confidence[answered],
+        loss=table.losses(plan.loss)[answered],
+        wrong=~table.correct[answered],
+        unit=pools.code[answered],
+        n_units=pools.n,
+        rows_per_unit=pools.sums(table.everyone),
+    )
+    return error_driven_intervals(rows, names, options=options, prior_icc=prior_icc(table))
 
 
 def grouped_confidence(items: CurveItems) -> CurveItems:
@@ -131,9 +192,10 @@ def grouped_confidence(items: CurveItems) -> CurveItems:
 class _WeightedCurve(Weighted):
     """A figure of the curve under weights, and the influence of units on the normalised areas."""
 
-    def __init__(self, items: CurveItems, figure: str, coverage: float) -> None:
+    def __init__(self, items: CurveItems, figure: str, plan: CurvePlan) -> None:
         self.figure, self.shift = figure, 0.0
-        self._statistic = CurveStatistic(items, (coverage,))
+        optimal = "optimal" in figure or figure.startswith("e")
+        self._statistic = CurveStatistic(items, plan.coverages, plan.cuts, optimal=optimal)
         levels, plateau = np.unique(-items.confidence, return_inverse=True)
         place = (plateau.astype(np.int64), items.clusters)
         shape = (levels.size, items.items_per_cluster.size)

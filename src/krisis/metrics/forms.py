@@ -305,8 +305,11 @@ class GapSum(Form):
         self, hits: BoolArray, confidence: FloatArray, *, bins: IntArray, among: BoolArray
     ) -> None:
         self.hits, self.confidence, self.among = hits, confidence, among
-        self.filled, index = np.unique(bins[among], return_inverse=True)
-        self.index = index.astype(np.int64)
+        kept = bins[among]
+        self.filled = np.flatnonzero(np.bincount(kept))
+        position = np.zeros(int(kept.max()) + 1, dtype=np.int64)
+        position[self.filled] = np.arange(self.filled.size)
+        self.index: IntArray = position[kept]
 
     @property
     def n_evaluated(self) -> int:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from krisis.metrics.base import BaseMetric
-from krisis.metrics.forms import Form, Rescored, Weighted, prior_icc
-from krisis.metrics.table import FloatArray, Table, Units, joined
+from krisis.errors import InvalidValue
+from krisis.metrics.forms import Form, Rescored, Undefined, Weighted, prior_icc
+from krisis.metrics.table import BoolArray, FloatArray, Table, Units, joined
 from krisis.statistics.intervals import Interval
-from krisis.statistics.paired import discordance_floor, paired_inference, swap_masks
+from krisis.statistics.paired import (
+    paired_inference,
+    studentised,
+    swap_masks,
+    unseen_disagreement,
+)
+
+TableForm = Callable[[Table], Form | Undefined]
 
 # A metric that is computed from rows is scored twice per exchange: fewer are drawn.
 N_RESCORED = 199
@@ -47,12 +54,12 @@ class PairedDifference:
 def paired_differences(
     left: Table,
     right: Table,
-    metrics: Sequence[BaseMetric],
+    forms: Mapping[str, TableForm],
     *,
     exchanges: Exchanges,
     primary: str | None = None,
 ) -> tuple[dict[str, PairedDifference], int]:
-    """Return every metric's difference with interval and p-value, and the exchanges drawn.
+    """Return every number's difference with interval and p-value, and the exchanges drawn.
 
     If the two runs were alike, swapping their answers for any patient would change nothing but
     chance. Each exchange swaps about half of the patients, all rows of a patient together. The
@@ -66,7 +73,7 @@ def paired_differences(
     Biology 9 (2010) 39, for counting the observed assignment as one of them.
     """
     runs = _TwoRuns(left, right)
-    found = {metric.label: runs.compared(metric) for metric in metrics}
+    found = {label: runs.compared(form) for label, form in forms.items()}
     defined = {label: side for label, side in found.items() if side is not None}
     rescored = any(isinstance(side.form, Rescored) for side in defined.values())
     n = min(exchanges.n, N_RESCORED) if rescored else exchanges.n
@@ -101,15 +108,19 @@ class _TwoRuns:
     def __init__(self, left: Table, right: Table) -> None:
         self._left, self._right = left, right
         self._both = joined(left, right)
-        pools = left.pools
-        self._n_units = pools.n
-        self._units = Units(np.concatenate([pools.code, pools.code + pools.n]), 2 * pools.n)
+        first, second = left.pools, right.pools
+        if first.n != second.n:
+            raise InvalidValue(
+                f"the runs have {first.n} and {second.n} patients; compare runs of the same ones"
+            )
+        self._n_units = first.n
+        self._units = Units(np.concatenate([first.code, second.code + first.n]), 2 * first.n)
 
-    def compared(self, metric: BaseMetric) -> _Compared | None:
-        """Return the metric on both runs, or nothing where one of them has no value."""
-        sides = [metric.comparison_form(table) for table in (self._left, self._right)]
+    def compared(self, form_of: TableForm) -> _Compared | None:
+        """Return a number on both runs, or nothing where one of them does not have it."""
+        sides = [form_of(table) for table in (self._left, self._right)]
         values = [side.value() if isinstance(side, Form) else math.nan for side in sides]
-        form = metric.comparison_form(self._both)
+        form = form_of(self._both)
         if any(map(math.isnan, values)) or not isinstance(form, Form):
             return None
         n_evaluated = min(side.n_evaluated for side in sides if isinstance(side, Form))
@@ -117,12 +128,15 @@ class _TwoRuns:
 
     def _floor(self, form: Form, n_evaluated: int) -> float:
         """Return the smallest standard error: what nobody disagreed on may still differ."""
-        left, right, patients = self._left, self._right, self._left.patients
-        discordant = (left.correct != right.correct) | (left.abstained != right.abstained)
-        return form.slope * discordance_floor(
+        left, right = self._left, self._right
+        patients, discordant = left.patients, np.zeros(left.n_scored, dtype=np.bool_)
+        if np.array_equal(patients.code, right.patients.code):
+            discordant = (left.correct != right.correct) | (left.abstained != right.abstained)
+        return unseen_disagreement(
             patients.sums(discordant),
             patients.sums(left.everyone),
-            n_evaluated=n_evaluated,
+            slope=form.slope,
+            answer_share=max(n_evaluated, 1) / left.n_scored,
             prior_icc=prior_icc(left),
         )
 
@@ -131,19 +145,19 @@ class _TwoRuns:
     ) -> dict[str, PairedDifference]:
         """Test the metrics of one family together, on the same exchanges."""
         observed, drawn = [], []
-        weighted = {label: side.form.on(self._units) for label, side in family.items()}
-        for label, side in family.items():
-            delta = side.right - side.left
-            error = self._errors(weighted[label], np.ones((self._n_units, 1), dtype=np.bool_))[1]
-            swapped, errors = self._permuted(weighted[label], exchanges, n)
+        for side in family.values():
+            weighted = side.form.on(self._units)
+            nobody = np.zeros((self._n_units, 1), dtype=np.bool_)
+            error, (swapped, errors) = (
+                self._exchanged(weighted, nobody)[1],
+                self._permuted(weighted, exchanges, n),
+            )
             if error is None or errors is None:
+                # Without influences the spread of the exchanges stands in for every one of them.
                 spread = float(np.nanstd(swapped)) if np.isfinite(swapped).any() else 0.0
-                scale = max(spread, side.floor) or 1.0
-                observed.append((delta, scale))
-                drawn.append(np.abs(swapped) / scale)
-            else:
-                observed.append((delta, max(float(error[0]), side.floor)))
-                drawn.append(np.abs(swapped) / np.maximum(errors, side.floor))
+                error = errors = np.array([spread])
+            observed.append((side.right - side.left, max(float(error[0]), side.floor)))
+            drawn.append(studentised(swapped, np.maximum(errors, side.floor)))
         deltas, scales = np.array(observed).T
         found = paired_inference(
             deltas,
@@ -151,14 +165,15 @@ class _TwoRuns:
             np.array(drawn),
             degrees_of_freedom=self._n_units - 1,
             level=exchanges.level,
+            largest=[side.form.high - side.form.low for side in family.values()],
         )
         return {
             label: PairedDifference(
                 side.left,
                 side.right,
-                found.intervals[index],
-                float(found.p_values[index]),
-                float(found.p_adjusted[index]),
+                found.interval(index),
+                float(found.p_value[index]),
+                float(found.adjusted_p_value[index]),
             )
             for index, (label, side) in enumerate(family.items())
         }
@@ -167,30 +182,32 @@ class _TwoRuns:
         self, weighted: Weighted, exchanges: Exchanges, n: int
     ) -> tuple[FloatArray, FloatArray | None]:
         deltas, errors = [], []
-        for kept in swap_masks(self._n_units, n, seed=exchanges.seed, block=_COLUMNS_PER_BLOCK):
-            delta, error = self._errors(weighted, kept)
-            deltas.append(delta)
-            if error is not None:
-                errors.append(error)
+        for masks in swap_masks(self._n_units, n, seed=exchanges.seed):
+            for start in range(0, masks.shape[1], _COLUMNS_PER_BLOCK):
+                block = masks[:, start : start + _COLUMNS_PER_BLOCK]
+                delta, error = self._exchanged(weighted, block)
+                deltas.append(delta)
+                if error is not None:
+                    errors.append(error)
+        if not deltas:  # one patient can be exchanged in no way that changes anything
+            return np.empty(0), None
         return np.concatenate(deltas), np.concatenate(errors) if errors else None
 
-    def _errors(
-        self, weighted: Weighted, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    def _exchanged(
+        self, weighted: Weighted, swapped: BoolArray
     ) -> tuple[FloatArray, FloatArray | None]:
-        """Return right minus left under each assignment, and its standard error where known.
+        """Return right minus left under each exchange, and its standard error where known.
 
         With z_i the influence of patient i on the right minus that on the left,
         se² = C/(C−1) Σ z_i².
         """
-        as_is, swapped = kept.astype(np.float64), (~kept).astype(np.float64)
-        first, second = np.vstack([as_is, swapped]), np.vstack([swapped, as_is])
+        other, own = swapped.astype(np.float64), (~swapped).astype(np.float64)
+        first, second = np.vstack([own, other]), np.vstack([other, own])
         delta = weighted.values(second) - weighted.values(first)
-        right = weighted.influences(second)
-        left = weighted.influences(first)
+        right, left = weighted.influences(second), weighted.influences(first)
         if right is None or left is None:
             return delta, None
-        moved = right - left
-        per_patient = moved[: self._n_units] + moved[self._n_units :]
-        n = self._n_units
+        moved, n = right - left, self._n_units
+        per_patient = moved[:n] + moved[n:]
         correction = n / (n - 1) if n > 1 else 1.0
         return delta, np.sqrt(correction * np.square(per_patient).sum(axis=0))

@@ -8,7 +8,7 @@ import numpy as np
 
 from krisis.errors import UnknownName
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.curve_form import CurveFigure, answered_without_confidence
+from krisis.metrics.curve_form import CurveFigure, CurvePlan, answered_without_confidence, optimal_of
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.risk_coverage import (
     RiskCoverageCurve,
@@ -57,7 +57,7 @@ class _CurveMetric(BaseMetric):
             return Undefined(WITHOUT_CONFIDENCE, details)
         if np.isnan(table.losses(loss)[table.answered]).any():
             return Undefined(NOT_ORDERED, details)
-        return CurveFigure(figure, table, loss=loss, coverage=coverage)
+        return CurveFigure(figure, table, CurvePlan(loss, (coverage,)))
 
     def _loss(self, table: Table) -> Loss:
         """Return the loss given, else the one that the task names."""
@@ -79,8 +79,7 @@ class _Area(_CurveMetric):
         """Return the area in proportion, and what a perfect ranking would have."""
         assert isinstance(form, CurveFigure)
         curve, loss = form.curve, self._loss(table)
-        losses = table.losses(loss)[table.answered]
-        best = getattr(optimal_curve(losses, table.n_scored), self.key)()
+        best = getattr(optimal_of(table, loss), self.key)()
         return {
             "cmax": curve.cmax,
             f"{self.key}_normalized": getattr(curve, f"{self.key}_normalized"),

@@ -29,7 +29,7 @@ T = TypeVar("T")
 NO_LABEL = -1
 # Without a task, rows are broken down by the metadata key that the seeds fix.
 _DEFAULT_GROUPS = {"stage": "ckd_stage"}
-_DEFERRAL = {True: 1, False: 0, None: NO_LABEL}  # 1 and 0 are equal to True and False
+_DEFERRAL: dict[object, int] = {True: 1, False: 0, None: NO_LABEL}  # 1 and 0 are equal to True and False
 # A block of rows stays in the processor's cache while its fields are read one after the other.
 _ROWS_PER_BLOCK = 8192
 # Beyond this many patients they are pooled at random, which keeps the variance and bounds the cost.
@@ -131,6 +131,44 @@ class Units:
         return added.astype(np.float64, copy=False)
 
 
+class _MetadataColumns:
+    """The metadata that almost every scoring needs, read while the rows are at hand.
+
+    What cannot be read here is left to the table, which complains by the name of the row.
+    """
+
+    def __init__(self, answers: Answers, n_rows: int) -> None:
+        self._group, self._key = next(iter(answers.groups.items()), ("", ""))
+        self._codes = _Codes(lambda value: _group_name(self._group, value), {})
+        self._due: IntArray | None = np.empty(n_rows, np.int64)
+        self._member: IntArray | None = np.empty(n_rows, np.int64) if self._key else None
+
+    def read(self, block: Sequence[Mapping[str, object]], part: slice) -> None:
+        """Read a block of rows."""
+        if self._due is not None:
+            values = [metadata.get("should_abstain") for metadata in block]
+            try:
+                found = map(_DEFERRAL.__getitem__, values)
+                self._due[part] = np.fromiter(found, np.int64, len(values))
+            except (KeyError, TypeError):
+                self._due = None
+        if self._member is not None:
+            values = [metadata.get(self._key) for metadata in block]
+            try:
+                found = map(self._codes.__getitem__, values)
+                self._member[part] = np.fromiter(found, np.int64, len(values))
+            except TypeError:
+                self._member = None
+
+    def give_to(self, table: Table) -> None:
+        """Hand over the columns that could be read."""
+        if self._due is not None:
+            table.__dict__["should_abstain"] = self._due
+        member = self._member
+        if member is not None:
+            table.shared(("group", self._group), lambda: _sorted_groups(self._codes, member))
+
+
 class Table:
     """The rows that can be scored, one array per field; failed rows are only counted.
 
@@ -151,8 +189,7 @@ class Table:
         self._given = rows
         self._shared: dict[object, object] = {}
         self.rows: Sequence[EvaluationResult] = rows
-        errors = [row.error for row in rows]
-        self.n_failed = self.n_rows - errors.count(None)
+        self.n_failed = self.n_rows - [row.error for row in rows].count(None)
         if self.n_failed:
             self.rows = [row for row in rows if row.error is None]
         self._read()
@@ -163,11 +200,11 @@ class Table:
         return len(self.rows)
 
     def _read(self) -> None:
-        """Read all columns of a block of rows before going on to the next block."""
-        n, codes = self.n_scored, _Codes(canonical_label, {None: NO_LABEL})
+        """Read the columns in one pass: all fields of a block of rows before the next block."""
+        n, codes, n_without = self.n_scored, _Codes(canonical_label, {None: NO_LABEL}), 0
         self.truth, self.prediction = np.empty(n, np.int64), np.empty(n, np.int64)
         self.abstained, self.confidence = np.empty(n, np.bool_), np.empty(n, np.float64)
-        code_of, n_without = codes.__getitem__, 0
+        code_of, metadata = codes.__getitem__, _MetadataColumns(self.answers, n)
         try:
             for start in range(0, n, _ROWS_PER_BLOCK):
                 block = self.rows[start : start + _ROWS_PER_BLOCK]
@@ -180,6 +217,7 @@ class Table:
                 stated = [r.confidence for r in block]
                 n_without += stated.count(None)
                 self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
+                metadata.read([r.metadata for r in block], part)
         except (TypeError, ValueError):
             self._refuse_labels()
             raise
@@ -187,6 +225,7 @@ class Table:
         if n and self.truth.min() < 0:
             self._refuse_labels()
         self._check_confidence(n_without)
+        metadata.give_to(self)
 
     def _refuse_labels(self) -> None:
         for row in self.rows:
@@ -262,7 +301,7 @@ class Table:
         """1 where the case asked for deferral, 0 where not, −1 where nobody said."""
         values = self.metadata("should_abstain")
         try:
-            return np.fromiter(map(_DEFERRAL.__getitem__, values), np.int64, self.n_scored)  # type: ignore[arg-type]
+            return np.fromiter(map(_DEFERRAL.__getitem__, values), np.int64, self.n_scored)
         except (KeyError, TypeError):
             index = next(
                 i
@@ -327,9 +366,7 @@ class Table:
             found = np.fromiter(map(codes.__getitem__, values), np.int64, self.n_scored)
         except TypeError:  # a value that cannot be hashed is grouped by its text
             found = np.array([codes[_hashable(value)] for value in values], dtype=np.int64)
-        order = sorted(map(str, codes.names))
-        position = np.array([order.index(str(name)) for name in codes.names], dtype=np.int64)
-        return order, position[found]
+        return _sorted_groups(codes, found)
 
     def losses(self, loss: Loss) -> FloatArray:
         """Return the loss of every row, NaN where the model abstained or the labels have no order.
@@ -361,6 +398,7 @@ class Table:
         kept = [row for row, keep in zip(self.rows, rows.tolist(), strict=True) if keep]
         part = Table(kept, self.answers)
         part.confidence = self.confidence[rows]
+        part.n_failed = self.n_failed
         return part
 
 
@@ -369,6 +407,12 @@ def joined(left: Table, right: Table) -> Table:
     both = Table([*left.rows, *right.rows], left.answers)
     both.confidence = np.concatenate([left.confidence, right.confidence])
     return both
+
+
+def _sorted_groups(codes: _Codes, found: IntArray) -> tuple[list[str], IntArray]:
+    order = sorted(map(str, codes.names))
+    position = np.array([order.index(str(name)) for name in codes.names], dtype=np.int64)
+    return order, position[found]
 
 
 def _is_label(value: object) -> bool:

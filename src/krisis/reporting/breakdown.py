@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.columns import BoolArray, Columns
-from krisis.metrics.intervals import share_of
+from krisis.metrics.forms import Share
+from krisis.metrics.table import BoolArray, Table
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
+from krisis.statistics.bootstrap import BootstrapOptions
 
-SMALLEST_GROUP = 10
+# Patients, not rows: a handful of people must not be shown as a group.
+SMALLEST_GROUP = 20
 LARGEST_NUMBER_OF_GROUPS = 24
 _AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))
 
@@ -64,7 +66,7 @@ def _age_band(row: EvaluationResult) -> str:
 
 def breakdown_table(rows: Rows) -> list[dict[str, Any]]:
     """Return accuracy, abstention and alignment of every group that is large enough to show."""
-    columns = rows.columns
+    columns = rows.table
     table: list[dict[str, Any]] = []
     for heading, labels in group_columns(rows).items():
         names, codes = np.unique(np.array(labels), return_inverse=True)
@@ -74,7 +76,7 @@ def breakdown_table(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _group_rows(
-    columns: Columns, inside: BoolArray, heading: str, name: str
+    columns: Table, inside: BoolArray, heading: str, name: str
 ) -> list[dict[str, Any]]:
     labelled = columns.should_abstain >= 0
     aligned = labelled & ((columns.should_abstain == 1) == columns.abstained)
@@ -90,16 +92,20 @@ def _group_rows(
     ]
 
 
-def _share(columns: Columns, hits: BoolArray, kept: BoolArray) -> dict[str, Any]:
-    n_rows = int(np.count_nonzero(kept))
-    if n_rows < SMALLEST_GROUP:
+def _share(columns: Table, hits: BoolArray, kept: BoolArray) -> dict[str, Any]:
+    n_rows, n_patients = int(np.count_nonzero(kept)), np.unique(columns.patients.code[kept]).size
+    if n_patients < SMALLEST_GROUP:
         hidden = {"n": None if n_rows else 0, "value": None, "low": None, "high": None}
-        return {**hidden, "note": f"n < {SMALLEST_GROUP}"}
-    share = share_of(columns, hits, kept)
-    interval = share.interval()
-    low, high = (interval.low, interval.high) if interval.defined else (None, None)
-    note = "" if interval.defined else "one patient: no interval"
-    return {"n": n_rows, "value": share.share, "low": low, "high": high, "note": note}
+        return {**hidden, "note": f"fewer than {SMALLEST_GROUP} patients"}
+    share = Share(hits, among=kept)
+    interval = share.uncertainty(columns, BootstrapOptions()).interval
+    return {
+        "n": n_rows,
+        "value": share.value(),
+        "low": interval.low,
+        "high": interval.high,
+        "note": "",
+    }
 
 
 def breakdown_figures(rows: Rows) -> list[Figure]:
@@ -125,9 +131,9 @@ def _figure(heading: str, table: list[dict[str, Any]]) -> Figure:
         f"breakdown_{heading.replace(' ', '_')}",
         f"By {heading}",
         (
-            "Points are shares, bars 95 % Wilson intervals, wider where patients have several "
+            "Points are shares, bars 95 % intervals, wider where patients have several "
             "alike rows; beside each name stand its rows. A group with fewer than "
-            f"{SMALLEST_GROUP} rows is named but not shown. Overlapping bars "
+            f"{SMALLEST_GROUP} patients is named but not shown. Overlapping bars "
             "do not prove that groups are alike."
         ),
         alt.hconcat(*panels, spacing=14),

@@ -14,9 +14,8 @@ from krisis.reporting import pages
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
 from krisis.reporting.risk_curves import curve_points, run_curve
-from krisis.results.compare import Comparison, MetricDelta, Pair
-from krisis.results.comparison_text import delta_cells, heading, margin_words
-from krisis.results.weighted_scores import METRICS
+from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
+from krisis.results.comparison.text import delta_cells, heading, margin_words
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
@@ -93,19 +92,18 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
 
 
 def _score_lines(comparison: Comparison) -> list[dict[str, Any]]:
-    groups = comparison.indistinguishable() if comparison.paired else {}
+    groups = comparison.tied_with_best() if comparison.paired else {}
     arrows = {"higher": "↑", "lower": "↓", "neither": ""}
     lines = []
-    for key in comparison.options.metrics:
-        metric = METRICS[key]
+    for label, first in next(iter(comparison.scores.values())).items():
         values = [
             {
-                "value": scores[key].value if key in scores else math.nan,
-                "best": name in groups.get(key, ()),
+                "value": scores[label].value if label in scores else math.nan,
+                "best": name in groups.get(label, ()),
             }
             for name, scores in comparison.scores.items()
         ]
-        lines.append({"name": metric.name, "arrow": arrows[metric.direction], "values": values})
+        lines.append({"name": label, "arrow": arrows[first.direction], "values": values})
     return lines
 
 
@@ -158,7 +156,7 @@ def _change(change: str, rows: Sequence[Any]) -> dict[str, Any]:
 def _curves(comparison: Comparison) -> list[Figure]:
     """Draw the risk–coverage curves of all runs together."""
     rows: Mapping[str, Rows] = comparison.matched.rows if comparison.matched else {}
-    found = {name: run_curve(run.columns) for name, run in rows.items()}
+    found = {name: run_curve(run.table) for name, run in rows.items()}
     drawn = [
         {"run": name, **point}
         for name, curve in found.items()

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from krisis.metrics.calibration import confidence_bin
-from krisis.metrics.columns import BoolArray, Columns
+from krisis.metrics.table import BoolArray, Table
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, SURFACE, WRONG
 
 N_BINS = 20
 
 
-def outcome_masks(columns: Columns) -> dict[str, BoolArray]:
+def outcome_masks(columns: Table) -> dict[str, BoolArray]:
     """Return which scored rows were answered rightly, answered wrongly and abstained."""
     return {
         "correct": columns.correct,
@@ -23,7 +23,7 @@ def outcome_masks(columns: Columns) -> dict[str, BoolArray]:
     }
 
 
-def histogram_table(columns: Columns, *, n_bins: int = N_BINS) -> list[dict[str, Any]]:
+def histogram_table(columns: Table, *, n_bins: int = N_BINS) -> list[dict[str, Any]]:
     """Count the rows of each outcome in equal bins of stated confidence."""
     stated = ~np.isnan(columns.confidence)
     table = []
@@ -37,7 +37,7 @@ def histogram_table(columns: Columns, *, n_bins: int = N_BINS) -> list[dict[str,
     return table
 
 
-def histogram_figure(columns: Columns) -> Figure | None:
+def histogram_figure(columns: Table) -> Figure | None:
     """Draw one strip per outcome, or return None where no row states a confidence."""
     table = histogram_table(columns)
     if not any(row["n"] for row in table):

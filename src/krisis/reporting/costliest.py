@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from krisis.metrics.base import EvaluationResult, columns_of
-from krisis.metrics.columns import canonical_label
+from krisis.metrics.base import EvaluationResult, table_of
+from krisis.metrics.table import canonical_label
 
 N_SHOWN = 10
 _REPLY_CHARACTERS = 600
@@ -53,7 +53,7 @@ _KINDS = (
 
 def costliest_rows(rows: Sequence[EvaluationResult], *, n_shown: int = N_SHOWN) -> list[CostlyRows]:
     """Return each kind of costly row: the surest answers first, or the least sure silence."""
-    columns = columns_of(rows)
+    columns = table_of(rows)
     position = np.flatnonzero(np.array([row.error is None for row in rows], dtype=np.bool_))
     stated = np.nan_to_num(columns.confidence)
     found = (

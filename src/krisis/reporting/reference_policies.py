@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, score_all
-from krisis.metrics.columns import canonical_label
+from krisis.metrics.table import canonical_label
 from krisis.results.base import BenchmarkResult
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from krisis.metrics.calibration import confidence_bin
-from krisis.metrics.columns import Columns, FloatArray
+from krisis.metrics.table import Table, FloatArray
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
 from krisis.statistics.intervals import wilson
@@ -18,7 +18,7 @@ _MANY_LEVELS = 400
 
 
 def reliability_table(
-    columns: Columns, *, n_bins: int = 10, seed: int = 42
+    columns: Table, *, n_bins: int = 10, seed: int = 42
 ) -> list[dict[str, Any]]:
     """Return the filled bins with accuracy, its interval and the band of a calibrated model.
 
@@ -65,7 +65,7 @@ def _calibrated_accuracy(confidence: FloatArray, generator: np.random.Generator)
     return accuracy
 
 
-def reliability_figure(columns: Columns, *, n_bins: int = 10) -> Figure | None:
+def reliability_figure(columns: Table, *, n_bins: int = 10) -> Figure | None:
     """Draw the diagram, or return None where no answered row states a confidence."""
     table = reliability_table(columns, n_bins=n_bins)
     if not table:

@@ -111,7 +111,7 @@ def _runs_as_yardsticks(baselines: Mapping[str, BenchmarkResult]) -> list[Refere
 def _segments(rows: Rows) -> list[dict[str, Any]]:
     if not rows:
         return []
-    columns = rows.columns
+    columns = rows.table
     n_correct, n_abstained = int(columns.correct.sum()), columns.n_abstained
     counts = {
         "correct": n_correct,

@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from krisis.metrics.columns import Columns
-from krisis.metrics.intervals import units_of
-from krisis.metrics.resampled_curve import CurveItems
-from krisis.metrics.selective_prediction import (
-    RiskCoverageCurve,
-    optimal_curve,
-    row_curve,
-    row_losses,
-)
+from krisis.metrics.curve_form import curve_of, items_of, optimal_of
+from krisis.metrics.risk_coverage import RiskCoverageCurve
+from krisis.metrics.table import Table
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.reporting.risk_coverage import risk_band
@@ -25,12 +19,12 @@ N_RESAMPLES = 400
 MODEL, BEST = "this model", "best possible ranking"
 
 
-def run_curve(columns: Columns) -> RiskCoverageCurve | None:
+def run_curve(table: Table) -> RiskCoverageCurve | None:
     """Return the curve of a run; None where nothing was answered or a confidence is missing."""
-    answered = columns.answered
-    if not answered.any() or np.isnan(columns.confidence[answered]).any():
+    answered = table.answered
+    if not answered.any() or np.isnan(table.confidence[answered]).any():
         return None
-    return row_curve(columns)
+    return curve_of(table, "error")
 
 
 def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
@@ -50,15 +44,12 @@ def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     ]
 
 
-def curve_band(columns: Columns, cmax: float) -> list[dict[str, float]]:
+def curve_band(table: Table, cmax: float) -> list[dict[str, float]]:
     """Return where both risks lie in 95 % of resamples of patients, on a grid of coverages.
 
     At one coverage the generalized risk is the selective risk times that coverage.
     """
-    unit, n_units = units_of(columns)
-    answered = columns.answered
-    per_unit = np.bincount(unit, minlength=n_units).astype(np.float64)
-    items = CurveItems(row_losses(columns), columns.confidence[answered], unit[answered], per_unit)
+    items = items_of(table, "error", table.pools)
     band = risk_band(items, cmax, options=BootstrapOptions(n_resamples=N_RESAMPLES))
     return [
         {
@@ -72,13 +63,13 @@ def curve_band(columns: Columns, cmax: float) -> list[dict[str, float]]:
     ]
 
 
-def risk_figures(columns: Columns) -> list[Figure]:
+def risk_figures(table: Table) -> list[Figure]:
     """Draw selective and generalized risk against coverage, with band, optimum and Cmax."""
-    curve = run_curve(columns)
+    curve = run_curve(table)
     if curve is None:
         return []
-    best = optimal_curve(row_losses(columns), columns.n_scored)
-    band = curve_band(columns, curve.cmax)
+    best = optimal_of(table, "error")
+    band = curve_band(table, curve.cmax)
     return [
         _figure("selective", curve, best, band=band),
         _figure("generalized", curve, best, band=band),

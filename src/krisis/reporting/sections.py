@@ -32,7 +32,7 @@ def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Sectio
     """Draw every chart that the rows allow; of a metrics-only file, none."""
     if not rows:
         return []
-    columns, alignment = rows.columns, alignment_of(rows)
+    columns, alignment = rows.table, alignment_of(rows)
     return [
         Section(
             "confidence",

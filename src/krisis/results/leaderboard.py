@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from krisis.errors import InvalidValue, UnknownName
-from krisis.metrics.base import MetricScore
+from krisis.metrics.base import Direction, MetricScore
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Unfinished
-from krisis.results.weighted_scores import METRICS
 from krisis.statistics.intervals import Interval
 
-# Column → its heading; the metrics are those without which no other may be read.
-COLUMNS = {
+# Key of a metric → its heading: those without which no other may be read come first. Any other
+# metric of a run gets a column under its own name.
+HEADINGS = {
     "accuracy": "Accuracy",
     "balanced_accuracy": "Balanced Accuracy",
     "selective_accuracy": "Selective Accuracy",
@@ -23,11 +23,21 @@ COLUMNS = {
     "answer_rate": "Coverage",
     "deferral_alignment": "Deferral Alignment",
     "expected_calibration_error": "ECE",
-    "aurc": "AURC",
-    "elapsed_seconds": "seconds",
-    "token_total": "tokens",
+    "aurc": "AURC / Cmax",
 }
-_FEWER_IS_BETTER = {"elapsed_seconds", "token_total"}
+# In reports, but too many for a table of runs unless they are asked for.
+_ON_REQUEST = {"brier_score": "Brier", "augrc": "AUGRC / Cmax²", "risk_at_80_coverage": "Risk@80 %"}
+COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: a metric by its identifier, or a cost."""
+
+    name: str
+    key: str
+    heading: str
+    direction: Direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,7 @@ class Entry:
         n_failed = self.attrition.get("n_failed", 0)
         return [
             *([f"{n_failed:,} failed"] if n_failed else []),
-            *([] if self.ended else ["not ended"]),
+            *([] if self.ended else ["incomplete"]),
         ]
 
 
@@ -65,6 +75,7 @@ class Leaderboard:
 
     suite: str
     task: str
+    columns: Sequence[Column]
     entries: Sequence[Entry]
     hashes: Sequence[str]
     sorted_by: Sequence[str]
@@ -99,7 +110,6 @@ def leaderboards(
     runs: Mapping[str, BenchmarkResult], *, sort: Sequence[str] = ()
 ) -> list[Leaderboard]:
     """Return one table per suite and task; with several columns the mean of the ranks decides."""
-    check_sort(sort)
     groups: dict[tuple[str, str], dict[str, BenchmarkResult]] = {}
     for name, run in runs.items():
         key = tuple(str(run.suite_description.get(field, "")) for field in ("suite", "task"))
@@ -107,73 +117,113 @@ def leaderboards(
     return [_table(suite, task, found, sort) for (suite, task), found in sorted(groups.items())]
 
 
-def check_sort(sort: Sequence[str]) -> None:
+def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> list[Column]:
+    """Return the metrics that the runs were scored with, the well-known first, then the costs."""
+    found: dict[str, Column] = {}
+    for run in runs:
+        for score in run.metric_scores.values():
+            name = score.identifier
+            heading = {**HEADINGS, **_ON_REQUEST}.get(name, score.name)
+            if name not in _ON_REQUEST or name in wanted:
+                found.setdefault(name, Column(name, score.key, heading, score.direction))
+    order = list(HEADINGS)
+    metrics = sorted(
+        found.values(),
+        key=lambda column: order.index(column.key) if column.key in order else len(order),
+    )
+    costs = [Column(key, key, heading, "lower") for key, heading in COSTS.items()]
+    return [*metrics, *costs]
+
+
+def _sorted_by(columns: Sequence[Column], sort: Sequence[str]) -> list[Column]:
     """Refuse unknown columns, columns that have no better end, and accuracy by itself."""
-    for column in sort:
-        if column not in COLUMNS:
-            raise UnknownName.among("column", column, COLUMNS)
-        if _direction(column) == "neither":
+    chosen = []
+    for name in sort:
+        column = next((c for c in columns if name in (c.name, c.key)), None)
+        if column is None:
+            raise UnknownName.among("column", name, [c.key for c in columns])
+        if column.direction == "neither":
             raise InvalidValue(
-                f"{column} cannot rank models, for neither more nor less of it is better; "
+                f"{name} cannot rank models, for neither more nor less of it is better; "
                 "choose deferral_alignment or selective_accuracy beside it"
             )
-    if set(sort) == {"accuracy"}:
+        chosen.append(column)
+    if {column.key for column in chosen} == {"accuracy"}:
         raise InvalidValue(
             "accuracy alone does not rank models here, because it punishes every abstention; "
             "add a second column, as in --sort accuracy --sort deferral_alignment"
         )
-
-
-def _direction(column: str) -> str:
-    return "lower" if column in _FEWER_IS_BETTER else METRICS[column].direction
+    return chosen
 
 
 def _table(
     suite: str, task: str, runs: Mapping[str, BenchmarkResult], sort: Sequence[str]
 ) -> Leaderboard:
+    columns = columns_of(runs.values(), sort)
+    chosen = _sorted_by(columns, sort)
     entries = [
-        Entry(name, _cells(run), run.attrition.to_dict(), not isinstance(run.stop, Unfinished))
+        Entry(
+            name,
+            _cells(run, columns),
+            run.attrition.to_dict(),
+            not isinstance(run.stop, Unfinished),
+        )
         for name, run in sorted(runs.items())
     ]
     hashes = {str(run.suite_description.get("content_hash", "")) for run in runs.values()}
-    if sort:
-        ranks = _mean_ranks(entries, sort)
-        entries = [
-            replace(entry, rank=rank)
-            for entry, rank in sorted(
-                zip(entries, ranks, strict=True), key=lambda pair: (pair[1], pair[0].name)
-            )
-        ]
-    return Leaderboard(suite or "unnamed suite", task, entries, sorted(hashes), list(sort))
+    if chosen:
+        entries = _ranked(entries, chosen)
+    return Leaderboard(
+        suite or "unnamed suite", task, columns, entries, sorted(hashes), list(sort)
+    )
 
 
-def _cells(run: BenchmarkResult) -> dict[str, Cell]:
-    cells = {}
-    for column in COLUMNS:
-        if column in METRICS:
-            score = run.metric_scores.get(column)
-            cells[column] = _metric_cell(score)
-        else:
-            value: float | None = getattr(run.spending, column)
-            cells[column] = Cell(math.nan if value is None else float(value))
-    return cells
+def _cells(run: BenchmarkResult, columns: Sequence[Column]) -> dict[str, Cell]:
+    return {
+        column.name: _cost_cell(run, column.key)
+        if column.key in COSTS
+        else _metric_cell(run.metric_scores.get(column.name))
+        for column in columns
+    }
+
+
+def _cost_cell(run: BenchmarkResult, key: str) -> Cell:
+    value: float | None = getattr(run.spending, key)
+    return Cell(math.nan if value is None else float(value))
 
 
 def _metric_cell(score: MetricScore | None) -> Cell:
+    """Return the number that runs are compared by: of an area the one as if all were answered."""
     if score is None:
         return Cell(math.nan, reason="not scored")
+    normalized = score.details.get(f"{score.key}_normalized")
+    if normalized is not None and score.interval is not None:
+        ends = score.details.get("normalized_interval") or [math.nan, math.nan]
+        interval = replace(score.interval, low=ends[0], high=ends[1])
+        return Cell(float(normalized), interval)
     return Cell(score.value, score.interval, str(score.details.get("reason", "")))
 
 
-def _mean_ranks(entries: Sequence[Entry], sort: Sequence[str]) -> list[float]:
-    """Return the mean over columns of the place of each entry; equal figures share a place."""
-    places = [_places([entry.cells[column].value for entry in entries], column) for column in sort]
-    return [sum(found) / len(sort) for found in zip(*places, strict=True)]
+def _ranked(entries: Sequence[Entry], columns: Sequence[Column]) -> list[Entry]:
+    """Return the entries by the mean of their places; equal values share a place.
+
+    A run without one of the values cannot be compared with the others and has no rank.
+    """
+    known = [
+        entry
+        for entry in entries
+        if not any(math.isnan(entry.cells[column.name].value) for column in columns)
+    ]
+    places = [_places([e.cells[c.name].value for e in known], c.direction) for c in columns]
+    means = [sum(found) / len(columns) for found in zip(*places, strict=True)]
+    ranked = sorted(zip(means, known, strict=True), key=lambda pair: (pair[0], pair[1].name))
+    alone = len(known) < 2
+    first = [entry if alone else replace(entry, rank=mean) for mean, entry in ranked]
+    return [*first, *(entry for entry in entries if entry not in known)]
 
 
-def _places(values: Sequence[float], column: str) -> list[float]:
-    sign = -1.0 if _direction(column) == "higher" else 1.0
-    keys = [math.inf if math.isnan(value) else sign * value for value in values]
+def _places(values: Sequence[float], direction: Direction) -> list[float]:
+    keys = [-value if direction == "higher" else value for value in values]
     return [
         1 + sum(other < key for other in keys) + (sum(other == key for other in keys) - 1) / 2
         for key in keys

@@ -12,7 +12,8 @@ def metric_of(score: MetricScore) -> BaseMetric | None:
 
     Only registered classes are looked up: a file may not choose what is imported.
     """
-    for name in (score.key, *registry.plugin_names("metrics")):
+    plugins = registry.table("metrics").keys() - registry.BUILT_IN["metrics"].keys()
+    for name in (score.key, *sorted(plugins)):
         try:
             kind = registry.find("metrics", name)
             if kind.key == score.key:

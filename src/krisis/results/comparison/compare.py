@@ -9,6 +9,7 @@ from itertools import combinations
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Direction, MetricScore, MetricScores, score_all
 from krisis.results.comparison.matching import (
     ChangedRow,
@@ -17,7 +18,7 @@ from krisis.results.comparison.matching import (
     match_runs,
     refuse_other_data,
 )
-from krisis.results.comparison.paired import Exchanges, PairedDifference, paired_differences
+from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.results.result import BenchmarkResult
 from krisis.results.scoring import metric_of
 from krisis.statistics.intervals import Interval
@@ -148,14 +149,12 @@ class Comparison:
         Runs are ranked by the number that they are compared by; a run without it is not ranked.
         """
         groups: dict[str, list[str]] = {}
-        for key in next(iter(self.scores.values()), MetricScores()):
+        for key, delta in self.pairs[0].deltas.items():
             known = self._comparable(key)
-            if len(known) < 2:
+            if len(known) < 2 or delta.direction == "neither":
                 continue
-            direction = next(iter(self.scores.values()))[key].direction
-            if direction == "neither":
-                continue
-            best = (max if direction == "higher" else min)(known, key=lambda name: known[name])
+            better = max if delta.direction == "higher" else min
+            best = better(known, key=lambda name: known[name])
             groups[key] = [name for name in known if name == best or self._tied(best, name, key)]
         return groups
 
@@ -198,8 +197,8 @@ class Comparison:
             "left_out": dict(self.left_out),
             "scores": {
                 name: {
-                    label: {"value": score.value, "parameters": score.parameters}
-                    for label, score in scores.items()
+                    score.identifier: {"value": score.value, "parameters": score.parameters}
+                    for score in scores.values()
                 }
                 for name, scores in self.scores.items()
             },
@@ -238,39 +237,42 @@ def _metrics(
     stored: Mapping[str, MetricScores], options: CompareOptions
 ) -> tuple[list[BaseMetric], dict[str, str]]:
     """Return the metrics to compare by, with their stored parameters, and why others are out."""
-    if options.metrics and all(isinstance(one, BaseMetric) for one in options.metrics):
-        return [one for one in options.metrics if isinstance(one, BaseMetric)], {}
     first, *others = stored.values()
-    wanted = [_found(name, first) for name in options.metrics] or list(first)
+    if not any(stored.values()):
+        scores = MetricScores((one.label, _unscored(one)) for one in default_benchmark_metrics())
+        first, others = scores, []
     metrics: list[BaseMetric] = []
     left_out: dict[str, str] = {}
-    for label in wanted:
-        if isinstance(label, BaseMetric):
-            metrics.append(label)
+    for wanted in options.metrics or [score.identifier for score in first.values()]:
+        if isinstance(wanted, BaseMetric):
+            metrics.append(wanted)
             continue
-        made = metric_of(first[label]) if label in first else None
-        if any(label not in other for other in others):
-            left_out[label] = "not every run was scored with it"
-        elif any(other[label].parameters != first[label].parameters for other in others):
-            left_out[label] = "the runs were scored with different parameters"
-        elif made is None:
-            left_out[label] = "its class is not installed here; pass the metric from Python"
+        score = _found(wanted, first)
+        found = metric_of(score)
+        theirs = [other.get(score.identifier) for other in others]
+        if any(other is None or other.parameters != score.parameters for other in theirs):
+            left_out[score.name] = "not every run was scored with it and these parameters"
+        elif found is None:
+            left_out[score.name] = "its class is not installed here; pass the metric from Python"
         else:
-            metrics.append(made)
+            metrics.append(found)
     if not metrics:
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
-        raise InvalidValue(f"the runs have no metric in common ({reasons or 'none is scored'})")
+        raise InvalidValue(f"the runs have no metric in common ({reasons})")
     return metrics, left_out
 
 
-def _found(name: BaseMetric | str, scores: MetricScores) -> BaseMetric | str:
-    """Return the label of a metric that was named by its name or key."""
-    if isinstance(name, BaseMetric):
-        return name
+def _unscored(metric: BaseMetric) -> MetricScore:
+    return MetricScore(
+        metric.label, math.nan, key=metric.key, parameters=metric.parameters()
+    )
+
+
+def _found(name: str, scores: MetricScores) -> MetricScore:
+    """Return the score of a metric that was named by its name or key."""
     if name not in scores:
-        raise UnknownName.among("metric", name, [score.key for score in scores.values()])
-    wanted = scores[name]
-    return next(label for label, score in scores.items() if score is wanted)
+        raise UnknownName.among("metric", name, [score.identifier for score in scores.values()])
+    return scores[name]
 
 
 def _paired(
@@ -287,19 +289,23 @@ def _paired(
     exchanges = Exchanges(
         max(options.n_permutations, _EXCHANGES_PER_PAIR * n_pairs - 1), options.seed, options.level
     )
-    primary = _primary_label(metrics, options.primary)
+    primary = _primary(metrics, options.primary)
     pairs, n_drawn = [], exchanges.n
     for left, right in combinations(runs, 2):
         found, n_drawn = paired_differences(
-            tables[left], tables[right], metrics, exchanges=exchanges, primary=primary
+            tables[left],
+            tables[right],
+            {metric.identifier: metric.comparison_form for metric in metrics},
+            exchanges=exchanges,
+            primary=primary,
         )
         deltas = {
-            metric.label: _delta(
+            metric.identifier: _delta(
                 metric,
                 (scores[left][metric.label], scores[right][metric.label]),
-                found.get(metric.label),
+                found.get(metric.identifier),
                 n_pairs=n_pairs,
-                primary=metric.label == primary,
+                primary=metric.identifier == primary,
             )
             for metric in metrics
         }
@@ -309,12 +315,12 @@ def _paired(
     return Comparison(runs, scores, pairs, options, matched, n_patients, n_drawn, left_out)
 
 
-def _primary_label(metrics: Sequence[BaseMetric], primary: str | None) -> str | None:
+def _primary(metrics: Sequence[BaseMetric], primary: str | None) -> str | None:
     if primary is None:
         return None
     for metric in metrics:
-        if primary in (metric.label, metric.name, metric.key):
-            return metric.label
+        if primary in (metric.identifier, metric.label, metric.name, metric.key):
+            return metric.identifier
     raise UnknownName.among("primary metric", primary, [metric.key for metric in metrics])
 
 
@@ -365,16 +371,16 @@ def _unpaired(
     options: CompareOptions,
 ) -> Comparison:
     first = next(iter(scores.values()))
-    wanted = [_found(name, first) for name in options.metrics] or list(first)
-    labels = [label for label in wanted if isinstance(label, str)]
+    names = [one for one in options.metrics if isinstance(one, str)]
+    wanted = [_found(name, first) for name in names] or list(first.values())
     pairs = [
         Pair(
             left,
             right,
             {
-                label: _unpaired_delta(scores[left][label], scores[right][label])
-                for label in labels
-                if label in scores[left] and label in scores[right]
+                key: _unpaired_delta(scores[left][key], scores[right][key])
+                for key in (score.identifier for score in wanted)
+                if key in scores[left] and key in scores[right]
             },
         )
         for left, right in combinations(runs, 2)

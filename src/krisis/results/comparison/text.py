@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from krisis.results.compare import Comparison, MetricDelta, Pair
+from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 N_IDS_SHOWN = 5
-_COLUMNS = ("left", "right", "difference", "95 % interval", "p", "p (Holm)")
-_NARROW_COLUMNS = ("difference", "95 % interval", "p (Holm)")
+_COLUMNS = ("left", "right", "difference", "95 % interval", "p", "adjusted p")
+_NARROW_COLUMNS = ("difference", "95 % interval", "adjusted p")
 _WIDE = 110
 
 
@@ -53,7 +53,6 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
     from rich.table import Table
     from rich.text import Text
 
-    margin = comparison.options.margin
     columns = _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     title = Text(f"{pair.right}  minus  {pair.left}", style="bold")
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -61,14 +60,20 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    if margin is not None:
-        table.add_column(f"margin {margin:g}", no_wrap=True)
+    with_margin = comparison.options.margin is not None
+    if with_margin:
+        table.add_column("non-inferior", no_wrap=True)
     for delta in pair.deltas.values():
         figures = dict(zip(_COLUMNS, delta_cells(delta), strict=True))
         cells = [figures[name] for name in columns]
         ending = [delta.verdict(comparison.options.level)]
-        table.add_row(delta.name, *cells, *ending, *([margin_words(delta)] if margin else []))
+        table.add_row(row_name(delta), *cells, *ending, *([margin_words(delta)] * with_margin))
     return table
+
+
+def row_name(delta: MetricDelta) -> str:
+    """Name a metric, marked where it is compared by another number or tested alone."""
+    return delta.name + (" *" if delta.compared_by else "") + (" (primary)" if delta.primary else "")
 
 
 def delta_cells(delta: MetricDelta) -> list[str]:
@@ -110,9 +115,10 @@ def p_words(p_value: float) -> str:
 
 
 def margin_words(delta: MetricDelta) -> str:
-    """Say whether right is proven not to be worse than left by more than the margin."""
-    words = {True: "not inferior", False: "not shown", None: "–"}
-    return words[delta.non_inferior]
+    """Say whether right is shown not to be worse than left by more than the margin."""
+    if delta.margin is None or delta.non_inferior is None:
+        return "–"
+    return f"{'yes' if delta.non_inferior else 'not shown'} (margin {delta.margin:g})"
 
 
 def change_lines(pair: Pair) -> Iterator[str]:
@@ -125,15 +131,23 @@ def change_lines(pair: Pair) -> Iterator[str]:
 
 
 def closing_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield who cannot be told apart from the best, and how the tests were made."""
-    groups = comparison.indistinguishable()
+    """Yield who ties with the best, what was left out, and how the tests were made."""
+    groups = comparison.tied_with_best()
     if comparison.paired and groups:
-        yield "\nBest, with all that cannot be told apart from it:"
-        for key, names in groups.items():
-            yield f"  {key}: {', '.join(names)}"
-    tests = sorted({d.test for pair in comparison.pairs for d in pair.deltas.values() if d.test})
-    if tests:
+        yield "\nBest, with all that show no significant difference from it:"
+        for label, names in groups.items():
+            yield f"  {label}: {', '.join(names)}"
+    for label, reason in comparison.left_out.items():
+        yield f"Not compared: {label}: {reason}."
+    deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
+    for name, number in {d.name: d.compared_by for d in deltas if d.compared_by}.items():
+        yield f"* {name} is compared by {number}, so that abstaining more is no advantage."
+    if any(delta.test for delta in deltas):
         yield (
-            f"\nTests: {', '.join(tests)}; p (Holm) is adjusted over all metrics and pairs. "
-            "Not told apart does not mean equal: ask for --margin to show that."
+            f"\nTest: paired permutation by patient ({comparison.n_permutations:,} permutations, "
+            "studentised); intervals and p-values come from the same test. Adjusted p: max-T over "
+            "the metrics"
+            + (", times the number of pairs" if len(comparison.pairs) > 1 else "")
+            + "; a primary metric is tested alone. No significant difference does not mean equal: "
+            "use --margin to show that."
         )

@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 from krisis.errors import InvalidValue
 from krisis.reporting.comparison import ComparisonPage, comparison_page
-from krisis.results.compare import CompareOptions, Comparison, compare_runs
+from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page
 
 # Fewer than the command line takes, so that the page is there while one still remembers asking.
-N_RESAMPLES = 2000
+N_PERMUTATIONS = 2000
 
 
 def page(catalogue: Catalogue, chosen: Sequence[str]) -> Page:
@@ -42,7 +42,7 @@ def _compared(left: LoadedRun, right: LoadedRun) -> tuple[Comparison, Comparison
         _label(left, right): left.result,
         _label(right, left): right.result,
     }
-    comparison = compare_runs(runs, CompareOptions(n_resamples=N_RESAMPLES))
+    comparison = compare_runs(runs, CompareOptions(n_permutations=N_PERMUTATIONS))
     return comparison, comparison_page(comparison)
 
 

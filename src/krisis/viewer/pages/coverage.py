@@ -21,7 +21,7 @@ N_ROWS_SHOWN = 20
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     """Show the curve and the working point nearest above the coverage asked for."""
     run = catalogue.load(name)
-    columns = run.rows.columns
+    columns = run.rows.table
     curve = run_curve(columns)
     content: dict[str, Any] = {
         "name": name,

@@ -1,0 +1,128 @@
+"""A form gives the score under weights of one, and everything else under other weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.invented_runs import invented_rows
+
+from krisis.metrics import default_benchmark_metrics, score_all
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
+from krisis.metrics.curve_form import CurveFigure, CurvePlan
+from krisis.metrics.forms import Form, Mean, Share
+from krisis.metrics.table import Table, Units
+
+METRICS = default_benchmark_metrics()
+
+
+def form_of(metric: BaseMetric, table: Table) -> Form:
+    form = metric.form(table)
+    assert isinstance(form, Form), metric.name
+    return form
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)
+def test_weights_of_one_give_the_score(metric: BaseMetric) -> None:
+    table = invented_rows(300).table
+    form = form_of(metric, table)
+    weighted = form.on(table.patients)
+    assert weighted.values(np.ones((table.patients.n, 1)))[0] == pytest.approx(
+        form.value(), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)
+def test_counting_a_patient_twice_equals_repeating_the_rows(metric: BaseMetric) -> None:
+    table = invented_rows(60).table
+    weights = np.ones((table.patients.n, 1))
+    weights[3], weights[5] = 2, 0
+    times = weights[table.patients.code, 0].astype(int)
+    repeated = [row for row, n in zip(table.rows, times, strict=True) for _ in range(n)]
+    expected = score_all([metric], Rows(repeated))[metric.label].value
+    found = form_of(metric, table).on(table.patients).values(weights)[0]
+    assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)
+def test_influences_are_the_derivatives_by_the_weight_of_a_unit(metric: BaseMetric) -> None:
+    table = Rows(row for row in invented_rows(80) if not row.abstained).table
+    form = metric.comparison_form(table)
+    assert isinstance(form, Form)
+    weighted = form.on(table.patients)
+    n_units = table.patients.n
+    weights = np.ones((n_units, 1))
+    weights[1], weights[4] = 3, 0
+    influences = weighted.influences(weights)
+    if influences is None:
+        assert metric.key == "risk_at_80_coverage"
+        return
+    step = 1e-6
+    for unit in range(n_units):
+        above, below = weights.copy(), weights.copy()
+        above[unit] += step
+        below[unit] -= step
+        slope = (weighted.values(above) - weighted.values(below))[0] / (2 * step)
+        assert influences[unit, 0] == pytest.approx(weights[unit, 0] * slope, abs=1e-6), unit
+
+
+def test_influences_on_a_curve_start_flat_where_the_surest_answers_have_no_weight() -> None:
+    rows = [
+        EvaluationResult(int(right), 1, confidence=c, record_id=f"r{i}")
+        for i, (right, c) in enumerate([(1, 0.9), (0, 0.8), (1, 0.7), (0, 0.6), (1, 0.5)])
+    ]
+    table = Rows(rows).table
+    weights = np.array([[0.0], [1.0], [2.0], [1.0], [1.0]])
+    for name in ("aurc_normalized", "augrc_normalized"):
+        weighted = CurveFigure(name, table, CurvePlan()).on(table.patients)
+        influences = weighted.influences(weights)
+        assert influences is not None
+        for unit in range(1, 5):
+            above, below = weights.copy(), weights.copy()
+            above[unit] += 1e-6
+            below[unit] -= 1e-6
+            slope = (weighted.values(above) - weighted.values(below))[0] / 2e-6
+            assert influences[unit, 0] == pytest.approx(weights[unit, 0] * slope, abs=1e-7)
+
+
+def test_groups_are_weights_of_zero_and_one() -> None:
+    table = invented_rows(200).table
+    form = Share(table.correct, among=table.answered)
+    names, codes = table.grouped("stage")
+    for code, name in enumerate(names):
+        inside = codes == code
+        rows = table.answered & inside
+        expected = table.correct[rows].mean()
+        assert form.by_group(codes, len(names))[code] == pytest.approx(expected), name
+        slow = Form.by_group(form, codes, len(names))[code]
+        assert slow == pytest.approx(expected)
+
+
+def test_a_mean_by_hand_and_by_unit() -> None:
+    form = Mean(np.array([1.0, 2.0, 9.0, 4.0]), among=np.array([True, True, False, True]))
+    assert form.value() == pytest.approx(7 / 3)
+    assert form.n_evaluated == 3
+    weighted = form.on(Units(np.array([0, 0, 1, 1]), 2))
+    assert weighted.values(np.array([[1.0, 0.0], [0.0, 1.0]])).tolist() == [1.5, 4.0]
+
+
+def scripted(value: Callable[[list[EvaluationResult]], float]) -> BaseMetric:
+    from krisis.metrics.base import MetricScore
+
+    class Scripted(BaseMetric):
+        name, direction = "Scripted", "higher"
+
+        def compute(self, results: list[EvaluationResult]) -> MetricScore:  # type: ignore[override]
+            return MetricScore(self.name, value(list(results)), n_evaluated=len(results))
+
+    return Scripted()
+
+
+def test_a_metric_computed_from_rows_has_the_weights_of_a_form() -> None:
+    table = invented_rows(40).table
+    metric = scripted(lambda rows: sum(row.prediction == 1 for row in rows) / len(rows))
+    weighted = form_of(metric, table).on(table.patients)
+    share = Share(np.array([row.prediction == 1 for row in table.rows]), among=table.everyone)
+    weights = np.random.default_rng(0).integers(0, 3, (table.patients.n, 5)).astype(float)
+    assert weighted.values(weights) == pytest.approx(share.on(table.patients).values(weights))
