@@ -106,10 +106,6 @@ def test_spellings_of_one_stage_are_one_group() -> None:
     assert Accuracy()(rows).breakdown == {"stage_3": 1 / 3}
 
 
-def test_balanced_accuracy_of_no_rows_has_no_share_to_be_uncertain_about() -> None:
-    assert math.isnan(BalancedAccuracy().uncertainty([]).share)
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 2, 3, 9]), st.booleans()), min_size=2

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from krisis.metrics import (
     Accuracy,
@@ -20,12 +21,9 @@ from krisis.metrics import (
     default_benchmark_metrics,
     score_all,
 )
-from krisis.metrics import intervals as module
-from krisis.metrics.base import table_of
+from krisis.metrics import table as table_module
 from krisis.metrics.calibration import null_error
-from krisis.metrics.intervals import mean_of_rows
-from krisis.statistics.bootstrap import draw_clusters
-from krisis.statistics.intervals import wilson
+from krisis.metrics.forms import Mean, Share
 
 OPTIONS = BootstrapOptions(n_resamples=400, seed=3)
 
@@ -55,33 +53,58 @@ def test_every_default_metric_has_an_interval_around_its_value(per_patient):
     rows = make_rows(240, per_patient=per_patient)
     scores = score_all(default_benchmark_metrics(), rows, intervals=OPTIONS)
     methods = {name: score.interval.method for name, score in scores.items()}
-    share = "wilson" if per_patient == 1 else "cluster_wilson"
+    share = "mid_p" if per_patient == 1 else "clustered_mid_p"
     assert methods == {
         "Accuracy": share,
-        "Balanced Accuracy": share,
+        "Balanced Accuracy": "mover",
         "Expected Calibration Error": "test_inversion",
-        "Brier Score": "expanded_percentile",
+        "Brier Score": "error_distribution",
         "Answer Rate (Coverage)": share,
         "Selective Accuracy (answered only)": share,
         "Abstention Rate": share,
         "Deferral Alignment": share,
-        "AURC": "expanded_percentile",
-        "AUGRC": "expanded_percentile",
-        "Risk at 80 % coverage": "expanded_percentile",
+        "AURC": "error_distribution",
+        "AUGRC": "error_distribution",
+        "Risk at 80 % coverage": "error_distribution",
     }
     for name, score in scores.items():
-        if name != "Expected Calibration Error":
-            assert 0 <= score.interval.low < score.value < score.interval.high <= 1, name
+        assert 0 <= score.interval.low < score.value < score.interval.high <= 1, name
+    error = scores["Expected Calibration Error"]
+    assert error.interval.low <= error.details["debiased"] <= error.interval.high
+    assert error.details["debiased"] <= error.value
+
+
+@pytest.mark.parametrize("n_wrong", [0, 1, 2])
+@pytest.mark.parametrize("per_patient", [1, 8])
+def test_an_interval_exists_with_width_and_holds_its_value_however_few_errors(per_patient, n_wrong):
+    rows = [
+        EvaluationResult(
+            int(i >= n_wrong),
+            1 if i % 2 else "1",
+            confidence=(0.6, 0.7, 0.8, 0.9)[i % 4],
+            cluster_id=f"p{i // per_patient}",
+            metadata={"should_abstain": False},
+        )
+        for i in range(48)
+    ]
+    rows[-1].ground_truth, rows[-1].prediction = 0, 0
+    for score in score_all(default_benchmark_metrics(), rows, intervals=OPTIONS).values():
+        interval = score.interval
+        assert interval.low <= score.value <= interval.high, score.name
+        assert interval.high - interval.low > 1e-6, score.name
 
 
 def test_without_options_no_interval_is_computed():
     assert all(s.interval is None for s in score_all([Accuracy()], make_rows(9)).values())
 
 
-def test_one_row_per_patient_gives_wilson():
+def test_one_row_per_patient_gives_the_mid_p_interval_of_the_binomial():
     rows = make_rows(50, abstain=0)
     score = score_all([Accuracy()], rows, intervals=OPTIONS)["Accuracy"]
-    assert score.interval == wilson(score.details["n_correct"], 50)
+    hits = score.details["n_correct"]
+    for end, tail in ((score.interval.low, 0.975), (score.interval.high, 0.025)):
+        below = stats.binom.cdf(hits - 1, 50, end) + 0.5 * stats.binom.pmf(hits, 50, end)
+        assert below == pytest.approx(tail, abs=1e-9)
 
 
 def test_patients_with_many_alike_rows_widen_every_share():
@@ -109,54 +132,78 @@ def test_a_run_of_failures_only_is_scored_without_a_crash():
     assert all(math.isnan(score.value) for score in scores.values())
 
 
-def test_ece_and_brier_replicates_are_those_of_the_resampled_rows():
-    rows = make_rows(60, per_patient=3)
-    patients = [rows[i : i + 3] for i in range(0, 60, 3)]
-    drawn = np.concatenate([block.copy() for block in draw_clusters(20, OPTIONS)])[:40]
-    counts = np.stack([np.bincount(row, minlength=20) for row in drawn], axis=1).astype(float)
-    for metric in (ExpectedCalibrationError(), BrierScore()):
-        plan = metric.uncertainty(rows)
-        expected = [metric([r for p in row for r in patients[p]]).value for row in drawn]
-        found = plan.statistic(counts)
-        values = np.abs(found["gaps"]).sum(axis=0) if "gaps" in found else found["mean"]
-        np.testing.assert_allclose(values, expected, atol=1e-12)
-
-
 def test_pooling_many_patients_keeps_the_width(monkeypatch):
     rows = make_rows(6000)
     metrics = [BrierScore(), ExpectedCalibrationError()]
     options = BootstrapOptions(n_resamples=1500)
     pooled = score_all(metrics, rows, intervals=options)
-    monkeypatch.setattr(module, "MOST_UNITS", 10**9)
+    monkeypatch.setattr(table_module, "MOST_UNITS", 10**9)
     whole = score_all(metrics, rows, intervals=options)
     for name in pooled:
         widths = [s[name].interval.high - s[name].interval.low for s in (pooled, whole)]
         assert widths[0] == pytest.approx(widths[1], rel=0.15), name
 
 
-def test_a_metric_of_ones_own_gets_an_interval_from_its_row_values():
-    class MeanConfidence(BaseMetric):
-        name = "Mean Confidence"
+class MeanConfidence(BaseMetric):
+    name = "Mean Confidence"
+
+    def form(self, table):
+        return Mean(table.confidence, among=table.everyone, low=0.0, high=1.0)
+
+
+def test_a_mean_of_ones_own_gets_an_interval_from_its_row_values():
+    score = score_all([MeanConfidence()], make_rows(80), intervals=OPTIONS)["Mean Confidence"]
+    assert score.interval.low < score.value < score.interval.high
+    assert score.key == "mean_confidence"
+
+
+def test_a_bounded_mean_of_equal_values_keeps_a_width_and_an_unbounded_one_says_why_not():
+    class Unbounded(MeanConfidence):
+        name = "Unbounded"
+
+        def form(self, table):
+            return Mean(table.confidence, among=table.everyone)
+
+    rows = [EvaluationResult(1, 1, confidence=0.5, cluster_id=str(i)) for i in range(20)]
+    scores = score_all([MeanConfidence(), Unbounded()], rows, intervals=OPTIONS)
+    bounded, free = scores["Mean Confidence"].interval, scores["Unbounded"].interval
+    assert bounded.low < 0.5 < bounded.high
+    assert free.reason == "every_resample_gives_the_same_value"
+
+
+def test_a_metric_with_compute_alone_is_scored_again_on_fewer_resamples():
+    class Agreement(BaseMetric):
+        name, direction = "Agreement", "higher"
 
         def compute(self, results):
-            columns = table_of(results)
-            return MetricScore(self.name, float(columns.confidence.mean()))
+            same = [row.prediction == row.ground_truth for row in results]
+            return MetricScore(self.name, sum(same) / len(same), n_evaluated=len(same))
 
-        def uncertainty(self, results):
-            columns = table_of(results)
-            everyone = np.ones(columns.n_scored, dtype=bool)
-            return mean_of_rows(columns, columns.confidence, everyone)
+    rows = make_rows(60, per_patient=2, abstain=0)
+    score = score_all([Agreement()], rows, intervals=OPTIONS)["Agreement"]
+    assert score.interval.low < score.value < score.interval.high
+    assert score.details["n_resamples"] == 200
+    assert (score.direction, score.key) == ("higher", "agreement")
 
-    class Plain(BaseMetric):
-        name = "Plain"
 
-        def compute(self, results):
-            return MetricScore(self.name, 1.0)
+def test_repeats_of_one_case_count_as_one_case():
+    class Right(BaseMetric):
+        name = "Right"
 
-    scores = score_all([MeanConfidence(), Plain()], make_rows(80), intervals=OPTIONS)
-    interval = scores["Mean Confidence"].interval
-    assert interval.low < scores["Mean Confidence"].value < interval.high
-    assert scores["Plain"].interval is None
+        def form(self, table):
+            return Share(table.correct, among=table.everyone)
+
+    def widths(repeated):
+        rows = [
+            EvaluationResult(
+                1, 1, record_id=f"r{i // 4 if repeated else i}", cluster_id=f"p{i // 4}"
+            )
+            for i in range(80)
+        ]
+        interval = score_all([Right()], rows, intervals=OPTIONS)["Right"].interval
+        return interval.high - interval.low
+
+    assert widths(True) > 1.2 * widths(False)
 
 
 def test_the_null_value_is_the_mean_error_of_a_calibrated_model():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krisis.metrics.resampled_curve import (
+from krisis.metrics.weighted_curve import (
     CurveItems,
     CurveStatistic,
     area_key,

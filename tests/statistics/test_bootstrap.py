@@ -12,7 +12,6 @@ from krisis.statistics.bootstrap import (
     cluster_bootstrap,
     draw_clusters,
     leave_one_out,
-    paired_cluster_bootstrap,
     resample_counts,
 )
 
@@ -71,20 +70,6 @@ def test_the_drop_rate_counts_undefined_resamples():
 
     result = cluster_bootstrap(share_of_first, 3, options=BootstrapOptions(20_000))
     assert result.drop_rate("value") == pytest.approx((2 / 3) ** 3, abs=0.01)
-
-
-def test_paired_differences_share_their_resamples():
-    left = np.random.default_rng(2).random(12)
-    shifted = paired_cluster_bootstrap(_mean_of(left), _mean_of(left + 0.25), 12, options=SMALL)
-    assert shifted.estimates["mean"] == pytest.approx(0.25)
-    np.testing.assert_allclose(shifted.replicates["mean"], 0.25)
-
-
-def test_only_figures_of_both_sides_are_compared():
-    result = paired_cluster_bootstrap(
-        lambda c: {"a": c[0], "b": c[1]}, lambda c: {"b": c[1]}, 2, options=SMALL
-    )
-    assert list(result.replicates) == ["b"]
 
 
 def test_leaving_one_out_in_blocks_equals_leaving_each_out(monkeypatch):

@@ -13,61 +13,9 @@ from scipy import stats
 from krisis.errors import UserError
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
 from krisis.statistics.intervals import (
-    ClusteredShare,
     Interval,
     Replicates,
-    clopper_pearson,
-    wilson,
 )
-
-
-@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_and_clopper_pearson_agree_with_scipy(pair):
-    successes, total = pair
-    test = stats.binomtest(successes, total)
-    for ours, method in ((wilson, "wilson"), (clopper_pearson, "exact")):
-        expected = test.proportion_ci(0.95, method=method)
-        interval = ours(successes, total)
-        assert interval.low == pytest.approx(expected.low, abs=1e-9)
-        assert interval.high == pytest.approx(expected.high, abs=1e-9)
-
-
-def test_a_share_of_no_rows_has_no_interval_but_a_reason():
-    for function in (wilson, clopper_pearson):
-        interval = function(0, 0)
-        assert math.isnan(interval.low)
-        assert interval.reason == "no_rows"
-
-
-def test_more_successes_than_rows_is_refused():
-    with pytest.raises(UserError, match="between 0 and the total 3, not 4"):
-        wilson(4, 3)
-
-
-def test_one_row_per_cluster_gives_wilson_itself():
-    hits = np.array([1.0, 0, 1, 1, 0, 1, 1, 1, 1, 1])
-    assert ClusteredShare.of(hits, np.ones(10)).interval() == wilson(8, 10)
-
-
-def test_rows_that_repeat_their_cluster_are_worth_one_row_each():
-    hits = np.array([1.0, 0, 1, 1, 0, 1, 1, 1, 1, 1])
-    tenfold = ClusteredShare.of(hits * 10, np.full(10, 10.0)).interval()
-    # The between-cluster variance has 9 degrees of freedom, so the interval is a little wider.
-    assert tenfold.method == "cluster_wilson"
-    assert tenfold.high - tenfold.low > wilson(8, 10).high - wilson(8, 10).low
-    assert tenfold.high - tenfold.low > 2 * (wilson(80, 100).high - wilson(80, 100).low)
-
-
-def test_no_error_in_any_cluster_counts_every_cluster_once():
-    interval = ClusteredShare.of(np.full(12, 5.0), np.full(12, 5.0)).interval()
-    assert interval.high == 1.0
-    assert interval.low < wilson(12, 12).low
-
-
-def test_clusters_without_rows_change_nothing():
-    hits, totals = np.array([3.0, 1, 2]), np.array([4.0, 2, 2])
-    padded = ClusteredShare.of(np.append(hits, 0), np.append(totals, 0)).interval()
-    assert padded == ClusteredShare.of(hits, totals).interval()
 
 
 def _mean_bootstrap(values: np.ndarray, n_resamples: int = 4000):
@@ -155,14 +103,3 @@ def test_methods_that_leave_clusters_out_need_their_values():
         assert interval.reason == "fewer_than_two_jackknife_values"
     outside = Replicates(9.0, np.linspace(0, 1, 9), 3, np.array([0.1, 0.2])).interval("bca")
     assert outside.reason == "the_estimate_lies_outside_its_resamples"
-
-
-def test_no_rows_at_all_have_no_share():
-    assert ClusteredShare.of(np.zeros(3), np.zeros(3)).interval().reason == "no_rows"
-
-
-def test_clusters_that_all_agree_count_once_whatever_rounding_leaves():
-    # 1 / 49 * 49 is a little less than 1.
-    rounded = ClusteredShare.of(np.ones(15), np.full(15, 49.0)).interval()
-    exact = ClusteredShare.of(np.ones(15), np.full(15, 48.0)).interval()
-    assert rounded.high == pytest.approx(exact.high, abs=0.01)

@@ -1,4 +1,4 @@
-"""Any run as items: a run file of another format, a krisis result or a krisis run directory."""
+"""Any run as items: a file of a suite's own format, a krisis result or a krisis run directory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,102 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.repeats import collapse_repeats
-from krisis.metrics.table import Answers, Table
+from krisis.metrics.table import Table
+from krisis.results.account import TaskFacts
+from krisis.results.base import BenchmarkResult
+from krisis.results.store import load_run, read_manifest
+
+
+def read_items(path: str | Path, mode: str | None = None) -> RunItems:
+    """Read the items of a run, whichever of the three kinds it is."""
+    path = Path(path)
+    if path.is_dir():
+        return _of_directory(path, mode)
+    # Programs write a missing signal as NaN: it is refused where a variant needs it, by name.
+    content = read_object(path, lenient=True)
+    for name in registry.names("formats"):
+        file_format = registry.find("formats", name)
+        if file_format.recognises(content):
+            return _of_plain_run(file_format.read(content, mode, str(path)), path)
+    if "kind" not in content:
+        raise InvalidFile(
+            f"{path} is neither a krisis result (no kind) nor a file of a known format "
+            f"({', '.join(registry.names('formats'))}); name a run"
+        )
+    result = BenchmarkResult.from_dict(read_object(path), place=str(path))
+    if not result.evaluation_results:
+        raise InvalidFile(f"{path} holds scores but no rows; name the full result")
+    return items_of_result(result, _source(result, mode, path))
+
+
+def _of_directory(path: Path, mode: str | None) -> RunItems:
+    manifest, result = read_manifest(path), load_run(path)
+    n_owed = max(0, manifest.n_cases - len(result.evaluation_results))
+    source = replace(
+        _source(result, mode, path), run_id=manifest.run_id, git_commit=manifest.git_commit
+    )
+    n_not_asked = math.ceil(n_owed / (result.provenance.repeats or 1))
+    return replace(items_of_result(result, source), n_not_asked=n_not_asked)
+
+
+def _source(result: BenchmarkResult, asked: str | None, path: Path) -> Source:
+    """Say where a result comes from; asking for a mode that it was not made in is an error."""
+    known = result.provenance
+    if asked is not None and asked != known.mode:
+        made_in = f"was made in mode {known.mode!r}" if known.mode else "has no modes"
+        raise InvalidFile(f"{path} {made_in}, not {asked!r}; omit --mode or name another run")
+    return Source(
+        str(path), known.run_id, known.git_commit, known.mode or None, known.suite, known.model
+    )
+
+
+def items_of_result(result: BenchmarkResult, source: Source) -> RunItems:
+    """Return the rows of a result as items: one per record, the patient as participant.
+
+    Repeats of a record become its modal answer with consistency signals.
+    """
+    rows = collapse_repeats(result.evaluation_results)
+    return _items(rows, result.provenance.task_facts or TaskFacts(""), source)
+
+
+def _of_plain_run(run: JsonObject, path: Path) -> RunItems:
+    raise NotImplementedError
+
+
+def _items(rows: Sequence[EvaluationResult], task: TaskFacts, source: Source) -> RunItems:
+    named = [replace(row, cluster_id=row.cluster_id or f"row {i}") for i, row in enumerate(rows)]
+    # Published intervals number the patients in the order of their names.
+    named.sort(key=lambda row: row.cluster_id)
+    table = Table(named, task.scoring())
+    scored = set(table.patient_names)
+    failed = sorted({row.cluster_id for row in named} - scored)
+    return RunItems(
+        table,
+        source,
+        default_confidence=task.default_confidence or "stated",
+        failed=failed,
+        words=(task.person, task.unit),
+    )
+
+
+def totals_of(run: RunItems) -> JsonObject | None:
+    """Return what the suite of a run makes of all items of a patient together, if anything."""
+    if run.source.suite not in registry.names("suites") or not run.ordered:
+        return None
+    table = run.table
+    place = np.append(table.answers.positions(table.labels), math.nan)
+    prediction = np.where(table.answered, place[table.prediction], math.nan)
+    items = [str(row.metadata.get("item", "")) for row in table.rows]
+    suite = registry.find("suites", run.source.suite)
+    found: JsonObject | None = suite.totals(
+        table.patients.code, items, place[table.truth], prediction
+    )
+    return found

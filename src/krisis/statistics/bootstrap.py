@@ -37,8 +37,8 @@ class BootstrapOptions:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_resamples, bool) or self.n_resamples < 1:
-            raise InvalidValue(f"n_resamples must be 1 or more, not {self.n_resamples!r}")
+        if isinstance(self.n_resamples, bool) or self.n_resamples < 0:
+            raise InvalidValue(f"n_resamples must be 0 or more, not {self.n_resamples!r}")
         if not 0 <= self.seed < 2**32:
             raise InvalidValue(f"seed must lie between 0 and 2**32 - 1, not {self.seed!r}")
         if self.rng not in ("default", "legacy"):
@@ -143,26 +143,6 @@ def cluster_bootstrap(
             progress(counts.shape[1])
     replicates = {name: np.concatenate(parts) for name, parts in blocks.items()}
     return Bootstrap(statistic, n_clusters, chosen, replicates)
-
-
-def paired_cluster_bootstrap(
-    left: Statistic,
-    right: Statistic,
-    n_clusters: int,
-    *,
-    options: BootstrapOptions | None = None,
-    progress: Progress | None = None,
-) -> Bootstrap:
-    """Bootstrap right − left of every figure both sides have, on the same resamples.
-
-    Both statistics must number the same clusters in the same order.
-    """
-
-    def difference(counts: FloatArray) -> dict[str, FloatArray]:
-        before, after = left(counts), right(counts)
-        return {name: after[name] - before[name] for name in before if name in after}
-
-    return cluster_bootstrap(difference, n_clusters, options=options, progress=progress)
 
 
 def leave_one_out(statistic: Statistic, n_clusters: int) -> dict[str, FloatArray]:

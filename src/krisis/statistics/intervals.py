@@ -1,4 +1,4 @@
-"""Confidence intervals: for shares of rows, and from the replicates of a bootstrap."""
+"""Confidence intervals: what one is, and those from the replicates of a bootstrap."""
 
 from __future__ import annotations
 
@@ -59,120 +59,6 @@ def check_level(level: float) -> float:
     if not 0.0 < level < 1.0:
         raise InvalidValue(f"the confidence level must lie between 0 and 1, not {level!r}")
     return level
-
-
-def wilson(successes: float, total: float, *, level: float = 0.95) -> Interval:
-    """Return the score interval of a share; unlike the bootstrap it keeps its width at 0 and 1.
-
-    Reference: Wilson, Probable inference, the law of succession, and statistical inference,
-    JASA 22 (1927) 209–212.
-
-    >>> interval = wilson(8, 10)
-    >>> round(interval.low, 4), round(interval.high, 4)
-    (0.4902, 0.9433)
-    """
-    _check_share(successes, total)
-    if total == 0:
-        return Interval.undefined("no_rows", level=level, method="wilson")
-    return _wilson(successes / total, total, _normal_quantile(level), (level, "wilson"))
-
-
-def _wilson(share: float, total: float, z: float, label: tuple[float, str]) -> Interval:
-    z2 = z * z
-    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = z / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total))
-    # Exact ends: rounding must not leave 1e-17 where no error was seen.
-    low = 0.0 if share <= 0 else max(0.0, centre - half)
-    high = 1.0 if share >= 1 else min(1.0, centre + half)
-    return Interval(low, high, *label)
-
-
-def clopper_pearson(successes: int, total: int, *, level: float = 0.95) -> Interval:
-    """Return the exact interval of a share: never below its level, at the price of width.
-
-    Reference: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the
-    case of the binomial, Biometrika 26 (1934) 404–413.
-
-    >>> interval = clopper_pearson(0, 10)
-    >>> interval.low, round(interval.high, 4)
-    (0.0, 0.3085)
-    """
-    _check_share(successes, total)
-    if total == 0:
-        return Interval.undefined("no_rows", level=level, method="clopper_pearson")
-    tail = (1 - check_level(level)) / 2
-    failures = total - successes
-    low = special.betaincinv(successes, failures + 1, tail) if successes else 0.0
-    high = special.betaincinv(successes + 1, failures, 1 - tail) if failures else 1.0
-    return Interval(float(low), float(high), level, "clopper_pearson")
-
-
-def _check_share(successes: float, total: float) -> None:
-    if not 0 <= successes <= total:
-        raise InvalidValue(f"successes must lie between 0 and the total {total}, not {successes!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class ClusteredShare:
-    """A share of rows with what its interval needs when rows of one patient resemble each other.
-
-    ``influence`` is, per cluster, how far that cluster moves the share away from its value (the
-    linearised residual); ``n_effective`` is the binomial sample size if rows were independent,
-    ``n_effective_clusters`` the same if every cluster said only one thing.
-    """
-
-    share: float
-    influence: FloatArray
-    n_effective: float
-    n_effective_clusters: float
-
-    @classmethod
-    def of(cls, hits: FloatArray, totals: FloatArray) -> ClusteredShare:
-        """Build from the hits and the rows of every cluster; clusters without rows are ignored."""
-        kept = totals > 0
-        n_rows = float(totals.sum())
-        if n_rows == 0:
-            return cls(math.nan, np.empty(0), 0.0, 0.0)
-        share = float(hits.sum() / n_rows)
-        influence = residuals(hits[kept], totals[kept], share) / n_rows
-        return cls(share, influence, n_rows, float(np.count_nonzero(kept)))
-
-    def interval(self, *, level: float = 0.95) -> Interval:
-        """Return Wilson's interval on the sample size that the clusters are really worth.
-
-        With one row per cluster this is Wilson's interval itself. Otherwise the variance between
-        clusters gives the effective sample size (never more than the rows), Student's quantile
-        replaces the normal one, and where no cluster deviates at all each counts once.
-
-        Reference: Korn and Graubard, Confidence intervals for proportions with small expected
-        number of positive counts estimated from survey data, Survey Methodology 24 (1998) 193–201.
-        """
-        check_level(level)
-        if math.isnan(self.share) or self.n_effective == 0:
-            return Interval.undefined("no_rows", level=level, method="wilson")
-        z = _normal_quantile(level)
-        if self.n_effective == self.n_effective_clusters:
-            return _wilson(self.share, self.n_effective, z, (level, "wilson"))
-        n_clusters = self.influence.size
-        if n_clusters < 2:
-            return Interval.undefined(
-                "needs_at_least_two_clusters", level=level, method="cluster_wilson"
-            )
-        t = float(special.stdtrit(n_clusters - 1, 0.5 + level / 2))
-        variance = float(np.square(self.influence).sum()) * n_clusters / (n_clusters - 1)
-        n_effective = self.n_effective_clusters
-        if variance > 0:
-            n_effective = min(self.n_effective, self.share * (1 - self.share) / variance)
-        return _wilson(self.share, n_effective * (z / t) ** 2, z, (level, "cluster_wilson"))
-
-
-def residuals(hits: FloatArray, totals: FloatArray, share: float) -> FloatArray:
-    """Return how many hits each cluster has beyond its share of them.
-
-    What rounding alone leaves is 0: clusters that all agree must not seem to vary a little.
-    """
-    beyond: FloatArray = hits - share * totals
-    return np.where(np.abs(beyond) <= 1e-9 * totals, 0.0, beyond)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +157,3 @@ class Replicates:
 def expanded_tail(tail: float, n_clusters: int, *, scale: float = 1.0) -> float:
     """Return the normal tail as far out as Student's with clusters − 1 degrees of freedom."""
     return float(special.ndtr(scale * special.stdtrit(n_clusters - 1, tail)))
-
-
-def _normal_quantile(level: float) -> float:
-    return float(special.ndtri(0.5 + check_level(level) / 2))
