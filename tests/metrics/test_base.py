@@ -98,7 +98,7 @@ def test_rows_convert_once_for_all_metrics() -> None:
 
 def test_clusters_are_patients_and_rows_without_one_stand_alone() -> None:
     rows = [EvaluationResult(1, 1, cluster_id=c) for c in ("a", "b", "a", "", "")]
-    assert table_of(rows).cluster.tolist() == [0, 1, 0, 2, 3]
+    assert table_of(rows).patients.code.tolist() == [0, 1, 0, 2, 3]
 
 
 def test_calling_a_metric_on_nothing_is_an_error_and_computing_it_is_undefined() -> None:

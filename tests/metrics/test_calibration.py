@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss
 
 from krisis.metrics import BrierScore, EvaluationResult, ExpectedCalibrationError
+from krisis.metrics.base import Rows
+from krisis.metrics.table import Answers
 
 ROWS = [
     EvaluationResult(1, 1, confidence=0.95),
@@ -87,9 +89,17 @@ def test_brier_score_of_other_labels_is_undefined(prediction: object, truth: obj
     assert score.details["reason"] == "non_binary_labels_or_predictions"
 
 
-def test_an_unusable_row_outside_the_binary_setting_does_not_spoil_the_brier_score() -> None:
+def test_the_brier_score_is_not_decided_by_which_labels_happened_to_be_drawn() -> None:
+    """Any label outside 0 and 1 counts, usable or not; a task that is known decides alone."""
     rows = [EvaluationResult(1, 1, confidence=0.5), EvaluationResult(3, 3)]
-    assert BrierScore()(rows).value == 0.25
+    reason = "non_binary_labels_or_predictions"
+    assert BrierScore()(rows).details["reason"] == reason
+    only = [EvaluationResult(1, 1, confidence=0.5), EvaluationResult(0, 0, confidence=0.5)]
+    assert BrierScore()(only).value == 0.25
+    staging = Rows(only, Answers(allowed=(0, 1, 2, 3), ordered=True))
+    assert BrierScore()(staging).details["reason"] == reason
+    detection = Rows(only, Answers(allowed=(0, 1)))
+    assert BrierScore()(detection).value == 0.25
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.floats(0, 1)), min_size=1))

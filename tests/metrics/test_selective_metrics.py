@@ -18,8 +18,10 @@ from krisis.metrics import (
     default_benchmark_metrics,
     score_all,
 )
-from krisis.metrics import selective_prediction as module
+from krisis.metrics.base import Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
+from krisis.metrics.table import Answers
+from krisis.statistics import error_driven as module
 
 ALL = (AURC(), AUGRC(), RiskAtCoverage())
 
@@ -91,10 +93,13 @@ def test_risk_at_a_coverage_that_is_never_reached_says_so():
 
 def test_ordinal_loss_counts_the_stages_between():
     rows = [EvaluationResult(5, 1, confidence=0.9), EvaluationResult(2, 2, confidence=0.1)]
-    assert AUGRC(loss="ordinal")(rows).value == pytest.approx(4 * AUGRC()(rows).value)
+    assert AUGRC(loss="abs")(rows).value == pytest.approx(4 * AUGRC()(rows).value)
     words = [EvaluationResult("stable", "rapid", confidence=0.9)]
-    assert AURC(loss="ordinal")(words).details["reason"] == "labels_are_not_whole_numbers"
-    with pytest.raises(UserError, match="must be 'error' or 'ordinal'"):
+    ordered = Rows(words, Answers(("stable", "slow", "rapid"), ordered=True, default_loss="abs"))
+    assert AURC()(ordered).value == 2
+    assert AURC(loss="abs_norm")(ordered).value == 1
+    assert AURC(loss="abs")(words).details["reason"] == "labels_have_no_order"
+    with pytest.raises(UserError, match="unknown loss 'squared'"):
         AURC(loss="squared")  # type: ignore[arg-type]
 
 

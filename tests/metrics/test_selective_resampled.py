@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from krisis.metrics.selective_prediction import optimal_curve, risk_coverage_curve
 from krisis.metrics.weighted_curve import (
     CurveItems,
     CurveStatistic,
@@ -14,7 +15,6 @@ from krisis.metrics.weighted_curve import (
     curve_paths,
     risk_key,
 )
-from krisis.metrics.selective_prediction import optimal_curve, risk_coverage_curve
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap, draw_clusters
 
 COVERAGES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

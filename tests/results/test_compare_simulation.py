@@ -8,14 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics import default_benchmark_metrics
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
+from krisis.metrics.forms import Form
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.result import BenchmarkResult
-from krisis.results.weighted_scores import METRICS, WeightedScores
 
 N_PATIENTS = 80
 N_WORLDS = 1000
-OPTIONS = CompareOptions(n_resamples=399)
 
 
 def simulated_pair(
@@ -52,7 +52,7 @@ def worlds(skills: tuple[float, float]) -> list[Comparison]:
     for seed in range(N_WORLDS):
         left, right = simulated_pair(np.random.default_rng(seed), N_PATIENTS, skills)
         runs = {"a": BenchmarkResult(left, {}, {}), "b": BenchmarkResult(right, {}, {})}
-        options = CompareOptions(n_resamples=OPTIONS.n_resamples, seed=seed)
+        options = CompareOptions(n_permutations=399, seed=seed)
         found.append(compare_runs(runs, options))
     return found
 
@@ -60,19 +60,24 @@ def worlds(skills: tuple[float, float]) -> list[Comparison]:
 @cache
 def true_deltas(skills: tuple[float, float]) -> dict[str, float]:
     left, right = simulated_pair(np.random.default_rng(10**6), 150_000, skills)
-    scores = []
-    for rows in (left, right):
-        units = np.zeros(len(rows), dtype=np.int64)
-        scores.append(WeightedScores(rows.table, units, 1)(np.ones((1, 1))))
-    return {key: float(scores[1][key][0] - scores[0][key][0]) for key in METRICS}
+    values = [
+        {metric.key: _compared(metric, rows) for metric in default_benchmark_metrics()}
+        for rows in (left, right)
+    ]
+    return {key: values[1][key] - values[0][key] for key in values[0]}
+
+
+def _compared(metric: BaseMetric, rows: Rows) -> float:
+    form = metric.comparison_form(rows.table)
+    return form.value() if isinstance(form, Form) else math.nan
 
 
 @pytest.mark.slow
-def test_alike_models_are_told_apart_in_at_most_seven_of_a_hundred_worlds() -> None:
+def test_alike_models_differ_significantly_in_at_most_six_of_a_hundred_worlds() -> None:
     comparisons = worlds((0.4, 0.4))
     alarms = {
         key: float(np.mean([c.pairs[0].deltas[key].p_value <= 0.05 for c in comparisons]))
-        for key in METRICS
+        for key in comparisons[0].pairs[0].deltas
     }
     any_alarm = float(
         np.mean(
@@ -82,23 +87,22 @@ def test_alike_models_are_told_apart_in_at_most_seven_of_a_hundred_worlds() -> N
             ]
         )
     )
-    print("type-I error at nominal 5 %:", alarms, "any, after Holm:", any_alarm)
-    assert max(alarms.values()) <= 0.07
-    assert any_alarm <= 0.07
+    print("type-I error at nominal 5 %:", alarms, "any, adjusted by max-T:", any_alarm)
+    assert max(alarms.values()) <= 0.06
+    assert any_alarm <= 0.06
 
 
 @pytest.mark.slow
 def test_intervals_of_a_known_difference_hold_it_as_often_as_they_say() -> None:
     skills = (0.4, -0.2)
     truth = true_deltas(skills)
-    held: dict[str, list[bool]] = {key: [] for key in METRICS}
+    held: dict[str, list[bool]] = {key: [] for key in truth}
     for comparison in worlds(skills):
         for key, delta in comparison.pairs[0].deltas.items():
             interval = delta.interval
-            if interval is not None and not math.isnan(interval.low):
+            if interval is not None:
                 held[key].append(interval.low <= truth[key] <= interval.high)
-    coverage = {key: float(np.mean(values)) for key, values in held.items()}
+    coverage = {key: float(np.mean(values)) for key, values in held.items() if values}
     print("coverage of 95 % intervals:", coverage, {k: len(v) for k, v in held.items()})
     for key, value in coverage.items():
-        lowest = 0.85 if key == "expected_calibration_error" else 0.92
-        assert lowest <= value <= 0.985, key
+        assert value >= 0.92, key

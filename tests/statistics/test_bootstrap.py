@@ -88,7 +88,7 @@ def test_progress_adds_up_to_the_number_of_resamples():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("n_resamples", 0), ("seed", -1), ("rng", "pcg"), ("level", 1.0), ("n_resamples", True)],
+    [("n_resamples", -1), ("seed", -1), ("rng", "pcg"), ("level", 1.0), ("n_resamples", True)],
 )
 def test_options_that_make_no_sense_are_refused(field, value):
     with pytest.raises(UserError, match=repr(value).strip("'")):

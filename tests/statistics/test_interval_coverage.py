@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from krisis.metrics.intervals import ResampledGaps
+from krisis.statistics.absolute_sum import absolute_sum_interval
 
 from krisis.metrics import (
     AUGRC,
@@ -22,8 +24,6 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Rows
-from krisis.metrics.intervals import ResampledGaps
-from krisis.statistics.absolute_sum import absolute_sum_interval
 from krisis.statistics.bootstrap import cluster_bootstrap
 from krisis.statistics.intervals import REPLICATE_METHODS, Interval
 

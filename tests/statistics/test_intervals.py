@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from krisis.errors import UserError
@@ -90,9 +88,6 @@ def test_clipping_leaves_an_undefined_interval_alone():
 
 
 def test_one_cluster_alone_has_no_interval():
-    assert ClusteredShare.of(np.array([3.0]), np.array([4.0])).interval().reason == (
-        "needs_at_least_two_clusters"
-    )
     assert Replicates(0.5, np.ones(5), 1).interval("basic").reason == "needs_at_least_two_clusters"
     assert Replicates(math.nan, np.ones(5), 3).interval("basic").reason == "the_figure_is_undefined"
 

@@ -21,8 +21,8 @@ from krisis.confidence.models import (
 )
 from krisis.confidence.signals import SIGNALS, MissingSignal, known_signals, signal_values
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.metrics.table import FloatArray
 from krisis.metrics.items import STATED, RunItems
+from krisis.metrics.table import FloatArray
 
 Target = Literal["correctness", "near_correct", "loss"]
 TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")

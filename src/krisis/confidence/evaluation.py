@@ -15,7 +15,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.metrics.risk_coverage import RiskCoverageCurve, check_coverage
 from krisis.metrics.table import FloatArray, Label, Loss, Table
-from krisis.metrics.weighted_curve import CurveStatistic, area_key, risk_key
+from krisis.metrics.weighted_curve import CurveStatistic
 from krisis.statistics.bootstrap import Bootstrap, BootstrapOptions, Statistic, cluster_bootstrap
 from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
 from krisis.statistics.shares import share_interval

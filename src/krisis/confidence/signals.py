@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.metrics.table import FloatArray
 from krisis.metrics.items import STATED, RunItems
+from krisis.metrics.table import FloatArray
 
 
 class MissingSignal(InvalidValue):

@@ -10,8 +10,8 @@ import numpy as np
 
 from krisis.confidence.signals import MissingSignal, signal_values
 from krisis.errors import InvalidValue, UnknownName
-from krisis.metrics.table import FloatArray
 from krisis.metrics.items import STATED, RunItems
+from krisis.metrics.table import FloatArray
 
 Signals = Mapping[str, FloatArray]
 

@@ -152,9 +152,7 @@ class CurveFigure(Form):
         return Uncertainty(found[self.name], details)
 
 
-def error_driven(
-    table: Table, plan: CurvePlan, options: BootstrapOptions
-) -> dict[str, Interval]:
+def error_driven(table: Table, plan: CurvePlan, options: BootstrapOptions) -> dict[str, Interval]:
     """Return the intervals of the figures that a run is scored by, from one draw."""
     wanted = ["aurc", "augrc", "aurc_normalized", "augrc_normalized"]
     wanted += map(risk_key, plan.coverages)

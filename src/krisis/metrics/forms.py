@@ -17,7 +17,7 @@ import numpy as np
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.calibration_gap import calibration_gap_interval
-from krisis.statistics.intervals import Interval, Replicates
+from krisis.statistics.intervals import Interval, Replicates, expanded_tail
 from krisis.statistics.shares import mean_of_shares_interval, share_interval
 
 if TYPE_CHECKING:
@@ -268,34 +268,36 @@ class Mean(Form):
         A value that was never seen may still exist: the pseudo-row stands for it, so that equal
         values do not give an interval without width. Unbounded values get no pseudo-row.
         """
-        pools = table.pools
-        weighted = _WeightedMean(pools.sums(self.kept), pools.sums(self.among))
-        ends = []
-        for end in (self.low, self.high):
-            extra = 1.0 if math.isfinite(end) else 0.0
-            tops, bases = [], []
-            for counts in resample_counts(pools.n, options):
-                tops.append(weighted.sums @ counts + (end if extra else 0.0))
-                bases.append(weighted.rows @ counts + extra)
-            ends.append(_ratio(np.concatenate(tops), np.concatenate(bases)))
-        found = _widened(self.value(), ends, pools.n, options)
+        pools, value = table.pools, self.value()
+        ends = np.array([self.low, self.high])
+        extra = np.isfinite(ends)
+        if pools.n < 2 or (np.ptp(self.kept[self.among]) == 0 and not extra.any()):
+            return Uncertainty(self._without_resamples(pools.n, options.level))
+        sums, rows = pools.sums(self.kept), pools.sums(self.among)
+        added = np.where(extra, ends, 0.0)[:, None]
+        means = np.concatenate(
+            [
+                _ratio(sums @ counts + added, rows @ counts + extra[:, None])
+                for counts in resample_counts(pools.n, options)
+            ],
+            axis=1,
+        )
+        tail = expanded_tail(
+            (1 - options.level) / 2, pools.n, scale=math.sqrt(pools.n / (pools.n - 1))
+        )
+        low, high = np.nanquantile(means[0], tail), np.nanquantile(means[1], 1 - tail)
+        found = Interval(
+            min(float(low), value), max(float(high), value), options.level, "expanded_percentile"
+        )
         return Uncertainty(found.clipped(self.low, self.high))
 
-
-def _widened(
-    value: float, ends: Sequence[FloatArray], n_units: int, options: BootstrapOptions
-) -> Interval:
-    """Return the lower end of one set of replicates and the upper end of another."""
-    method = "expanded_percentile"
-    found = [
-        Replicates(value, replicates, n_units).interval(method, level=options.level)
-        for replicates in ends
-    ]
-    broken = next((interval for interval in found if not interval.defined), None)
-    if broken is not None:
-        return broken
-    low, high = min(found[0].low, value), max(found[1].high, value)
-    return Interval(low, high, options.level, method)
+    def _without_resamples(self, n_units: int, level: float) -> Interval:
+        if math.isfinite(self.high - self.low):
+            return Interval(self.low, self.high, level, "whole_range")
+        few = "needs_at_least_two_clusters"
+        return Interval.undefined(
+            few if n_units < 2 else "every_resample_gives_the_same_value", level=level
+        )
 
 
 class GapSum(Form):

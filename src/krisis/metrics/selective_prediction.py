@@ -8,7 +8,12 @@ import numpy as np
 
 from krisis.errors import UnknownName
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.curve_form import CurveFigure, CurvePlan, answered_without_confidence, optimal_of
+from krisis.metrics.curve_form import (
+    CurveFigure,
+    CurvePlan,
+    answered_without_confidence,
+    optimal_of,
+)
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.risk_coverage import (
     RiskCoverageCurve,

@@ -29,7 +29,11 @@ T = TypeVar("T")
 NO_LABEL = -1
 # Without a task, rows are broken down by the metadata key that the seeds fix.
 _DEFAULT_GROUPS = {"stage": "ckd_stage"}
-_DEFERRAL: dict[object, int] = {True: 1, False: 0, None: NO_LABEL}  # 1 and 0 are equal to True and False
+_DEFERRAL: dict[object, int] = {
+    True: 1,
+    False: 0,
+    None: NO_LABEL,
+}  # 1 and 0 are equal to True and False
 # A block of rows stays in the processor's cache while its fields are read one after the other.
 _ROWS_PER_BLOCK = 8192
 # Beyond this many patients they are pooled at random, which keeps the variance and bounds the cost.

@@ -75,9 +75,7 @@ def breakdown_table(rows: Rows) -> list[dict[str, Any]]:
     return table
 
 
-def _group_rows(
-    columns: Table, inside: BoolArray, heading: str, name: str
-) -> list[dict[str, Any]]:
+def _group_rows(columns: Table, inside: BoolArray, heading: str, name: str) -> list[dict[str, Any]]:
     labelled = columns.should_abstain >= 0
     aligned = labelled & ((columns.should_abstain == 1) == columns.abstained)
     shares = {

@@ -17,9 +17,7 @@ N_DRAWS = 2000
 _MANY_LEVELS = 400
 
 
-def reliability_table(
-    columns: Table, *, n_bins: int = 10, seed: int = 42
-) -> list[dict[str, Any]]:
+def reliability_table(columns: Table, *, n_bins: int = 10, seed: int = 42) -> list[dict[str, Any]]:
     """Return the filled bins with accuracy, its interval and the band of a calibrated model.
 
     The consistency band is where the accuracy of the bin would fall in 95 % of repetitions if

@@ -173,9 +173,7 @@ def _table(
     hashes = {str(run.suite_description.get("content_hash", "")) for run in runs.values()}
     if chosen:
         entries = _ranked(entries, chosen)
-    return Leaderboard(
-        suite or "unnamed suite", task, columns, entries, sorted(hashes), list(sort)
-    )
+    return Leaderboard(suite or "unnamed suite", task, columns, entries, sorted(hashes), list(sort))
 
 
 def _cells(run: BenchmarkResult, columns: Sequence[Column]) -> dict[str, Cell]:

@@ -11,6 +11,7 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, Direction, MetricScore, MetricScores, score_all
+from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.results.comparison.matching import (
     ChangedRow,
     MatchedRuns,
@@ -18,7 +19,6 @@ from krisis.results.comparison.matching import (
     match_runs,
     refuse_other_data,
 )
-from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.results.result import BenchmarkResult
 from krisis.results.scoring import metric_of
 from krisis.statistics.intervals import Interval
@@ -263,9 +263,7 @@ def _metrics(
 
 
 def _unscored(metric: BaseMetric) -> MetricScore:
-    return MetricScore(
-        metric.label, math.nan, key=metric.key, parameters=metric.parameters()
-    )
+    return MetricScore(metric.label, math.nan, key=metric.key, parameters=metric.parameters())
 
 
 def _found(name: str, scores: MetricScores) -> MetricScore:

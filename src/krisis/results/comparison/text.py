@@ -73,7 +73,9 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
 
 def row_name(delta: MetricDelta) -> str:
     """Name a metric, marked where it is compared by another number or tested alone."""
-    return delta.name + (" *" if delta.compared_by else "") + (" (primary)" if delta.primary else "")
+    return (
+        delta.name + (" *" if delta.compared_by else "") + (" (primary)" if delta.primary else "")
+    )
 
 
 def delta_cells(delta: MetricDelta) -> list[str]:
