@@ -33,6 +33,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Fit a calibrator on a run: from signals of confidence to a probability.",
     ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
+    "check": (
+        "krisis.cli.check",
+        "Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged.",
+    ),
     "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
     "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),
     "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),

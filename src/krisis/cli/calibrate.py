@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ def calibrate(
         "correctness", "--target", help="correctness, near_correct (error ≤ 1) or loss."
     ),
     seed: int = typer.Option(42, "--seed", help="Seed of the folds."),
+    force: bool = typer.Option(
+        False, "--force", help="Fit even with fewer than 10 right or 10 wrong answers."
+    ),
 ) -> None:
     """Fit, judge on left-out participants, write, say how it went."""
     run = read_items(input_, mode)
@@ -46,7 +50,7 @@ def calibrate(
     default = STATED if has_stated else "verbalized_confidence"
     wanted: Any = (method, target)
     calibrator = fit_calibrator(
-        run, named or [default], method=wanted[0], target=wanted[1], seed=seed
+        run, named or [default], method=wanted[0], target=wanted[1], seed=seed, force=force
     )
     write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
     for line in summary(calibrator):
@@ -63,17 +67,27 @@ def summary(calibrator: Calibrator) -> list[str]:
     if crossed["after"] is None:
         lines.append(f"not judged on others: {crossed['reason']}")
     else:
-        lines.append(f"before (= {calibrator.metrics['before_is']}): {_words(crossed['before'])}")
-        lines.append(
-            f"after, cross-fitted in {crossed['n_folds']} folds: {_words(crossed['after'])}"
-        )
+        ends = crossed["intervals"]
+        before = _words(crossed["before"], ends["before"])
+        lines.append(f"before (= {calibrator.metrics['before_is']}): {before}")
+        after = _words(crossed["after"], ends["after"])
+        lines.append(f"after, cross-fitted in {crossed['n_folds']} folds: {after}")
+        changes = [f"{name.upper()} {one['verdict']}" for name, one in crossed["change"].items()]
+        lines.append(f"change on unseen participants: {', '.join(changes)}")
     lines.append(
-        f"after, on the training set (flattering): "
+        f"after, on the training set (optimistic): "
         f"{_words(calibrator.metrics['training_set']['after'])}"
     )
+    lines += [f"warning: {warning}" for warning in calibrator.warnings()]
     note = calibrator.order_note()
     return [*lines, f"note: {note}"] if note else lines
 
 
-def _words(figures: dict[str, float]) -> str:
-    return ", ".join(f"{name.upper()} {value:.4f}" for name, value in figures.items())
+def _words(
+    figures: Mapping[str, float], intervals: Mapping[str, Sequence[float] | None] | None = None
+) -> str:
+    known = intervals or {}
+    ends = {name: f" [{e[0]:.4f}, {e[1]:.4f}]" for name, e in known.items() if e}
+    return ", ".join(
+        f"{name.upper()} {value:.4f}{ends.get(name, '')}" for name, value in figures.items()
+    )

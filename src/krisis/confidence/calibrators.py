@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,16 +17,26 @@ from krisis.confidence.models import (
     TemperatureModel,
     binned_gap,
     log_loss,
+    log_losses,
     mean_square,
+    softened,
 )
 from krisis.confidence.signals import SIGNALS, MissingSignal, known_signals, signal_values
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import STATED, RunItems
-from krisis.metrics.table import FloatArray
+from krisis.metrics.table import FloatArray, IntArray
+from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
+from krisis.statistics.calibration_gap import calibration_gap_interval
+from krisis.statistics.intervals import Interval
 
 Target = Literal["correctness", "near_correct", "loss"]
 TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
 N_FOLDS = 5
+# Fewer right or wrong answers than this say next to nothing about a probability.
+FEWEST_OF_A_KIND = 10
+_N_RESAMPLES = 2000
+N_BINS = 15
 
 Figures = dict[str, float | None]
 
@@ -60,7 +70,7 @@ class Calibrator(BaseModel):
     score_scale: float | None
     model: Model
     fitted_on: FittedOn
-    metrics: dict[str, Any]
+    metrics: JsonObject
 
     def apply(self, run: RunItems) -> FloatArray:
         """Return the calibrated confidence of every predicted item."""
@@ -97,6 +107,18 @@ class Calibrator(BaseModel):
         """Count the participants of a run on which the calibrator was fitted."""
         seen = set(self.fitted_on.participant_hashes)
         return sum(_hash(name) in seen for name in run.participants)
+
+    def warnings(self) -> list[str]:
+        """Say plainly what speaks against using the calibrator."""
+        found = [self.model.at_bound] if self.model.at_bound else []
+        change = (self.metrics["cross_fitted"] or {}).get("change") or {}
+        worse = [name.upper() for name, one in change.items() if one["verdict"] == "worse"]
+        if worse:
+            found.append(
+                f"the calibrator is worse than what it starts from on unseen participants "
+                f"({' and '.join(worse)}); do not use it"
+            )
+        return found
 
     def order_note(self) -> str:
         """Say what the calibrator can do to AURC, or nothing where it really can change it."""
@@ -163,9 +185,15 @@ def fit_calibrator(
     method: Method = "logistic",
     target: Target = "correctness",
     seed: int = 42,
+    force: bool = False,
 ) -> Calibrator:
-    """Fit a calibrator on the predicted items of a run and judge it on left-out participants."""
+    """Fit a calibrator on the predicted items of a run and judge it on left-out participants.
+
+    With fewer than 10 right or 10 wrong answers it refuses, unless ``force`` is given.
+    """
     _check_request(run, features, method, target)
+    if not force:
+        _check_enough(run)
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
     goal = target_values(run, target)
@@ -174,7 +202,7 @@ def fit_calibrator(
     inputs = raw
     if method == "temperature":
         inputs = _unit_interval(raw, scales[features[0]])
-    model = MODELS[method].fit(inputs, goal)
+    model = MODELS[method].fit(inputs, softened(goal))
     before = _uncalibrated(raw, goal, features, scales)
     return Calibrator(
         method=model.method,
@@ -224,6 +252,17 @@ def _check_request(run: RunItems, features: Sequence[str], method: str, target: 
         )
 
 
+def _check_enough(run: RunItems) -> None:
+    right = run.table.correct[run.predicted]
+    n_right, n_wrong = int(right.sum()), int((~right).sum())
+    if min(n_right, n_wrong) < FEWEST_OF_A_KIND:
+        raise InvalidValue(
+            f"{run.source.path} has {n_right} right and {n_wrong} wrong answers, and a calibrator "
+            f"needs at least {FEWEST_OF_A_KIND} of each; use a larger run, or --force to fit "
+            "it all the same"
+        )
+
+
 def _bounded(name: str) -> bool:
     return name in SIGNALS and SIGNALS[name].bounded
 
@@ -261,7 +300,7 @@ def _cross_fitted(
     goal: FloatArray,
     before: FloatArray,
     how: tuple[Method, int],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Predict every participant by a model that has not seen any of their items."""
     method, seed = how
     participant = run.participant[run.predicted]
@@ -275,15 +314,63 @@ def _cross_fitted(
     fold = fold_of[participant]
     predicted = np.empty(goal.size)
     for k in range(n_folds):
-        model = MODELS[method].fit(inputs[fold != k], goal[fold != k])
+        model = MODELS[method].fit(inputs[fold != k], softened(goal[fold != k]))
         predicted[fold == k] = model.predict(inputs[fold == k])
     return {
         "n_folds": n_folds,
         "seed": seed,
         "before": figures_of(before, goal),
         "after": figures_of(predicted, goal),
+        "intervals": {
+            "before": _intervals(before, goal, participant),
+            "after": _intervals(predicted, goal, participant),
+        },
+        "change": {
+            name: _change(loss(predicted, goal) - loss(before, goal), participant)
+            for name, loss in _LOSSES.items()
+        },
         "note": "every participant was predicted by a model fitted on the others",
     }
+
+
+_LOSSES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "nll": log_losses,
+    "brier": lambda probability, target: np.square(probability - target),
+}
+
+
+def _intervals(
+    probability: FloatArray, goal: FloatArray, participant: IntArray
+) -> dict[str, list[float] | None]:
+    """Return 95 % intervals by participant of every figure that has one."""
+    found = {
+        name: _mean_interval(loss(probability, goal), participant) for name, loss in _LOSSES.items()
+    }
+    if np.isin(goal, (0.0, 1.0)).all():
+        bins = np.minimum((probability * N_BINS).astype(np.int64), N_BINS - 1)
+        found["ece"] = calibration_gap_interval(probability, goal == 1, bins, participant)[0]
+    return {name: [one.low, one.high] if one.defined else None for name, one in found.items()}
+
+
+def _change(differences: FloatArray, participant: IntArray) -> JsonObject:
+    """Return after − before with its interval and what it shows; lower is better."""
+    interval = _mean_interval(differences, participant)
+    verdict = "no significant change"
+    if interval.defined and not interval.low <= 0 <= interval.high:
+        verdict = "worse" if interval.low > 0 else "better"
+    ends = [interval.low, interval.high] if interval.defined else None
+    return {"delta": float(differences.mean()), "interval": ends, "verdict": verdict}
+
+
+def _mean_interval(values: FloatArray, participant: IntArray) -> Interval:
+    _, code = np.unique(participant, return_inverse=True)
+    sums, rows = np.bincount(code, values), np.bincount(code).astype(np.float64)
+
+    def mean(counts: FloatArray) -> dict[str, FloatArray]:
+        return {"mean": (sums @ counts) / (rows @ counts)}
+
+    options = BootstrapOptions(n_resamples=_N_RESAMPLES)
+    return cluster_bootstrap(mean, rows.size, options=options).interval("mean")
 
 
 def _hash(participant: str) -> str:
@@ -305,7 +392,7 @@ def _fitted_on(run: RunItems, n_samples: int) -> FittedOn:
     )
 
 
-def calibrator_from(content: Mapping[str, Any], *, place: str | Path) -> Calibrator:
+def calibrator_from(content: JsonMapping, *, place: str | Path) -> Calibrator:
     """Check an artifact: every length, type and range, and that its parts belong together."""
     try:
         calibrator = Calibrator.model_validate(content)

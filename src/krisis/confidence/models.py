@@ -22,6 +22,11 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    @property
+    def at_bound(self) -> str:
+        """Say which parameter sits at the bound of its range; most models have no bounds."""
+        return ""
+
 
 class TemperatureModel(_Model):
     """σ(logit(p) / T): one number that softens or sharpens a probability."""
@@ -38,7 +43,16 @@ class TemperatureModel(_Model):
             return log_loss(special.expit(logits / temperature), target)
 
         best = optimize.minimize_scalar(loss, bounds=_TEMPERATURES, method="bounded")
-        return cls(temperature=float(best.x))
+        # The search stops short of its bounds; a loss that still falls there belongs to the bound.
+        chosen = min((float(best.x), *_TEMPERATURES), key=loss)
+        return cls(temperature=chosen)
+
+    @property
+    def at_bound(self) -> str:
+        """Say which bound the temperature sits at, if it does."""
+        if self.temperature in _TEMPERATURES:
+            return f"the temperature {self.temperature:g} sits at the bound of its range"
+        return ""
 
     def predict(self, features: FloatArray) -> FloatArray:
         """Return σ(logit(p) / T)."""
@@ -79,9 +93,6 @@ class LogisticModel(_Weighted):
         means, scales = _standards(features)
         design = np.column_stack([(features - means) / scales, np.ones(len(features))])
         penalty = np.append(np.full(features.shape[1], _PENALTY), 0.0)
-        # Without a bound on the intercept, targets that are all alike would drive it to infinity.
-        if target.min() == target.max():
-            penalty[-1] = LOWEST_PROBABILITY
 
         def loss(weights: FloatArray) -> tuple[float, FloatArray]:
             linear = design @ weights
@@ -197,10 +208,26 @@ MODELS: dict[
 }
 
 
-def log_loss(probability: FloatArray, target: FloatArray) -> float:
-    """Return the mean negative log-likelihood, probabilities kept 1e-6 away from 0 and 1."""
+def softened(target: FloatArray) -> FloatArray:
+    """Return targets that are all alike moved towards the other kind, as if each had been seen once.
+
+    Laplace's rule of succession, (n·y + 1)/(n + 2): a handful of right answers is no proof that
+    none can be wrong.
+    """
+    if target.size == 0 or np.ptp(target) > 0:
+        return target
+    return np.asarray((target.size * target + 1) / (target.size + 2))
+
+
+def log_losses(probability: FloatArray, target: FloatArray) -> FloatArray:
+    """Return the negative log-likelihood of every item, probabilities kept 1e-6 off 0 and 1."""
     clipped = np.clip(probability, LOWEST_PROBABILITY, 1 - LOWEST_PROBABILITY)
-    return float(-(target * np.log(clipped) + (1 - target) * np.log1p(-clipped)).mean())
+    return np.asarray(-(target * np.log(clipped) + (1 - target) * np.log1p(-clipped)))
+
+
+def log_loss(probability: FloatArray, target: FloatArray) -> float:
+    """Return the mean negative log-likelihood."""
+    return float(log_losses(probability, target).mean())
 
 
 def _logit(probability: FloatArray) -> FloatArray:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, Share, Undefined
 from krisis.metrics.table import BoolArray, Table
@@ -32,7 +32,7 @@ class _ShareOfRows(BaseMetric):
             return Undefined("no_scored_rows", {"n_answered": 0})
         return Share(hits, among=table.everyone)
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return how many rows were answered."""
         return {"n_answered": table.n_scored - table.n_abstained}
 
@@ -107,7 +107,7 @@ class SelectiveAccuracy(BaseMetric):
             return share
         return Undefined("no_non_abstained_predictions", {"n_correct": 0, "n_incorrect": 0})
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return both counts."""
         assert isinstance(form, Share)
         return {"n_correct": form.n_hits, "n_incorrect": form.n_evaluated - form.n_hits}
@@ -148,7 +148,7 @@ class DeferralAlignment(BaseMetric):
         share = Share((table.should_abstain == 1) == table.abstained, among=labelled)
         return share if share.n_evaluated else Undefined("no_should_abstain_metadata", _NO_LABELS)
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return both sides of the alignment."""
         due, safe = table.should_abstain == 1, table.should_abstain == 0
         confusion = {

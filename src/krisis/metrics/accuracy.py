@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, MeanOfShares, Share, Undefined
 from krisis.metrics.table import Table
@@ -43,12 +42,12 @@ class Accuracy(BaseMetric):
         reason = "no_non_abstained_predictions" if table.n_scored else "no_scored_rows"
         return Undefined(reason, self._counts(share))
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return both counts."""
         assert isinstance(form, Share)
         return self._counts(form)
 
-    def _counts(self, share: Share) -> dict[str, Any]:
+    def _counts(self, share: Share) -> JsonObject:
         return {
             "n_correct": share.n_hits,
             "n_incorrect": share.n_evaluated - share.n_hits,
@@ -86,7 +85,7 @@ class BalancedAccuracy(BaseMetric):
         """Return the recall of every class."""
         return {f"class_{label}": share for label, share in _recalls(form).items()}
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return the recall of every class."""
         return {"per_class_recall": _recalls(form)}
 

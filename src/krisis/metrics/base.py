@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.forms import Form, Rescored, Undefined
 from krisis.metrics.table import Answers, Table
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -19,12 +20,12 @@ Outcome = Literal["answered", "abstained", "failed"]
 Direction = Literal["higher", "lower", "neither"]
 
 
-class NoSignals(Mapping[str, Any]):
+class NoSignals(JsonMapping):
     """The empty mapping that all rows without signals share, for rows are made by the million."""
 
     __slots__ = ()
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> JsonValue:
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
@@ -65,13 +66,13 @@ class EvaluationResult:
     raw_response: str = ""
     prompt: str = ""
     prompt_mode: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: JsonMapping = field(default_factory=dict)
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
     record_id: str = ""
     cluster_id: str = ""
-    signals: Mapping[str, Any] = NO_SIGNALS
+    signals: JsonMapping = NO_SIGNALS
     error: str | None = None
     failure_class: str = ""
     model: str = ""
@@ -116,7 +117,7 @@ class MetricScore:
 
     An undefined value is NaN, and ``details["reason"]`` says why. ``key``, ``direction`` and
     ``parameters`` are those of the metric, so that a stored score can be compared and ranked
-    without it; ``source`` is where its class can be imported from.
+    without it.
     """
 
     name: str
@@ -124,12 +125,11 @@ class MetricScore:
     breakdown: dict[str, float] = field(default_factory=dict)
     n_evaluated: int = 0
     n_abstained: int = 0
-    details: dict[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
     interval: Interval | None = None
     key: str = ""
     direction: Direction = "neither"
-    parameters: dict[str, Any] = field(default_factory=dict)
-    source: str = ""
+    parameters: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.key = self.key or key_of(self.name)
@@ -141,7 +141,7 @@ class MetricScore:
 
     @classmethod
     def undefined(
-        cls, name: str, reason: str, *, n_abstained: int = 0, **details: Any
+        cls, name: str, reason: str, *, n_abstained: int = 0, **details: object
     ) -> MetricScore:
         """Return NaN with its reason."""
         return cls(name, math.nan, n_abstained=n_abstained, details={"reason": reason, **details})
@@ -183,7 +183,7 @@ def key_of(name: str) -> str:
     >>> key_of("Selective Accuracy (answered only)")
     'selective_accuracy'
     """
-    return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"\(.*?\)", "", name.lower())))
+    return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"\(.*?\)|\[.*?\]", "", name.lower())))
 
 
 class MetricScores(dict[str, MetricScore]):
@@ -200,7 +200,7 @@ class MetricScores(dict[str, MetricScore]):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.get(key) is not None
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: JsonValue = None) -> JsonValue:
         """Return the score of a name or key, else the default."""
         try:
             return self[key]
@@ -267,7 +267,7 @@ class BaseMetric:
 
     comparison_name: ClassVar[str] = ""
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return what a reader should know beside the value."""
         return {}
 
@@ -310,16 +310,14 @@ class BaseMetric:
         )
         return score, form
 
-    def _identity(self) -> dict[str, Any]:
-        kind = type(self)
+    def _identity(self) -> JsonObject:
         return {
             "key": self.key,
             "direction": self.direction,
             "parameters": self.parameters(),
-            "source": f"{kind.__module__}:{kind.__qualname__}",
         }
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """Return the arguments that the metric was made with, where it keeps them."""
         names = inspect.signature(type(self).__init__).parameters
         return {name: getattr(self, name) for name in list(names)[1:] if hasattr(self, name)}

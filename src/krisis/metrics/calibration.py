@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
 
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.curve_form import CurvePlan, answered_without_confidence, error_driven
 from krisis.metrics.forms import Form, GapSum, Mean, Uncertainty, Undefined
@@ -63,19 +63,19 @@ class ExpectedCalibrationError(BaseMetric):
         """Return the gap of every bin that holds rows."""
         return {f"bin_{b['bin']}_gap": b["gap"] for b in self._table_bins(table) if b["count"]}
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return every bin, and the error that perfect calibration would show."""
         bins = self._table_bins(table)
         return {"n_bins": self.n_bins, "null_value": null_error(bins), "bins": bins}
 
-    def _table_bins(self, table: Table) -> list[dict[str, Any]]:
+    def _table_bins(self, table: Table) -> list[JsonObject]:
         usable = table.usable
         return table.shared(
             ("bins", self.n_bins),
             lambda: self._bins(table.confidence[usable], table.correct[usable]),
         )
 
-    def _bins(self, confidence: FloatArray, correct: BoolArray) -> list[dict[str, Any]]:
+    def _bins(self, confidence: FloatArray, correct: BoolArray) -> list[JsonObject]:
         index = confidence_bin(confidence, self.n_bins)
         count = np.bincount(index, minlength=self.n_bins)
         hits = np.bincount(index[correct], minlength=self.n_bins)
@@ -96,7 +96,7 @@ class ExpectedCalibrationError(BaseMetric):
         ]
 
 
-def null_error(bins: Sequence[Mapping[str, Any]]) -> float:
+def null_error(bins: Sequence[JsonMapping]) -> float:
     """Return the mean error that a perfectly calibrated model would show with these bins.
 
     In bin b the number of right answers is then binomial, and E|hits − n_b p| has De Moivre's

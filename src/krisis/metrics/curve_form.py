@@ -74,7 +74,7 @@ _FIGURES: dict[str, Callable[[RiskCoverageCurve, RiskCoverageCurve], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class CurvePlan:
-    """What is asked of a curve: the loss, the coverages to give risks at, and where to cut areas."""
+    """What is asked of a curve: the loss, the coverages of its risks, and where areas are cut."""
 
     loss: Loss = "error"
     coverages: tuple[float, ...] = (STANDARD_COVERAGE,)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from krisis.errors import UnknownName
+from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.curve_form import (
     CurveFigure,
@@ -54,7 +53,7 @@ class _CurveMetric(BaseMetric):
         """Return the figure, or the reason why the rows have no curve."""
         loss = self._loss(table)
         without = answered_without_confidence(table)
-        details: dict[str, Any] = {"n_without_confidence": int(np.count_nonzero(without))}
+        details: JsonObject = {"n_without_confidence": int(np.count_nonzero(without))}
         if not table.answered.any():
             reason = NOTHING_PREDICTED if table.n_scored else "no_scored_rows"
             return Undefined(reason, details)
@@ -80,7 +79,7 @@ class _Area(_CurveMetric):
         """Return the area as if every row had been answered, so that abstaining is no gain."""
         return self._figure(f"{self.key}_normalized", table)
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return the area in proportion, and what a perfect ranking would have."""
         assert isinstance(form, CurveFigure)
         curve, loss = form.curve, self._loss(table)
@@ -160,7 +159,7 @@ class RiskAtCoverage(_CurveMetric):
             return Undefined("coverage_is_never_reached", {"cmax": form.curve.cmax})
         return form
 
-    def details(self, table: Table, form: Form) -> dict[str, Any]:
+    def details(self, table: Table, form: Form) -> JsonObject:
         """Return the coverage that was reached."""
         assert isinstance(form, CurveFigure)
         found = form.curve.risk_at(self.coverage)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from krisis.metrics.calibration import confidence_bin
-from krisis.metrics.table import Table, FloatArray
+from krisis.metrics.forms import Share
+from krisis.metrics.table import FloatArray, Table
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
-from krisis.statistics.intervals import wilson
+from krisis.statistics.bootstrap import BootstrapOptions
 
 N_DRAWS = 2000
 # Beyond this many distinct confidences in a bin, a sum of independent draws is normal to the eye.
@@ -32,7 +33,10 @@ def reliability_table(columns: Table, *, n_bins: int = 10, seed: int = 42) -> li
     for b in np.unique(index):
         inside = confidence[index == b]
         n_correct = int(np.count_nonzero(correct[index == b]))
-        interval = wilson(n_correct, inside.size)
+        rows = np.zeros(columns.n_scored, dtype=np.bool_)
+        rows[np.flatnonzero(columns.usable)[index == b]] = True
+        share = Share(columns.correct, among=rows)
+        interval = share.uncertainty(columns, BootstrapOptions()).interval
         band_low, band_high = np.quantile(_calibrated_accuracy(inside, generator), [0.025, 0.975])
         table.append(
             {
@@ -78,7 +82,7 @@ def reliability_figure(columns: Table, *, n_bins: int = 10) -> Figure | None:
             "Points on the diagonal are confidences that can be believed; below it the model is "
             "overconfident, above it too modest. The shaded boxes hold 95 % of the accuracies "
             "that chance alone would give a perfectly calibrated model with these counts: "
-            f"{n_outside} of {len(table)} bins lie outside. Bars are 95 % Wilson intervals; "
+            f"{n_outside} of {len(table)} bins lie outside. Bars are 95 % intervals by patient; "
             "small counts prove little."
         ),
         chart,

@@ -284,9 +284,8 @@ def _paired(
     tables = {name: rows.table for name, rows in matched.rows.items()}
     scores = {name: score_all(metrics, table) for name, table in tables.items()}
     n_pairs = math.comb(len(runs), 2)
-    exchanges = Exchanges(
-        max(options.n_permutations, _EXCHANGES_PER_PAIR * n_pairs - 1), options.seed, options.level
-    )
+    fewest = _EXCHANGES_PER_PAIR * n_pairs - 1 if n_pairs > 1 else 1
+    exchanges = Exchanges(max(options.n_permutations, fewest), options.seed, options.level)
     primary = _primary(metrics, options.primary)
     pairs, n_drawn = [], exchanges.n
     for left, right in combinations(runs, 2):

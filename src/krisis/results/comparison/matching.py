@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.table import canonical_label
 from krisis.results.result import BenchmarkResult
@@ -125,9 +126,9 @@ class ChangedRow:
     right_confidence: float | None
     should_abstain: bool | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the row as JSON values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
 
 def verdict(row: EvaluationResult) -> str:
@@ -163,8 +164,7 @@ def _changed(
     change: str, before: tuple[int, EvaluationResult], after: tuple[int, EvaluationResult]
 ) -> ChangedRow:
     (i, left), (j, right) = before, after
-    metadata: Mapping[str, Any] = left.metadata
-    due = metadata.get("should_abstain")
+    due = left.metadata.get("should_abstain")
     return ChangedRow(
         change=change,
         record_id=left.record_id,

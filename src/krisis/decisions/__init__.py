@@ -1,0 +1,1 @@
+"""From a measured run to a decision: verbs over results and their metrics."""

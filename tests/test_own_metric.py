@@ -1,0 +1,130 @@
+"""A user's metric of ten lines is first class: one walk through everything that shows numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.invented_runs import invented_rows
+from typer.testing import CliRunner
+
+from krisis import registry
+from krisis.cli.app import app
+from krisis.decisions.check import Gate, check_run
+from krisis.metrics import Accuracy, BootstrapOptions, score_all
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
+from krisis.metrics.forms import Form, Share
+from krisis.metrics.table import Table
+from krisis.reporting.report import report_html
+from krisis.results.comparison.compare import CompareOptions, compare_runs
+from krisis.results.leaderboard import leaderboards
+from krisis.results.report import format_report
+from krisis.results.result import BenchmarkResult
+
+
+class ConfidentErrors(BaseMetric):
+    name, direction = "Confident errors", "lower"
+
+    def __init__(self, level: float = 0.8) -> None:
+        self.level = level
+
+    def form(self, table: Table) -> Form:
+        sure = table.answered & (table.confidence >= self.level)
+        return Share(~table.correct, among=sure)
+
+
+class LongestReply(BaseMetric):
+    name, direction = "Longest reply", "lower"
+
+    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+        lengths = [len(row.raw_response) for row in results]
+        return MetricScore(self.name, float(max(lengths, default=0)), n_evaluated=len(lengths))
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pretend that a package registers the first metric, under a name of its own."""
+    known = registry.table("metrics")
+    place = f"{__name__}:ConfidentErrors"
+    monkeypatch.setattr(registry, "table", lambda kind: {**known, "sure_but_wrong": place})
+    monkeypatch.setattr(registry, "import_module", lambda name: __import__("sys").modules[name])
+    yield
+
+
+def scored(metrics: Sequence[BaseMetric], name: str, skill: float) -> BenchmarkResult:
+    rows = invented_rows(120, skill=skill)
+    scores = score_all(metrics, rows, intervals=BootstrapOptions(n_resamples=300))
+    return BenchmarkResult(rows, scores, {"suite": "toy", "task": "triage"}, name)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "key"),
+    [
+        ([Accuracy(), ConfidentErrors()], "confident_errors"),
+        ([Accuracy(), ConfidentErrors(level=0.9)], "confident_errors[level=0.9]"),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
+    tmp_path: Path, metrics: list[BaseMetric], key: str
+) -> None:
+    runs = {name: scored(metrics, name, skill) for name, skill in (("good", 1.0), ("poor", 0.6))}
+    paths = [run.save(tmp_path / f"{name}.json") for name, run in runs.items()]
+    stored = BenchmarkResult.load(paths[0])
+    score = stored.metric_scores[key]
+    assert (score.direction, score.key) == ("lower", "confident_errors")
+    assert score.parameters["level"] == metrics[1].level  # type: ignore[attr-defined]
+    assert score.interval is not None
+    assert score.interval.low < score.value < score.interval.high
+
+    assert metrics[1].label in format_report(stored)
+    assert metrics[1].label in report_html(stored)
+
+    comparison = compare_runs(
+        {path.stem: BenchmarkResult.load(path) for path in paths},
+        CompareOptions(n_permutations=399),
+    )
+    delta = comparison.pairs[0].deltas[key]
+    assert delta.left == score.value
+    assert delta.verdict() == "worse"
+    assert comparison.tied_with_best()[key] == ["good"]
+
+    (table,) = leaderboards(runs, sort=[key])
+    assert [(entry.name, entry.rank) for entry in table.entries] == [("good", 1), ("poor", 2)]
+    assert key in {column.name for column in table.columns}
+
+    assert check_run(stored, Gate([f"{key} <= 0.9"]))[0].state == "met"
+    against = check_run(
+        BenchmarkResult.load(paths[1]), Gate(no_worse=[f"{key} by 0.05"]), against=stored
+    )
+    assert against[0].state == "failed"
+
+    shown = CliRunner().invoke(app, ["compare", *map(str, paths), "--permutations", "199"])
+    assert shown.exit_code == 0, shown.output
+    assert "Confident errors" in shown.output
+
+
+def test_a_metric_with_compute_alone_walks_the_same_way_from_python() -> None:
+    metrics = [Accuracy(), LongestReply()]
+    runs = {name: scored(metrics, name, skill) for name, skill in (("a", 1.0), ("b", 0.7))}
+    score = runs["a"].metric_scores["longest_reply"]
+    assert (score.direction, score.key) == ("lower", "longest_reply")
+    assert score.interval is not None
+    comparison = compare_runs(runs, CompareOptions(metrics, n_permutations=99))
+    delta = comparison.pairs[0].deltas["longest_reply"]
+    assert not math.isnan(delta.p_value)
+    assert delta.interval is not None
+    assert comparison.n_permutations == 99
+    (table,) = leaderboards(runs, sort=["longest_reply", "accuracy"])
+    assert all(entry.rank for entry in table.entries)
+    assert check_run(runs["a"], Gate(["longest_reply >= 1"]))[0].state == "met"
+
+
+def test_a_metric_that_is_not_installed_here_is_named_and_left_out() -> None:
+    metrics = [Accuracy(), ConfidentErrors()]
+    runs = {name: scored(metrics, name, skill) for name, skill in (("a", 1.0), ("b", 0.7))}
+    comparison = compare_runs(runs, CompareOptions(n_permutations=99))
+    assert list(comparison.pairs[0].deltas) == ["accuracy"]
+    assert "not installed" in comparison.left_out["Confident errors"]
