@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -44,13 +44,12 @@ class LongestReply(BaseMetric):
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that a package registers the first metric, under a name of its own."""
     known = registry.table("metrics")
     place = f"{__name__}:ConfidentErrors"
     monkeypatch.setattr(registry, "table", lambda kind: {**known, "sure_but_wrong": place})
     monkeypatch.setattr(registry, "import_module", lambda name: __import__("sys").modules[name])
-    yield
 
 
 def scored(metrics: Sequence[BaseMetric], name: str, skill: float) -> BenchmarkResult:

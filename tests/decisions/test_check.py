@@ -125,8 +125,10 @@ def test_the_command_exits_by_what_it_found_and_writes_reports(tmp_path: Path) -
     assert met.output.startswith("MET")
     failed = CliRunner().invoke(
         app,
-        ["check", str(run), "--require", "accuracy >= 0.95", "--junit", str(junit), "--markdown"]
-        + [str(table), "--json"],
+        [
+            *("check", str(run), "--require", "accuracy >= 0.95", "--json"),
+            *("--junit", str(junit), "--markdown", str(table)),
+        ],
     )
     assert failed.exit_code == 1
     assert json.loads(failed.stdout)["requirements"][0]["state"] == "failed"

@@ -209,7 +209,7 @@ MODELS: dict[
 
 
 def softened(target: FloatArray) -> FloatArray:
-    """Return targets that are all alike moved towards the other kind, as if each had been seen once.
+    """Return targets that are all alike moved towards the other kind, as if that was seen once.
 
     Laplace's rule of succession, (n·y + 1)/(n + 2): a handful of right answers is no proof that
     none can be wrong.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonValue
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
 
@@ -62,7 +62,7 @@ def signal_values(run: RunItems, name: str, *, needed_by: str) -> FloatArray:
     return values
 
 
-def _given(run: RunItems, index: int, name: str, needed_by: str) -> Any:
+def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
     signals = run.signals[index]
     if name not in signals:
         raise MissingSignal(
@@ -72,11 +72,11 @@ def _given(run: RunItems, index: int, name: str, needed_by: str) -> Any:
     return signals[name]
 
 
-def _as_numbers(raw: Sequence[Any]) -> FloatArray:
+def _as_numbers(raw: Sequence[JsonValue]) -> FloatArray:
     return np.array([_as_number(value) for value in raw], dtype=np.float64)
 
 
-def _as_number(value: Any) -> float:
+def _as_number(value: JsonValue) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:
@@ -85,7 +85,7 @@ def _as_number(value: Any) -> float:
         return math.inf
 
 
-def _complain(run: RunItems, index: int, name: str, found: tuple[Any, Signal, str]) -> None:
+def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Signal, str]) -> None:
     value, signal, needed_by = found
     if value is None:
         raise MissingSignal(

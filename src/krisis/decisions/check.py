@@ -85,10 +85,8 @@ def check_run(
         )
     comparison = compare_runs({"baseline": against, "run": run}, options or CompareOptions())
     deltas = comparison.pairs[0].deltas
-    for text in gate.no_worse:
-        verdicts.append(_relative(text, deltas, run, _is_worse))
-    for text in gate.non_inferior:
-        verdicts.append(_relative(text, deltas, run, _is_not_shown))
+    verdicts += [_relative(text, deltas, run, _is_worse) for text in gate.no_worse]
+    verdicts += [_relative(text, deltas, run, _is_not_shown) for text in gate.non_inferior]
     return verdicts
 
 

@@ -297,8 +297,11 @@ class BaseMetric:
             return self._rescored(table)
         form, identity = self.form(table), self._identity()
         if isinstance(form, Undefined):
-            score = MetricScore.undefined(self.name, form.reason, **form.details)
-            return replace(score, n_abstained=table.n_abstained, **identity), form
+            details = {"reason": form.reason, **form.details}
+            score = MetricScore(
+                self.name, math.nan, n_abstained=table.n_abstained, details=details, **identity
+            )
+            return score, form
         score = MetricScore(
             self.name,
             form.value(),

@@ -225,7 +225,8 @@ class _WeightedMeanOfShares(Weighted):
         present = np.isfinite(shares)
         n_present = present.sum(axis=0)
         mean = _ratio(np.where(present, shares, 0.0).sum(axis=0), n_present.astype(np.float64))
-        return np.where(n_present >= 2, mean, math.nan)
+        value: FloatArray = np.where(n_present >= 2, mean, math.nan)
+        return value
 
     def influences(self, weights: FloatArray) -> FloatArray:
         each = np.array([part.influences(weights) for part in self.parts])
@@ -328,6 +329,7 @@ class GapSum(Form):
         excess = self.hits[self.among] - self.confidence[self.among]
         n_bins = self.filled.size
         sums = np.bincount(self.index * units.n + code, excess, n_bins * units.n)
+        sums = sums.astype(np.float64, copy=False)
         rows = np.bincount(code, minlength=units.n).astype(np.float64)
         return _WeightedGapSum(sums.reshape(n_bins, units.n), rows)
 
