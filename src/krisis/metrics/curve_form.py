@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -19,8 +19,9 @@ from krisis.metrics.risk_coverage import (
 from krisis.metrics.table import BoolArray, FloatArray, Loss, Table, Units
 from krisis.metrics.weighted_curve import CurveItems, CurveStatistic, area_key, risk_key
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.error_driven import AnsweredRows, error_driven_intervals
+from krisis.statistics.error_driven import N_RESAMPLES, AnsweredRows, error_driven_intervals
 from krisis.statistics.intervals import Interval
+from krisis.statistics.risk_masses import Figure
 
 # Weighted curves walk every item: beyond this many, confidences are grouped into equal shares of
 # the rows and the values shifted by what the grouping changed.
@@ -84,6 +85,18 @@ class CurvePlan:
         """Return the names of all figures."""
         areas = [area_key(area, cut) for cut in self.cuts for area in ("aurc", "augrc")]
         return [*_FIGURES, *areas, *map(risk_key, self.coverages)]
+
+    def figure(self, name: str) -> Figure:
+        """Return what the draws of the error share compute for a name."""
+        for coverage in self.coverages:
+            if name == risk_key(coverage):
+                return Figure("risk", coverage)
+        for cut in self.cuts:
+            if name == area_key("aurc", cut):
+                return Figure("aurc", cut)
+            if name == area_key("augrc", cut):
+                return Figure("augrc", cut)
+        return Figure(name)  # type: ignore[arg-type]  # an unknown name is refused there
 
     def value(self, name: str, table: Table) -> float:
         """Return one figure of the curve of a table; NaN where it is undefined."""
@@ -166,16 +179,23 @@ def curve_intervals(
     table: Table, plan: CurvePlan, names: Sequence[str], *, options: BootstrapOptions
 ) -> dict[str, Interval]:
     """Return the intervals of named figures, all from one draw."""
-    answered, pools = table.answered, table.pools
+    answered, patients = table.answered, table.patients
     rows = AnsweredRows(
         confidence=table.confidence[answered],
         loss=table.losses(plan.loss)[answered],
         wrong=~table.correct[answered],
-        unit=pools.code[answered],
-        n_units=pools.n,
-        rows_per_unit=pools.sums(table.everyone),
+        unit=patients.code[answered],
+        rows_per_unit=patients.sums(table.everyone),
     )
-    return error_driven_intervals(rows, names, options=options, prior_icc=prior_icc(table))
+    drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
+    return error_driven_intervals(
+        rows,
+        {name: plan.figure(name) for name in names},
+        options=drawn,
+        estimates={name: plan.value(name, table) for name in names if name != "brier"},
+        largest_loss=table.answers.span(table.labels) if plan.loss == "abs" else 1.0,
+        prior_icc=prior_icc(table),
+    )
 
 
 def grouped_confidence(items: CurveItems) -> CurveItems:
