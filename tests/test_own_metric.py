@@ -17,7 +17,7 @@ from krisis.metrics import Accuracy, BootstrapOptions, score_all
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
 from krisis.metrics.forms import Form, Share
 from krisis.metrics.table import Table
-from krisis.reporting.report import report_html
+from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.leaderboard import leaderboards
 from krisis.results.report import format_report
@@ -53,7 +53,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scored(metrics: Sequence[BaseMetric], name: str, skill: float) -> BenchmarkResult:
-    rows = invented_rows(120, skill=skill)
+    rows = invented_rows(400, skill=skill)
     scores = score_all(metrics, rows, intervals=BootstrapOptions(n_resamples=300))
     return BenchmarkResult(rows, scores, {"suite": "toy", "task": "triage"}, name)
 
@@ -79,7 +79,7 @@ def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
     assert score.interval.low < score.value < score.interval.high
 
     assert metrics[1].label in format_report(stored)
-    assert metrics[1].label in report_html(stored)
+    assert metrics[1].label in report_html(build_report(stored))
 
     comparison = compare_runs(
         {path.stem: BenchmarkResult.load(path) for path in paths},

@@ -89,7 +89,8 @@ class Benchmark:
         session = Session(job, self.execution, stop)
         try:
             settled, facts = await session.run()
-            rows = Rows(settled)
+            task = facts.provenance.task_facts
+            rows = Rows(settled, None if task is None else task.answers_to_score())
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
             facts.baselines = baselines
             facts.scores_by_source = scores_by_source(self.metrics, rows)

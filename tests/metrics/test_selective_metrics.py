@@ -120,7 +120,7 @@ def test_grouped_confidences_give_nearly_the_interval_of_all(monkeypatch):
         )
     options = BootstrapOptions(n_resamples=2000)
     exact = score_all(ALL, rows, intervals=options)
-    monkeypatch.setattr(module, "_MOST_ITEMS", 100)
+    monkeypatch.setattr(module, "_MOST_PLATEAUS", 100)
     grouped = score_all(ALL, rows, intervals=options)
     for name in ("AURC", "AUGRC", "Risk at 80 % coverage"):
         one, other = exact[name], grouped[name]

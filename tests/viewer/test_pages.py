@@ -161,7 +161,7 @@ def test_a_row_index_agrees_with_the_columns() -> None:
     rows = invented_rows(500)
     index = RowIndex(rows)
     scored = np.array([row.error is None for row in rows])
-    assert np.array_equal(index.correct[scored], rows.columns.correct)
+    assert np.array_equal(index.correct[scored], rows.table.correct)
 
 
 def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> None:

@@ -8,8 +8,8 @@ import typer
 
 from krisis.json_values import write_text
 from krisis.reporting.report import build_report, report_html, save_figures
+from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
-from krisis.results.matching import refuse_other_data
 
 app = typer.Typer(help="Write a run as one self-contained HTML page.", add_completion=False)
 

@@ -36,11 +36,8 @@ def score(
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
     chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in metric]
-    scores = score_all(
-        chosen or metrics_asked(result),
-        result.evaluation_results,
-        intervals=BootstrapOptions(),
-    )
+    metrics = chosen or metrics_asked(result)
+    scores = score_all(metrics, result.rows, intervals=BootstrapOptions())
     rescored = result.with_scores(scores)
     if output is not None:
         write_text(output, rescored.to_json() + "\n")

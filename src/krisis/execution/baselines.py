@@ -11,7 +11,7 @@ from krisis.errors import UserError
 from krisis.execution.batches import cases_of
 from krisis.execution.engine import answered_row
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows, score_all
-from krisis.results.account import brief_scores
+from krisis.results.account import TaskFacts, brief_scores
 
 
 def baseline_scores(
@@ -26,21 +26,23 @@ def baseline_scores(
         except UserError:
             continue
         responses = backend.evaluate_batch(records)
-        rows = Rows(
+        answered = [
             answered_row(case, response, prompt="")
             for case, response in zip(cases_of(records), responses, strict=True)
-        )
+        ]
+        rows = Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())
         found[name] = brief_scores(score_all(metrics, rows))
     return found
 
 
 def scores_by_source(
-    metrics: Sequence[BaseMetric], rows: Sequence[EvaluationResult]
+    metrics: Sequence[BaseMetric], results: Sequence[EvaluationResult]
 ) -> dict[str, MetricScores]:
     """Score real and synthetic patients apart; nothing where all rows are of one source."""
+    rows = Rows(results)
     parts = {
-        "real": [row for row in rows if row.metadata.get("synthetic") is False],
-        "synthetic": [row for row in rows if row.metadata.get("synthetic") is True],
+        name: Rows((r for r in rows if r.metadata.get("synthetic") is synthetic), rows.answers)
+        for name, synthetic in (("real", False), ("synthetic", True))
     }
     if not all(parts.values()):
         return {}

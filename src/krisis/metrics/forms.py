@@ -231,8 +231,8 @@ class _WeightedMeanOfShares(Weighted):
     def influences(self, weights: FloatArray) -> FloatArray:
         each = np.array([part.influences(weights) for part in self.parts])
         n_present = np.isfinite(each[:, :1]).sum(axis=0).astype(np.float64)
-        added: FloatArray = np.nansum(each, axis=0)
-        return added / n_present
+        added: FloatArray = np.nansum(each, axis=0) / n_present
+        return added
 
 
 class Mean(Form):
@@ -328,10 +328,10 @@ class GapSum(Form):
         code = units.code[self.among]
         excess = self.hits[self.among] - self.confidence[self.among]
         n_bins = self.filled.size
-        sums = np.bincount(self.index * units.n + code, excess, n_bins * units.n)
-        sums = sums.astype(np.float64, copy=False)
+        added = np.bincount(self.index * units.n + code, excess, n_bins * units.n)
+        sums: FloatArray = added.reshape(n_bins, units.n).astype(np.float64, copy=False)
         rows = np.bincount(code, minlength=units.n).astype(np.float64)
-        return _WeightedGapSum(sums.reshape(n_bins, units.n), rows)
+        return _WeightedGapSum(sums, rows)
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval by test inversion, with the debiased estimate it belongs to."""

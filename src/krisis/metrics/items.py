@@ -10,6 +10,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonValue
+from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Loss, Table
 
 # The signal that holds the confidence which a krisis backend returned.
@@ -68,7 +69,7 @@ class RunItems:
     @cached_property
     def signals(self) -> Sequence[Mapping[str, JsonValue]]:
         """The signals of every item, the stated confidence among them."""
-        return [{STATED: row.confidence, **row.signals} for row in self.table.rows]
+        return [{**row.signals, STATED: _stated(row)} for row in self.table.rows]
 
     @property
     def ordered(self) -> bool:
@@ -115,3 +116,7 @@ class RunItems:
             table=self.table.restricted(kept[self.participant]),
             n_left_out=self.n_left_out + int(np.count_nonzero(~kept)),
         )
+
+
+def _stated(row: EvaluationResult) -> JsonValue:
+    return row.signals.get(STATED) if row.confidence is None else row.confidence

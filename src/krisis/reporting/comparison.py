@@ -15,7 +15,7 @@ from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
 from krisis.reporting.risk_curves import curve_points, run_curve
 from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
-from krisis.results.comparison.text import delta_cells, heading, margin_words
+from krisis.results.comparison.text import delta_cells, heading, margin_words, row_name
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
@@ -66,11 +66,12 @@ class ComparisonPage:
     suite: str
     words: str
     paired: bool
-    margin: float | None
+    margin: bool
     scores: list[dict[str, Any]]
     pairs: list[PairPage]
     figures: list[Figure]
     tests: str
+    n_permutations: int
 
 
 def comparison_page(comparison: Comparison) -> ComparisonPage:
@@ -83,11 +84,12 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         suite=" · ".join(parts) or "unnamed suite",
         words=heading(comparison),
         paired=comparison.paired,
-        margin=comparison.options.margin,
+        margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
         pairs=[_pair_page(pair, comparison.options.level) for pair in comparison.pairs],
         figures=_curves(comparison),
         tests=", ".join(tests),
+        n_permutations=comparison.n_permutations,
     )
 
 
@@ -131,7 +133,7 @@ def _delta_line(delta: MetricDelta, widest: float, level: float) -> DeltaLine:
     known = interval is not None and not math.isnan(interval.low)
     verdict = delta.verdict(level)
     return DeltaLine(
-        name=delta.name,
+        name=row_name(delta),
         arrow={"higher": "↑", "lower": "↓"}.get(delta.direction, ""),
         cells=delta_cells(delta),
         test=delta.test,

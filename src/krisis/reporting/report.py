@@ -62,7 +62,7 @@ def build_report(
     reproduce: str = "",
 ) -> RunReport:
     """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
-    rows = Rows(result.evaluation_results)
+    rows = result.rows
     yardsticks = [
         *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
         *_runs_as_yardsticks(baselines or {}),

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from krisis.metrics.risk_coverage import RiskCoverageCurve, optimal_curve, risk_coverage_curve
 from krisis.metrics.table import FloatArray
 from krisis.metrics.weighted_curve import CurveItems, curve_paths
-from krisis.metrics.risk_coverage import RiskCoverageCurve, optimal_curve, risk_coverage_curve
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import CORRECT, MUTED, REFERENCE, WRONG
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, plain, with_nan
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
+from krisis.metrics.table import Answers, Loss
 from krisis.results.journal import Spent
 from krisis.results.stops import StopCause
 
@@ -33,7 +34,7 @@ class TaskFacts:
     ordered: bool = False
     positive: int | str | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
-    default_loss: str = "error"
+    default_loss: Loss = "error"
     default_confidence: str = "stated"
     person: str = "patient"
     unit: str = "record"
@@ -42,6 +43,16 @@ class TaskFacts:
     def of(cls, facts: JsonMapping) -> TaskFacts:
         """Take the facts that a suite states about its task."""
         return _checked(cls, facts, "task")
+
+    def answers_to_score(self) -> Answers:
+        """Return what metrics must know of the task."""
+        return Answers(
+            tuple(answer for answer, _ in self.answers),
+            self.ordered,
+            self.positive,
+            self.default_loss,
+            self.groups,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain, read_object, write_text
-from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
+from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores, Rows
 from krisis.results.account import (
     Agreement,
     Attrition,
@@ -81,6 +81,15 @@ class BenchmarkResult(RunFacts):
         if self.evaluation_results:
             n_loaded = known.attrition.n_loaded or None
             self.attrition = Attrition.of(self.evaluation_results, n_loaded)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows with what is known of their task, ready to be scored."""
+        task = self.provenance.task_facts
+        answers = None if task is None else task.answers_to_score()
+        if isinstance(self.evaluation_results, Rows) and self.evaluation_results.answers == answers:
+            return self.evaluation_results
+        return Rows(self.evaluation_results, answers)
 
     def with_scores(self, scores: Mapping[str, MetricScore]) -> BenchmarkResult:
         """Return the same run with other scores."""

@@ -80,6 +80,9 @@ def score_from_dict(data: JsonValue, place: str) -> MetricScore:
             n_abstained=int(data["n_abstained"]),
             details=with_nan(data["details"]),
             interval=Interval(**with_nan(interval)) if interval else None,
+            key=str(data["key"]),
+            direction=data["direction"],
+            parameters=dict(data["parameters"]),  # a null is a parameter, not a number
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(f"{place} cannot be read ({error!r})") from None

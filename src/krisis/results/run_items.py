@@ -6,14 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from krisis import registry
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonObject, read_object
+from krisis.json_values import JsonMapping, JsonObject, read_object
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.items import RunItems, Source
+from krisis.metrics.items import STATED, RunItems, Source
 from krisis.metrics.repeats import collapse_repeats
 from krisis.metrics.table import Table
 from krisis.results.account import TaskFacts
@@ -69,19 +70,67 @@ def items_of_result(result: BenchmarkResult, source: Source) -> RunItems:
 
     Repeats of a record become its modal answer with consistency signals.
     """
-    rows = collapse_repeats(result.evaluation_results)
+    # Published intervals number the patients in the order of their names.
+    rows = sorted(collapse_repeats(result.evaluation_results), key=lambda row: row.cluster_id)
     return _items(rows, result.provenance.task_facts or TaskFacts(""), source)
 
 
-def _of_plain_run(run: JsonObject, path: Path) -> RunItems:
-    raise NotImplementedError
+class PlainRow(Protocol):
+    """One record of a run in a suite's own file format."""
+
+    cluster_id: int | str
+    item: str
+    truth: int | str | None
+    prediction: int | str | None
+    signals: JsonMapping
+    failed: str | None
+
+
+class PlainTask(Protocol):
+    """The task of such a run."""
+
+    def facts(self) -> JsonObject:
+        """Return what results keep of a task."""
+
+
+class PlainRun(Protocol):
+    """A run in a suite's own file format, as the format reads it."""
+
+    suite: str
+    task: PlainTask
+    rows: Sequence[PlainRow]
+    run_id: str | None
+    git_commit: str | None
+    mode: str | None
+
+
+def _of_plain_run(run: PlainRun, path: Path) -> RunItems:
+    source = Source(str(path), run.run_id, run.git_commit, run.mode, run.suite)
+    # Numbers of patients are sorted as numbers, as published intervals number them.
+    rows = sorted(run.rows, key=lambda row: row.cluster_id)
+    return _items([_row(row) for row in rows], TaskFacts.of(run.task.facts()), source)
+
+
+def _row(row: PlainRow) -> EvaluationResult:
+    stated = row.signals.get(STATED)
+    number = isinstance(stated, int | float) and not isinstance(stated, bool)
+    confidence = float(stated) if number and stated is not None and 0 <= stated <= 1 else None
+    return EvaluationResult(
+        row.prediction,
+        "" if row.truth is None else row.truth,
+        row.prediction is None and row.failed is None,
+        confidence,
+        metadata={"item": row.item},
+        record_id=f"{row.cluster_id}/{row.item}",
+        cluster_id=str(row.cluster_id),
+        signals=row.signals,
+        error=row.failed,
+    )
 
 
 def _items(rows: Sequence[EvaluationResult], task: TaskFacts, source: Source) -> RunItems:
     named = [replace(row, cluster_id=row.cluster_id or f"row {i}") for i, row in enumerate(rows)]
-    # Published intervals number the patients in the order of their names.
-    named.sort(key=lambda row: row.cluster_id)
-    table = Table(named, task.scoring())
+    table = Table(named, task.answers_to_score())
     scored = set(table.patient_names)
     failed = sorted({row.cluster_id for row in named} - scored)
     return RunItems(

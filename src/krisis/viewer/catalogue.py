@@ -14,7 +14,6 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError, UnknownName
 from krisis.json_values import JsonMapping
-from krisis.metrics.base import Rows
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.journal import JournalTail, read_journal
@@ -51,7 +50,7 @@ class LoadedRun:
         self.name = name
         self.path = path
         self.result = load_result(path)
-        self.rows = Rows(self.result.evaluation_results)
+        self.rows = self.result.rows
 
     @cached_property
     def features(self) -> Mapping[int, JsonMapping]:

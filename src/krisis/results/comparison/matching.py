@@ -60,7 +60,10 @@ def match_runs(runs: Mapping[str, BenchmarkResult]) -> MatchedRuns:
     positions = {name: [keyed[name][key] for key in scored] for name in runs}
     kept = set(common)
     return MatchedRuns(
-        {name: Rows(rows[name][i] for i in positions[name]) for name in runs},
+        {
+            name: Rows((rows[name][i] for i in positions[name]), run.rows.answers)
+            for name, run in runs.items()
+        },
         positions,
         {name: [k[0] for k in keyed[name] if k not in kept] for name in runs},
         len(common),
