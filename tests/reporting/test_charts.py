@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import binom
 from tests.invented_runs import invented_rows
 
+from krisis.metrics import ExpectedCalibrationError
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
 from krisis.reporting.confidence_histogram import histogram_figure, histogram_table
@@ -26,7 +27,7 @@ def test_reliability_bins_hold_hand_counted_rows() -> None:
         + [EvaluationResult(0, 1, confidence=0.95)]
         + [EvaluationResult(1, 1, confidence=0.55), EvaluationResult(None, 1, True, 0.55)]
     )
-    low, high = reliability_table(rows.table)
+    low, high = reliability_table(rows.table, n_bins=10)
     assert (low["low"], low["n"], low["accuracy"]) == (0.5, 1, 1.0)
     assert (high["n"], high["n_correct"], high["accuracy"]) == (4, 3, 0.75)
     assert high["mean_confidence"] == pytest.approx(0.95)
@@ -44,9 +45,34 @@ def test_many_distinct_confidences_give_the_same_band_as_few() -> None:
     stated = generator.uniform(0.700001, 0.799999, 4000)
     many = Rows([EvaluationResult(1, 1, confidence=float(c)) for c in stated])
     few = Rows([EvaluationResult(1, 1, confidence=float(round(c, 3))) for c in stated])
-    (wide,), (narrow, *_) = reliability_table(many.table), reliability_table(few.table)
+    (wide,), (narrow, *_) = (reliability_table(rows.table, n_bins=10) for rows in (many, few))
     assert wide["band_low"] == pytest.approx(narrow["band_low"], abs=0.004)
     assert wide["band_high"] == pytest.approx(narrow["band_high"], abs=0.004)
+
+
+def test_a_calibrated_model_leaves_the_band_as_seldom_as_it_says_also_with_alike_rows() -> None:
+    """One confidence per patient, all rows of a patient right or wrong together."""
+    generator, n_outside, n_bins = np.random.default_rng(2), 0, 0
+    for _ in range(150):
+        stated = generator.uniform(0.5, 1.0, 60)
+        right = generator.random(60) < stated
+        rows = Rows(
+            EvaluationResult(int(right[i]), 1, confidence=float(stated[i]), cluster_id=f"p{i}")
+            for i in range(60)
+            for _ in range(4)
+        )
+        for row in reliability_table(rows.table):
+            n_outside += not row["band_low"] <= row["accuracy"] <= row["band_high"]
+            n_bins += 1
+    assert 0.02 <= n_outside / n_bins <= 0.08
+
+
+def test_the_reliability_diagram_has_the_bins_of_the_calibration_error() -> None:
+    rows = invented_rows()
+    score = ExpectedCalibrationError()(rows)
+    filled = [b for b in score.details["bins"] if b["count"]]
+    shown = reliability_table(rows.table)
+    assert [(row["low"], row["n"]) for row in shown] == [(b["low"], b["count"]) for b in filled]
 
 
 def test_the_histogram_counts_every_row_that_states_a_confidence_once() -> None:

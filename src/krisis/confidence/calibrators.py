@@ -27,6 +27,7 @@ from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
+from krisis.statistics.calibrated_bins import BinnedAnswers
 from krisis.statistics.calibration_gap import calibration_gap_interval
 from krisis.statistics.intervals import Interval
 
@@ -348,7 +349,8 @@ def _intervals(
     }
     if np.isin(goal, (0.0, 1.0)).all():
         bins = np.minimum((probability * N_BINS).astype(np.int64), N_BINS - 1)
-        found["ece"] = calibration_gap_interval(probability, goal == 1, bins, participant)[0]
+        answers = BinnedAnswers(probability, goal == 1, bins, participant)
+        found["ece"] = calibration_gap_interval(answers).interval
     return {name: [one.low, one.high] if one.defined else None for name, one in found.items()}
 
 

@@ -24,7 +24,8 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 _REQUIREMENT = re.compile(
-    r"\s*(?:(?P<end>lower|upper)\s*\(\s*(?P<inner>[^()]+?)\s*\)|(?P<metric>[^()<>=]+?))\s*"
+    r"\s*(?:(?P<end>lower|upper)\s*\(\s*(?P<inner>[^()]+?)\s*\)"
+    r"|(?P<metric>[^()<>=\[\]]+?(?:\[[^\[\]]*\])?))\s*"
     r"(?P<operator>>=|<=|>|<)\s*(?P<limit>\S+)\s*"
 )
 _TOLERANCE = re.compile(r"\s*(?P<metric>.+?)\s+by\s+(?P<margin>\S+)\s*")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
@@ -15,6 +14,7 @@ from krisis.metrics.curve_form import CurvePlan, answered_without_confidence, er
 from krisis.metrics.forms import Form, GapSum, Mean, Uncertainty, Undefined
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.calibrated_bins import de_moivre
 
 __all__ = [
     "BrierScore",
@@ -99,19 +99,12 @@ class ExpectedCalibrationError(BaseMetric):
 def null_error(bins: Sequence[JsonMapping]) -> float:
     """Return the mean error that a perfectly calibrated model would show with these bins.
 
-    In bin b the number of right answers is then binomial, and E|hits − n_b p| has De Moivre's
-    closed form. Rows count as independent, so patients with many alike rows exceed it.
-
-    Reference: Diaconis and Zabell, Closed form summation for classical distributions, Statistical
-    Science 6 (1991) 284–302.
+    Rows count as independent here; where an interval is made, the value knows of patients.
     """
     filled = [b for b in bins if b["count"]]
     n = np.array([b["count"] for b in filled], dtype=np.float64)
     p = np.clip([b["mean_confidence"] for b in filled], 0.0, 1.0)
-    middle = np.minimum(np.floor(n * p) + 1, n)
-    chosen = special.gammaln(n + 1) - special.gammaln(middle + 1) - special.gammaln(n - middle + 1)
-    log_share = chosen + special.xlogy(middle, p) + special.xlog1py(n - middle + 1, -p)
-    return float((2 * middle * np.exp(log_share)).sum() / n.sum())
+    return float(n @ de_moivre(n, p) / n.sum())
 
 
 def confidence_bin(confidence: FloatArray, n_bins: int) -> IntArray:

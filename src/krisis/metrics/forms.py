@@ -16,7 +16,8 @@ import numpy as np
 
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
-from krisis.statistics.calibration_gap import calibration_gap_interval
+from krisis.statistics.calibrated_bins import BinnedAnswers
+from krisis.statistics.calibration_gap import N_REDRAWS, calibration_gap_interval
 from krisis.statistics.intervals import Interval, Replicates, expanded_tail
 from krisis.statistics.shares import mean_of_shares_interval, share_interval
 
@@ -335,16 +336,21 @@ class GapSum(Form):
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval by test inversion, with the debiased estimate it belongs to."""
-        interval, debiased = calibration_gap_interval(
+        found = calibration_gap_interval(
+            self.answers(table),
+            options=replace(options, n_resamples=min(options.n_resamples, N_REDRAWS)),
+            prior_icc=prior_icc(table),
+        )
+        return Uncertainty(found.interval, {"debiased": found.debiased, "null_value": found.null})
+
+    def answers(self, table: Table) -> BinnedAnswers:
+        """Return the rows with their bins and patients."""
+        return BinnedAnswers(
             self.confidence[self.among],
             self.hits[self.among],
             self.index,
             table.patients.code[self.among],
-            level=options.level,
-            seed=options.seed,
-            prior_icc=prior_icc(table),
         )
-        return Uncertainty(interval, {"debiased": debiased})
 
 
 class _WeightedGapSum(Weighted):

@@ -6,68 +6,52 @@ from typing import Any
 
 import numpy as np
 
-from krisis.metrics.calibration import confidence_bin
-from krisis.metrics.forms import Share
-from krisis.metrics.table import FloatArray, Table
+from krisis.json_values import JsonObject
+from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.forms import GapSum, Share, prior_icc
+from krisis.metrics.table import Table
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
 from krisis.statistics.bootstrap import BootstrapOptions
-
-N_DRAWS = 2000
-# Beyond this many distinct confidences in a bin, a sum of independent draws is normal to the eye.
-_MANY_LEVELS = 400
+from krisis.statistics.calibrated_bins import consistency_band
 
 
-def reliability_table(columns: Table, *, n_bins: int = 10, seed: int = 42) -> list[dict[str, Any]]:
+def reliability_table(table: Table, *, n_bins: int = 15) -> list[JsonObject]:
     """Return the filled bins with accuracy, its interval and the band of a calibrated model.
 
-    The consistency band is where the accuracy of the bin would fall in 95 % of repetitions if
-    every stated confidence were the true probability of being right (Bröcker and Smith,
-    Increasing the reliability of reliability diagrams, Weather and Forecasting 22, 2007).
+    The bins are those of the calibration error. The consistency band is where the accuracy of the
+    bin would fall in 95 % of repetitions if every stated confidence were the true probability of
+    being right, rows of one patient being as alike as they are here.
     """
-    confidence = columns.confidence[columns.usable]
-    correct = columns.correct[columns.usable]
-    index = confidence_bin(confidence, n_bins)
-    generator = np.random.default_rng(seed)
-    table = []
-    for b in np.unique(index):
-        inside = confidence[index == b]
-        n_correct = int(np.count_nonzero(correct[index == b]))
-        rows = np.zeros(columns.n_scored, dtype=np.bool_)
-        rows[np.flatnonzero(columns.usable)[index == b]] = True
-        share = Share(columns.correct, among=rows)
-        interval = share.uncertainty(columns, BootstrapOptions()).interval
-        band_low, band_high = np.quantile(_calibrated_accuracy(inside, generator), [0.025, 0.975])
-        table.append(
+    form = ExpectedCalibrationError(n_bins).form(table)
+    if not isinstance(form, GapSum):
+        return []
+    low, high = consistency_band(form.answers(table), prior_icc=prior_icc(table))
+    found: list[JsonObject] = []
+    for position, b in enumerate(form.filled.tolist()):
+        inside = np.zeros(table.n_scored, dtype=np.bool_)
+        inside[np.flatnonzero(form.among)[form.index == position]] = True
+        share = Share(table.correct, among=inside)
+        interval = share.uncertainty(table, BootstrapOptions()).interval
+        found.append(
             {
-                "low": float(b / n_bins),
-                "high": float((b + 1) / n_bins),
-                "n": int(inside.size),
-                "n_correct": n_correct,
-                "mean_confidence": float(inside.mean()),
-                "accuracy": n_correct / inside.size,
+                "low": b / n_bins,
+                "high": (b + 1) / n_bins,
+                "n": share.n_evaluated,
+                "n_patients": int(np.unique(table.patients.code[inside]).size),
+                "n_correct": share.n_hits,
+                "mean_confidence": float(table.confidence[inside].mean()),
+                "accuracy": share.value(),
                 "accuracy_low": interval.low,
                 "accuracy_high": interval.high,
-                "band_low": float(band_low),
-                "band_high": float(band_high),
+                "band_low": float(low[position]),
+                "band_high": float(high[position]),
             }
         )
-    return table
+    return found
 
 
-def _calibrated_accuracy(confidence: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Draw the accuracy of rows whose confidences are exactly right, many times."""
-    levels, counts = np.unique(confidence, return_counts=True)
-    if levels.size > _MANY_LEVELS:
-        spread = float(np.sqrt((confidence * (1 - confidence)).sum()))
-        hits = generator.normal(confidence.sum(), spread, N_DRAWS)
-    else:
-        hits = generator.binomial(counts, levels, size=(N_DRAWS, levels.size)).sum(axis=1)
-    accuracy: FloatArray = np.clip(hits / confidence.size, 0.0, 1.0)
-    return accuracy
-
-
-def reliability_figure(columns: Table, *, n_bins: int = 10) -> Figure | None:
+def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
     """Draw the diagram, or return None where no answered row states a confidence."""
     table = reliability_table(columns, n_bins=n_bins)
     if not table:
@@ -94,7 +78,7 @@ def _scale() -> Any:
     return altair().Scale(domain=[0, 1], nice=False)
 
 
-def _diagram(table: list[dict[str, Any]]) -> Any:
+def _diagram(table: list[JsonObject]) -> Any:
     alt = altair()
     base = alt.Chart(data(table), width=420, height=300)
     x_axis = alt.Axis(title=None, labels=False, ticks=False, format=".0%", tickCount=5)
@@ -123,7 +107,7 @@ def _diagram(table: list[dict[str, Any]]) -> Any:
     return band + diagonal + bars + points
 
 
-def _counts(table: list[dict[str, Any]]) -> Any:
+def _counts(table: list[JsonObject]) -> Any:
     alt = altair()
     base = alt.Chart(data(table), width=420, height=64)
     x = alt.X(

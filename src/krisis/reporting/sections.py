@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from krisis.metrics.base import MetricScore, Rows
+from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.reporting.breakdown import breakdown_figures
 from krisis.reporting.confidence_histogram import histogram_figure
 from krisis.reporting.deferral import alignment_of, confusion_figure, two_sided_facts
@@ -37,7 +38,7 @@ def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Sectio
         Section(
             "confidence",
             "Confidence",
-            _drawn(reliability_figure(columns), histogram_figure(columns)),
+            _drawn(reliability_figure(columns, n_bins=_n_bins(scores)), histogram_figure(columns)),
             "No answered row states a confidence, so there is nothing to calibrate.",
         ),
         Section(
@@ -61,6 +62,12 @@ def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Sectio
             wide=True,
         ),
     ]
+
+
+def _n_bins(scores: Mapping[str, MetricScore]) -> int:
+    """Return the bins of the calibration error that the run was scored with."""
+    found = [s for s in scores.values() if s.key == ExpectedCalibrationError.key]
+    return int(found[0].parameters.get("n_bins", 15)) if found else 15
 
 
 def _drawn(*figures: Figure | None) -> list[Figure]:

@@ -106,13 +106,14 @@ def _mean_deviation(effective: FloatArray, bins: Bins) -> FloatArray:
     """Return E|hits/n − p| of every bin, between whole numbers n on a straight line in 1/√n."""
     below = np.maximum(np.floor(effective), 1.0)
     above = below + 1
-    parts = [_de_moivre(n, bins.confidence) for n in (below, above)]
+    parts = [de_moivre(n, bins.confidence) for n in (below, above)]
     steps = [1 / np.sqrt(n) for n in (below, np.maximum(effective, 1.0), above)]
     share = (steps[0] - steps[1]) / (steps[0] - steps[2])
     return (1 - share) * parts[0] + share * parts[1]
 
 
-def _de_moivre(n: FloatArray, p: FloatArray) -> FloatArray:
+def de_moivre(n: FloatArray, p: FloatArray) -> FloatArray:
+    """Return E|hits/n − p| of n independent rows that are right with probability p."""
     middle = np.minimum(np.floor(n * p) + 1, n)
     chosen = special.gammaln(n + 1) - special.gammaln(middle + 1) - special.gammaln(n - middle + 1)
     log_share = chosen + special.xlogy(middle, p) + special.xlog1py(n - middle + 1, -p)
