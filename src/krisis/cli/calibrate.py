@@ -23,7 +23,7 @@ app = typer.Typer(add_completion=False, help=HELP)
     "--features verbalized_confidence --output t.json  |  krisis calibrate --input train.json "
     "--features verbalized_confidence,retrieval_similarity_mean --output l.json",
 )
-def calibrate(
+def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     input_: Path = typer.Option(
         ..., "--input", help="A PHQ-8 run file, a krisis run directory or a krisis result."
     ),

@@ -24,7 +24,7 @@ app = typer.Typer(help="Compare runs on the same cases, pair by pair.", add_comp
     "--html comparison.html  |  krisis compare runs/A runs/B --primary accuracy "
     "--margin accuracy=0.05",
 )
-def compare(
+def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     runs: list[Path] = typer.Argument(..., help="Two or more run directories or saved results."),
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric; repeatable. Fewer tests, sharper p-values."

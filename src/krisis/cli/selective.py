@@ -147,8 +147,8 @@ def _calibrator(path: Path, runs: Sequence[RunItems]) -> Calibrator:
     n_seen = max(calibrator.overlap(run) for run in runs)
     if n_seen:
         warn(
-            f"{path} was fitted on {n_seen} of the {runs[0].words[0]}s evaluated here; results will "
-            "be optimistic, evaluate on others"
+            f"{path} was fitted on {n_seen} of the {runs[0].words[0]}s evaluated here; results "
+            "will be optimistic, evaluate on others"
         )
     return calibrator
 
