@@ -11,18 +11,19 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
+from tests.confidence.made_items import made_items
 
 from krisis.confidence.calibrators import calibrator_from, fit_calibrator, target_values
 from krisis.confidence.models import MODELS, binned_gap, log_loss, mean_square
 from krisis.confidence.variants import confidence_of
 from krisis.errors import UserError
-from krisis.metrics.items import STATED, ItemTable, Source
+from krisis.metrics.items import STATED, Source
 from krisis.metrics.selective_prediction import risk_coverage_curve
 
 RNG = np.random.default_rng(0)
 
 
-def table_with(n_participants=40, *, seed=0, path="train.json"):
+def columns_with(n_participants=40, *, seed=0, path="train.json"):
     rng = np.random.default_rng(seed)
     n = n_participants * 8
     participant = np.repeat(np.arange(n_participants), 8)
@@ -33,19 +34,26 @@ def table_with(n_participants=40, *, seed=0, path="train.json"):
     wrong = rng.random(n) > chance
     prediction = np.where(wrong, (truth + rng.integers(1, 4, n)) % 4, truth).astype(float)
     prediction[rng.random(n) < 0.1] = np.nan
-    return ItemTable(
-        participants=[int(300 + i) for i in range(n_participants)],
-        participant=participant,
-        item_names=["Sleep"] * n,
-        truth=truth.astype(float),
-        prediction=prediction,
-        signals=[
+    return {
+        "participants": [int(300 + i) for i in range(n_participants)],
+        "participant": participant,
+        "item_names": ["Sleep"] * n,
+        "truth": truth.astype(float),
+        "prediction": prediction,
+        "signals": [
             {"verbalized_confidence": int(v), "retrieval_similarity_mean": float(s)}
             for v, s in zip(spoken, similarity, strict=True)
         ],
-        scale=3.0,
-        source=Source(path, "run-1", "abc", "few_shot"),
-    )
+        "scale": 3.0,
+        "source": Source(path, "run-1", "abc", "few_shot"),
+    }
+
+
+def table_with(n_participants=40, *, seed=0, path="train.json", **changes):
+    """Return a run of invented participants; a change may be computed from the columns."""
+    columns = columns_with(n_participants, seed=seed, path=path)
+    changed = {k: v(columns) if callable(v) else v for k, v in changes.items()}
+    return made_items(**{**columns, **changed})
 
 
 FEATURES = RNG.normal(size=(300, 2)) * [1.0, 20.0] + [0.0, 5.0]
@@ -146,19 +154,10 @@ def test_calibration_helps_on_participants_that_were_not_seen():
 def test_cross_fitting_never_sees_the_participant_it_predicts():
     # Each participant has a level of their own: inside a participant the target is constant, so
     # a model that has seen the participant would look far better than one that has not.
-    table = table_with(10)
-    level = np.array([i % 2 for i in range(10)], dtype=float)
-    prediction = np.where(level[table.participant] == 1, table.truth, (table.truth + 1) % 4)
-    signals = [{"retrieval_similarity_mean": float(code)} for code in table.participant]
-    mixed = ItemTable(
-        table.participants,
-        table.participant,
-        table.item_names,
-        table.truth,
-        prediction,
-        signals,
-        3.0,
-        table.source,
+    mixed = table_with(
+        10,
+        prediction=lambda c: np.where(c["participant"] % 2 == 1, c["truth"], (c["truth"] + 1) % 4),
+        signals=lambda c: [{"retrieval_similarity_mean": float(p)} for p in c["participant"]],
     )
     fitted = fit_calibrator(mixed, ["retrieval_similarity_mean"], method="isotonic")
     seen, unseen = (fitted.metrics[k]["after"]["brier"] for k in ("training_set", "cross_fitted"))
@@ -166,7 +165,8 @@ def test_cross_fitting_never_sees_the_participant_it_predicts():
 
 
 def test_one_participant_cannot_be_judged_on_others():
-    crossed = fit_calibrator(table_with(1), ["verbalized_confidence"]).metrics["cross_fitted"]
+    fitted = fit_calibrator(table_with(1), ["verbalized_confidence"], force=True)
+    crossed = fitted.metrics["cross_fitted"]
     assert crossed["after"] is None
     assert "one participant" in crossed["reason"]
 
@@ -194,18 +194,8 @@ def test_participants_seen_again_are_counted():
 
 
 def test_participant_names_are_not_in_the_artifact():
-    table = table_with(3)
-    named = ItemTable(
-        ["alice", "bob", "carol"],
-        table.participant,
-        table.item_names,
-        table.truth,
-        table.prediction,
-        table.signals,
-        3.0,
-        table.source,
-    )
-    text = fit_calibrator(named, ["verbalized_confidence"]).model_dump_json()
+    named = table_with(3, participants=["alice", "bob", "carol"])
+    text = fit_calibrator(named, ["verbalized_confidence"], force=True).model_dump_json()
     assert not any(name in text for name in ("alice", "bob", "carol"))
 
 
@@ -232,17 +222,7 @@ def test_requests_that_cannot_be_fitted_are_one_sentence(features, options, mess
 
 
 def test_a_run_without_predictions_teaches_nothing():
-    table = table_with(2)
-    silent = ItemTable(
-        table.participants,
-        table.participant,
-        table.item_names,
-        table.truth,
-        np.full(16, np.nan),
-        table.signals,
-        3.0,
-        table.source,
-    )
+    silent = table_with(2, prediction=np.full(16, np.nan))
     with pytest.raises(UserError, match="no predicted item"):
         fit_calibrator(silent, ["verbalized_confidence"])
 
@@ -300,33 +280,16 @@ def test_a_calibrator_of_another_scale_is_not_applied():
     with pytest.raises(UserError, match="from 0 to 100 and the run has it from 1 to 5"):
         calibrator.apply(table_with(3))
     near = fit_calibrator(table_with(), ["verbalized_confidence"], target="near_correct")
-    table = table_with(3)
-    wide = ItemTable(
-        table.participants,
-        table.participant,
-        table.item_names,
-        table.truth,
-        table.prediction,
-        table.signals,
-        4.0,
-        table.source,
-    )
+    wide = table_with(3, scale=4.0)
     with pytest.raises(UserError, match=r"span 3\.0 and train\.json has scores that span 4\.0"):
         near.apply(wide)
 
 
 def test_a_calibrator_on_stated_confidence_serves_krisis_runs():
-    table = table_with(12)
-    signals = [{STATED: (s["verbalized_confidence"] - 1) / 4} for s in table.signals]
-    run = ItemTable(
-        table.participants,
-        table.participant,
-        table.item_names,
-        table.truth,
-        table.prediction,
-        signals,
-        3.0,
-        Source("runs/r", kind="krisis_run"),
+    run = table_with(
+        12,
+        signals=lambda c: [{STATED: (s["verbalized_confidence"] - 1) / 4} for s in c["signals"]],
+        source=Source("runs/r"),
     )
     fitted = fit_calibrator(run, [STATED], method="temperature")
     assert confidence_of(run, "calibrated", calibrator=fitted).size == int(run.predicted.sum())
@@ -369,3 +332,61 @@ def test_what_a_calibrator_changes_on_another_run():
     before, old, new = fitted.judged_on(table_with(20, seed=5))
     assert before == "verbalized_confidence"
     assert new["nll"] < old["nll"]
+
+
+def test_too_few_answers_of_one_kind_are_refused_with_their_numbers():
+    few = table_with(4, prediction=lambda c: c["truth"].copy())
+    with pytest.raises(UserError, match="32 right and 0 wrong answers, and a calibrator needs at"):
+        fit_calibrator(few, ["verbalized_confidence"])
+
+
+@pytest.mark.parametrize("method", ["temperature", "logistic", "linear", "isotonic"])
+def test_a_few_right_answers_do_not_prove_that_none_is_wrong(method):
+    three = table_with(
+        1,
+        participant=np.array([0, 0, 0]),
+        item_names=["Sleep"] * 3,
+        truth=np.array([1.0, 2.0, 0.0]),
+        prediction=np.array([1.0, 2.0, 0.0]),
+        signals=[{"verbalized_confidence": v} for v in (4, 4, 5)],
+    )
+    fitted = fit_calibrator(three, ["verbalized_confidence"], method=method, force=True)
+    assert fitted.metrics["training_set"]["after"]["nll"] > 0.1
+
+
+def test_before_and_after_have_intervals_and_the_change_a_verdict():
+    fitted = fit_calibrator(table_with(), ["verbalized_confidence"], method="temperature")
+    crossed = fitted.metrics["cross_fitted"]
+    for side in ("before", "after"):
+        for name, (low, high) in crossed["intervals"][side].items():
+            assert low < crossed[side][name] < high, (side, name)
+    change = crossed["change"]["nll"]
+    assert change["delta"] == pytest.approx(crossed["after"]["nll"] - crossed["before"]["nll"])
+    assert (change["verdict"] == "better") == (change["interval"][1] < 0)
+
+
+def test_a_calibrator_that_makes_things_worse_says_so():
+    """Right answers that were stated with certainty: softening them can only cost."""
+    sure = table_with(
+        30,
+        prediction=lambda c: np.where(np.arange(240) % 24 == 0, (c["truth"] + 1) % 4, c["truth"]),
+        signals=[
+            {"verbalized_confidence": 1 if i % 24 == 0 else 5, "token_msp": (i * 7 % 11) / 11}
+            for i in range(240)
+        ],
+    )
+    fitted = fit_calibrator(sure, ["verbalized_confidence"], method="linear")
+    worse = fitted.metrics["cross_fitted"]["change"]["nll"]["verdict"] == "worse"
+    assert worse == any("is worse than what it starts from" in w for w in fitted.warnings())
+    assert worse
+
+
+def test_a_temperature_at_its_bound_is_pointed_out():
+    sure = table_with(
+        20,
+        prediction=lambda c: np.where(np.arange(160) % 8 == 0, (c["truth"] + 1) % 4, c["truth"]),
+        signals=[{"verbalized_confidence": 2 if i % 8 == 0 else 4} for i in range(160)],
+    )
+    fitted = fit_calibrator(sure, ["verbalized_confidence"], method="temperature")
+    assert fitted.model.temperature == 0.05
+    assert "sits at the bound" in fitted.warnings()[0]

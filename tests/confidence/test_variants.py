@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 import pytest
+from tests.confidence.made_items import made_items
 
 from krisis.confidence.signals import MissingSignal
 from krisis.confidence.variants import (
     KNOWN,
     available_variants,
     confidence_of,
-    default_variant,
 )
 from krisis.errors import UserError
-from krisis.metrics.items import STATED, ItemTable, Source
+from krisis.metrics.items import STATED, Source
 
 FULL = {
     "llm_evidence_count": 2,
@@ -32,9 +32,9 @@ FULL = {
 E, S, V = 2 / 3, 0.8, 0.75
 
 
-def table_of(*signals, prediction=None, kind="phq8_run"):
+def table_of(*signals, prediction=None):
     n = len(signals)
-    return ItemTable(
+    return made_items(
         participants=[f"p{i}" for i in range(n)],
         participant=np.arange(n),
         item_names=["Sleep"] * n,
@@ -42,7 +42,7 @@ def table_of(*signals, prediction=None, kind="phq8_run"):
         prediction=np.zeros(n) if prediction is None else np.array(prediction, dtype=float),
         signals=list(signals),
         scale=3.0,
-        source=Source("run.json", kind=kind),
+        source=Source("run.json"),
     )
 
 
@@ -179,8 +179,3 @@ def test_all_lists_what_is_there_and_why_the_rest_is_not():
 def test_a_broken_value_is_an_error_even_when_all_are_asked_for():
     with pytest.raises(UserError, match="verbalized_confidence must be"):
         available_variants(table_of({**FULL, "verbalized_confidence": 9}))
-
-
-def test_default_variants():
-    assert default_variant(table_of(FULL)) == "llm"
-    assert default_variant(table_of(FULL, kind="krisis_run")) == "stated"

@@ -44,7 +44,7 @@ class TemperatureModel(_Model):
 
         best = optimize.minimize_scalar(loss, bounds=_TEMPERATURES, method="bounded")
         # The search stops short of its bounds; a loss that still falls there belongs to the bound.
-        chosen = min((float(best.x), *_TEMPERATURES), key=loss)
+        chosen = min((*_TEMPERATURES, float(best.x)), key=lambda t: round(loss(t), 12))
         return cls(temperature=chosen)
 
     @property
