@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from benchmarks.timing import best_seconds, line
-from krisis.backends.lexicon import LexiconBackend
+from krisis.backends.baselines.rules import Lexicon
 from krisis.backends.replay import ReplayBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import SuiteConfig
@@ -51,7 +51,7 @@ def main() -> None:
         recorder = Recorder(folder / "original")
         ready = suite("few_shot")
         ready.load()
-        backend = LexiconBackend()
+        backend = Lexicon()
         reading = seconds_of(
             lambda: Benchmark(ready, backend, execution=Execution(recorder=recorder)).run()
         )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from krisis import Benchmark, PatientRecord, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAbstain, AlwaysAnswer, Majority
-from krisis.backends.baselines.guideline import BayesOptimal, Guideline
 from krisis.backends.baselines.logistic import Logistic
-from krisis.data.base import RecordListSuite, Task
+from krisis.backends.baselines.rules import BayesOptimal, Guideline, RuleBackend
+from krisis.backends.catalogue import backend_from_name
+from krisis.data.base import Judgement, RecordListSuite, Task
 from krisis.data.ckd.suite import CKDSuite
-from krisis.errors import InvalidValue
+from krisis.data.phq8.suite import PHQ8Suite
+from krisis.errors import InvalidValue, UnknownName
+from krisis.execution.options import Execution
 from krisis.metrics.abstention import DeferralAlignment
 
 NAMES = (
@@ -149,8 +153,67 @@ def test_logistic_works_with_words_and_a_single_member_of_a_class():
 
 @pytest.mark.parametrize("backend", [Guideline(), BayesOptimal()])
 def test_kidney_rules_refuse_another_suite(backend):
-    with pytest.raises(InvalidValue, match="knows the rules of the suite 'ckd'"):
+    sentence = f"the suite 'records' has no rule '{backend.name}' .it has no rules."
+    with pytest.raises(InvalidValue, match=sentence):
         backend.prepare(RecordListSuite([]))
+    with pytest.raises(InvalidValue, match=r"'phq8' has no rule .*its rules are: lexicon"):
+        backend.prepare(PHQ8Suite())
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A user's rule with an option, which also wants to know the repeat."""
+
+    least: float = 2.0
+    sample_index: int = 0
+
+    def __call__(self, features, context):
+        if self.sample_index > 1:
+            return Judgement(None, abstain=True)
+        return Judgement(int(features["lactate"] > self.least), 0.9, {"context": context})
+
+
+class WithRules(RecordListSuite):
+    rules = {"lactate": Threshold(), "always": lambda features, context: Judgement(1, 1.0)}  # noqa: RUF012
+    baselines = ("rule/lactate", "rule/absent")
+
+
+LACTATE = [PatientRecord({"lactate": 1.5}, 1, record_id="a", context="ward 3")]
+
+
+def test_a_rule_of_any_suite_runs_under_its_own_name():
+    suite = WithRules(LACTATE)
+    result = Benchmark(suite, backend_from_name("rule/lactate", least=1.0)).run()
+    row = result.evaluation_results[0]
+    assert (row.prediction, row.confidence, row.signals) == (1, 0.9, {"context": "ward 3"})
+    assert result.backend_name == "lactate"
+    assert Benchmark(suite, RuleBackend("always")).run().evaluation_results[0].prediction == 1
+    assert RuleBackend("lactate", least=1.0).identity() == {"backend": "lactate", "least": 1.0}
+
+
+def test_a_rule_learns_which_repeat_it_answers_if_it_asks():
+    suite = WithRules(LACTATE)
+    execution = Execution(repeats=3)
+    for name, expected in (("lactate", [False, False, True]), ("always", [False] * 3)):
+        rows = Benchmark(suite, RuleBackend(name), execution=execution).run().evaluation_results
+        assert [row.abstained for row in rows] == expected
+
+
+def test_a_rule_can_be_a_baseline_and_one_that_is_missing_is_left_out():
+    result = Benchmark(WithRules(LACTATE), AlwaysAbstain(), execution=Execution(baselines=True))
+    assert list(result.run().extras["baselines"]) == ["rule/lactate"]
+
+
+def test_a_rule_that_returns_no_judgement_and_an_option_without_a_field_are_refused():
+    class Wrong(RecordListSuite):
+        rules = {"wrong": lambda features, context: 1}  # noqa: RUF012
+
+    backend = RuleBackend("wrong")
+    backend.prepare(Wrong([]))
+    with pytest.raises(InvalidValue, match="'wrong' returned int; return a Judgement"):
+        backend.evaluate(LACTATE[0])
+    with pytest.raises(UnknownName, match=r"option of the rule 'wrong': 'risk'\. Known: none"):
+        RuleBackend("wrong", risk=1).prepare(Wrong([]))
 
 
 @pytest.mark.parametrize("backend", [Majority(), Logistic()])
@@ -169,11 +232,16 @@ def test_a_bad_threshold_is_refused():
     with pytest.raises(InvalidValue, match="least_confidence"):
         Logistic(least_confidence=1.2)
     with pytest.raises(InvalidValue, match="risk"):
-        Guideline(risk=0.0)
+        Guideline(risk=0.0).prepare(CKDSuite())
+    with pytest.raises(UnknownName, match="option of the rule 'guideline': 'riks'; did you mean"):
+        Guideline(riks=0.1).prepare(CKDSuite())
 
 
 def test_identity_names_the_threshold():
     assert Guideline(risk=0.1).identity() == {"backend": "guideline", "risk": 0.1}
+    prepared = Guideline()
+    prepared.prepare(CKDSuite())
+    assert prepared.identity() == {"backend": "guideline", "risk": 0.2}
     assert Logistic().identity()["least_confidence"] == 0.8
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,41 @@ from typing import Any
 import pytest
 import yaml
 
+from krisis import registry
+from krisis.backends.chat import ChatRequest
+from krisis.backends.schema import case_name
+from krisis.backends.scripted import ScriptedBackend
 from krisis.cli.app import main
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
 
-CACHED = ["run", "phq8", "--model", "lexicon", "--limit", "16"]
-SMALL = [*CACHED, "--no-cache"]
+SMALL = ["run", "phq8", "--model", "lexicon", "--limit", "16", "--no-cache"]
+ASKING = ["run", "phq8", "--model", "abstainer", "--limit", "16"]
+
+
+class Abstainer(ScriptedBackend):
+    """A chat model that abstains from everything it is asked."""
+
+    name = "abstainer"
+
+    def __init__(self) -> None:
+        reply = {"abstained": True, "prediction": None, "confidence": None}
+        nothing = {**reply, "evidence_quotes": [], "verbalized_confidence": 1}
+
+        def script(request: ChatRequest) -> str:
+            names = [case_name(i) for i in range(request.n_records)]
+            return json.dumps({"results": [{"id": name, **nothing} for name in names]})
+
+        super().__init__(script)
+
+
+@pytest.fixture
+def abstainer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the model be named on the command line."""
+    monkeypatch.setitem(registry.BUILT_IN["backends"], "abstainer", f"{__name__}:Abstainer")
+    registry.table.cache_clear()
+    yield
+    registry.table.cache_clear()
 
 
 @dataclass
@@ -151,8 +181,9 @@ def test_a_bad_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("abstainer")
 def test_a_dry_run_shows_the_prompt_twice_and_sends_nothing(tmp_path: Path) -> None:
-    done = krisis(*SMALL, "--dry-run", cwd=tmp_path)
+    done = krisis(*ASKING, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     stored, sent = done.stdout.split("as it would be sent")
     assert "[redacted]" in stored
@@ -314,12 +345,13 @@ def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_pat
     assert "krisis retry-failed runs/" in done.stderr
 
 
+@pytest.mark.usefixtures("abstainer")
 def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> None:
     words = ("--cache-path", "replies.sqlite")
-    krisis(*CACHED, *words, "--display", "none", cwd=tmp_path)
+    krisis(*ASKING, *words, "--display", "none", cwd=tmp_path)
     about = krisis("cache", "info", *words, cwd=tmp_path)
     assert "replies  2" in about.stdout, about.stderr
-    again = krisis(*CACHED, *words, "--display", "none", cwd=tmp_path)
+    again = krisis(*ASKING, *words, "--display", "none", cwd=tmp_path)
     assert again.returncode == 0
     newest = load_run(list_runs(tmp_path / "runs")[0])
     assert (newest.extras["n_cache_hits"], newest.extras["n_api_calls"]) == (2, 0)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from krisis.backends.lexicon import LexiconBackend
+from krisis.backends.baselines.constant import AlwaysAbstain
+from krisis.backends.baselines.rules import Lexicon
 from krisis.benchmark import Benchmark
 from krisis.cli import app as command_line
 from krisis.data.base import PatientRecord, RecordListSuite, SuiteConfig
@@ -17,7 +18,7 @@ from krisis.execution.recorder import Recorder
 def run(out: Path, mode: str) -> Path:
     recorder = Recorder(out)
     suite = PHQ8Suite(SuiteConfig(n_synthetic=10), mode=mode)
-    backend = LexiconBackend(temperature=0.7)
+    backend = Lexicon(temperature=0.7)
     Benchmark(suite, backend, execution=Execution(repeats=2, recorder=recorder)).run()
     assert recorder.directory is not None
     return recorder.directory.path
@@ -80,7 +81,7 @@ def test_a_run_of_another_suite_is_refused(
 ) -> None:
     recorder = Recorder(tmp_path)
     suite = RecordListSuite([PatientRecord({"item": "sleep: x"}, 0, context="Participant: hi")])
-    Benchmark(suite, LexiconBackend(), execution=Execution(recorder=recorder)).run()
+    Benchmark(suite, AlwaysAbstain(), execution=Execution(recorder=recorder)).run()
     assert recorder.directory is not None
     assert call(monkeypatch, "run-file", recorder.directory.path) == 2
     assert "only runs of the phq8 suite" in capsys.readouterr().err

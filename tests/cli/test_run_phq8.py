@@ -108,7 +108,7 @@ def test_a_wrong_option_is_one_sentence_and_exit_2(
 def test_the_lexicon_refuses_another_suite_in_one_sentence(krisis: Krisis) -> None:
     done = krisis("run", "ckd", "--model", "lexicon", "--limit", "2")
     assert done.returncode == 2
-    assert "the lexicon reads PHQ-8 items only" in done.stderr
+    assert "the suite 'ckd' has no rule 'lexicon'" in done.stderr
 
 
 def test_every_variant_is_there_but_those_the_model_cannot_give(

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from krisis.backends.lexicon import LexiconBackend
+from krisis.backends.baselines.rules import Lexicon
+from krisis.backends.chat import ChatRequest
+from krisis.backends.scripted import ScriptedBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.items import ITEM_KEYS
@@ -20,7 +22,7 @@ CONFIG = SuiteConfig(n_synthetic=20)
 
 def rows(mode: str, repeats: int = 1) -> list[EvaluationResult]:
     suite = PHQ8Suite(CONFIG, mode=mode)
-    backend = LexiconBackend(temperature=0.7 if repeats > 1 else 0.0)
+    backend = Lexicon(temperature=0.7 if repeats > 1 else 0.0)
     benchmark = Benchmark(suite, backend, execution=Execution(repeats=repeats))
     return list(benchmark.run().evaluation_results)
 
@@ -71,12 +73,11 @@ def test_a_participant_with_a_failed_call_is_not_a_success() -> None:
 
 
 def test_a_failing_model_makes_participants_without_success() -> None:
-    class Broken(LexiconBackend):
-        async def complete(self, request):  # type: ignore[no-untyped-def]
-            raise ContentFiltered("no answer for you")
+    def broken(request: ChatRequest) -> str:
+        raise ContentFiltered("no answer for you")
 
     suite = PHQ8Suite(CONFIG)
-    results = Benchmark(suite, Broken()).run().evaluation_results
+    results = Benchmark(suite, ScriptedBackend(broken)).run().evaluation_results
     content = run_file_content("r", [Experiment("zero_shot", results)])
     found = content["experiments"][0]["results"]["results"]
     assert [one["success"] for one in found] == [False] * 4

@@ -106,6 +106,10 @@ class BaseBackend(ABC):
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Judge one record."""
 
+    def evaluate_sample(self, record: PatientRecord, sample_index: int) -> BackendResponse:
+        """Judge one record for one of several repeats; the default gives each the same answer."""
+        return self.evaluate(record)
+
     def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
         """Judge several records in one go; the default judges them one by one."""
         return [self.evaluate(record) for record in records]

@@ -28,8 +28,9 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
             raise InvalidValue(f"the backend {name!r} lacks a model; write {family}/NAME")
         given["model"] = model
     elif slash:
-        raise InvalidValue(f"the backend {family!r} has no models, received {name!r}; leave out /…")
-    _refuse_unknown(family, given, accepted)
+        raise InvalidValue(f"the backend {family!r} has no models, received {name!r}; omit /…")
+    if not getattr(kind, "takes_any_option", False):
+        _refuse_unknown(family, given, accepted)
     backend = kind(**given)
     assert isinstance(backend, BaseBackend)
     return backend

@@ -210,11 +210,12 @@ class ThreadCaller:
     ) -> list[BackendResponse]:
         """Call `evaluate_batch` for a batch and `evaluate` for a single case."""
         records = [case.record for case in cases]
+        sample_index = cases[0].sample_index
 
         def call() -> list[BackendResponse]:
             try:
                 if mode == "single":
-                    return _checked_kind([self._backend.evaluate(records[0])])
+                    return _checked_kind([self._backend.evaluate_sample(records[0], sample_index)])
                 responses = _checked_kind(list(self._backend.evaluate_batch(records)))
             except StopIteration as error:  # a future cannot carry it, and would wait for ever
                 raise BackendError("StopIteration: the backend ran out of answers") from error

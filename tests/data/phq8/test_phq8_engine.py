@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from krisis.backends.baselines.rules import Lexicon
 from krisis.backends.chat import ChatReply, ChatRequest
-from krisis.backends.lexicon import LexiconBackend
 from krisis.backends.reply import read_answers
 from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.signals import TokenLogprob
@@ -135,7 +135,7 @@ def test_a_run_on_a_users_interviews_holds_ids_and_figures_only(tmp_path: Path, 
     suite = PHQ8Suite(data=tmp_path / "daic", mode=mode)
     cache = ReplyCache(tmp_path / "cache.sqlite")
     execution = Execution(recorder=Recorder(tmp_path / "runs"), cache=cache)
-    result = Benchmark(suite, LexiconBackend(), execution=execution).run()
+    result = Benchmark(suite, Lexicon(), execution=execution).run()
     cache.close()
     answered = [row for row in result.evaluation_results if not row.abstained]
     assert [row.prediction for row in answered] == [2]
@@ -161,7 +161,7 @@ def test_a_reply_about_a_users_interviews_that_cannot_be_read_is_not_quoted(tmp_
 def test_a_run_directory_holds_the_transcript_of_synthetic_interviews_once(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     suite = PHQ8Suite(CONFIG)
-    Benchmark(suite, LexiconBackend(), execution=Execution(repeats=2, recorder=recorder)).run()
+    Benchmark(suite, Lexicon(), execution=Execution(repeats=2, recorder=recorder)).run()
     assert recorder.directory is not None
     journal = recorder.directory.rows.read_text()
     for context in {record.context for record in suite.load()}:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from krisis.data.base import Label, Task
+from krisis.data.base import Features, Judgement, Label, Task
 from krisis.data.ckd import progression
-from krisis.data.ckd.deferral import candidates, visible_reasons
+from krisis.data.ckd.deferral import DeferralRule, candidates, visible_reasons
 from krisis.data.ckd.egfr import stage_labels
 from krisis.data.ckd.measurement import below_60_probability, category_probabilities
 from krisis.data.ckd.posterior import posterior
@@ -68,6 +68,31 @@ class Assessor:
         for label, probability in zip(labels, categories, strict=True):
             found[label] += float(probability)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class KidneyRule:
+    """Applies the KDIGO rules to what is shown; the confidence is the probability of the answer.
+
+    It abstains at any visible reason to defer, or when the answer is wrong with a probability of
+    ``risk`` or more. With the assessor of one creatinine it is the guideline reader; with the exact
+    one it marks what can be reached on the embedded cohort, and nothing on real patients.
+    """
+
+    assessor: Assessor
+    risk: float = 0.20
+
+    def __post_init__(self) -> None:
+        DeferralRule(risk=self.risk)  # refuses what is no risk
+
+    def __call__(self, features: Features, context: str) -> Judgement:
+        """Judge the shown features."""
+        found = self.assessor(features)
+        reasons = DeferralRule(risk=self.risk).reasons(found.visible_reasons, found.p_misclass)
+        signals = {"p_misclass": found.p_misclass, "abstain_reasons": reasons}
+        if reasons:
+            return Judgement(None, signals=signals, abstain=True)
+        return Judgement(found.answer, 1.0 - found.p_misclass, signals)
 
 
 def _categories(features: Mapping[str, Any]) -> Any:

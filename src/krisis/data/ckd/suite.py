@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from krisis.data.base import (
     BaseDataSuite,
     FeatureSet,
     PatientRecord,
+    Rule,
     SuiteConfig,
     Task,
 )
 from krisis.data.ckd import questions
+from krisis.data.ckd.assessment import Assessor, KidneyRule
 from krisis.data.ckd.cohort import Draws, draw_cohort, draw_people
 from krisis.data.ckd.deferral import DeferralKind, DeferralRule
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
@@ -92,6 +95,15 @@ class CKDSuite(BaseDataSuite):
         training, _ = self._split()
         maker, engineer = self._maker(training), _fit(training, "median")
         return [maker.real(patient, engineer) for patient in training]
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """Return the guideline reader, and the one that knows the model of the cohort."""
+        guideline = Assessor(self.config.task, self.split_stage_3)
+        return {
+            "guideline": KidneyRule(guideline),
+            "bayes-optimal": KidneyRule(replace(guideline, exact=True)),
+        }
 
     def describe(self) -> dict[str, Any]:
         """Say where the cases come from, how they were made and how many ask to be deferred."""

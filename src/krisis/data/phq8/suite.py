@@ -15,6 +15,7 @@ import numpy as np
 from krisis.data.base import (
     BaseDataSuite,
     PatientRecord,
+    Rule,
     SuiteConfig,
     content_hash,
 )
@@ -22,6 +23,7 @@ from krisis.data.phq8.cohort import SPLIT, draw_cohort
 from krisis.data.phq8.embedding import make_embedder
 from krisis.data.phq8.interviews import write_interview
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
+from krisis.data.phq8.lexicon import Lexicon
 from krisis.data.phq8.readers import LabelledInterview, read_interviews
 from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, Retrieved
 from krisis.data.phq8.task import TASK, item_words, references_in_words
@@ -95,6 +97,11 @@ class PHQ8Suite(BaseDataSuite):
         self.withheld_rate = withheld_rate
         self.stores_text = self.data is None
         self.notice = "" if self.data is None else NOTICE.format(path=self.data)
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """Return the reader by keywords and phrases."""
+        return {"lexicon": Lexicon()}
 
     def load(self) -> list[PatientRecord]:
         """Return eight records for each participant of the split, sorted by participant."""

@@ -1,4 +1,4 @@
-"""Keyword and frequency rules that read PHQ-8 items off an interview: a floor for real models."""
+"""The `lexicon` rule: reads PHQ-8 items off an interview by keywords and frequency phrases."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from krisis.data.base import Features, Judgement, content_hash
 from krisis.data.phq8.items import ITEMS
 from krisis.data.phq8.transcripts import Transcript
+from krisis.errors import InvalidValue
 
 Kind = Literal["count", "phrase", "denial", "bare"]
 KeepsSentence = Callable[[int], bool]
@@ -26,7 +30,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ItemScore:
     """What the rules make of one item; ``score`` is None when they abstain."""
 
     score: int | None
@@ -160,7 +164,7 @@ def score_of_days(n_days: int) -> int:
     return sum(n_days >= first for first in (2, 7, 12))
 
 
-def judge(found: list[Finding], references: list[int]) -> Judgement:
+def judge(found: list[Finding], references: list[int]) -> ItemScore:
     """Decide on a score: the last statement holds, and without any the rules abstain.
 
     A symptom named without a frequency gets the score of the references, where several agree.
@@ -169,15 +173,67 @@ def judge(found: list[Finding], references: list[int]) -> Judgement:
     bare = tuple(finding.quote for finding in found if finding.score is None)
     if not scored:
         if bare and len(references) > 1 and len(set(references)) == 1:
-            return Judgement(references[0], bare, 3)
-        return Judgement(None, (), 2 if bare else 4)
+            return ItemScore(references[0], bare, 3)
+        return ItemScore(None, (), 2 if bare else 4)
     last = scored[-1]
     quotes = tuple(finding.quote for finding in scored)
     sure = _VERBALIZED[last.kind] - last.hedged
     disagree = len({finding.score for finding in scored}) > 1
     if disagree and not last.takes_back:
         sure = 2
-    return Judgement(last.score, quotes, max(1, sure))
+    return ItemScore(last.score, quotes, max(1, sure))
 
 
-WORDS_OF_ITEMS = tuple(item.words for item in ITEMS)
+_WORDS_OF_ITEMS = tuple(item.words for item in ITEMS)
+_REFERENCE = re.compile(r"\(score ([0-3])\) «")
+_OVERLOOKED_AT_ONE = 0.3
+# What the rules state as probability of being right; whether it is one is for the metrics to say.
+_STATED = {1: 0.4, 2: 0.5, 3: 0.7, 4: 0.8, 5: 0.9}
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Scores PHQ-8 items by keywords and frequency phrases, and abstains without evidence.
+
+    It reads what a model reads, the transcript and the item. With a ``temperature`` above 0 it
+    reads less carefully: each repeat overlooks sentences of its own choice, each with probability
+    0.3 · temperature.
+    """
+
+    temperature: float = 0.0
+    sample_index: int = 0
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.temperature, int | float)
+        if not number or not 0 <= self.temperature <= 1:
+            raise InvalidValue(f"temperature must lie between 0 and 1, not {self.temperature!r}")
+
+    def __call__(self, features: Features, context: str) -> Judgement:
+        """Score the item that the features name from the transcript."""
+        overlooked = self._overlooked(context)
+        transcript = Transcript.parse(context)
+        found = list(findings(_item_words(features), transcript, lambda n: n not in overlooked))
+        references = _REFERENCE.findall(str(features.get("references", "")))
+        read = judge(found, [int(score) for score in references])
+        signals = {
+            "evidence_quotes": list(read.quotes),
+            "verbalized_confidence": read.verbalized_confidence,
+        }
+        if read.score is None:
+            return Judgement(None, signals=signals, abstain=True)
+        return Judgement(read.score, _STATED[read.verbalized_confidence], signals)
+
+    def _overlooked(self, context: str) -> frozenset[int]:
+        """Draw the sentences that this repeat does not read, the same for every item."""
+        if not self.temperature:
+            return frozenset()
+        rng = np.random.default_rng([int(content_hash(context)[:12], 16), self.sample_index])
+        draws = rng.random(len(context))  # no text has more sentences than characters
+        return frozenset(np.flatnonzero(draws < _OVERLOOKED_AT_ONE * self.temperature).tolist())
+
+
+def _item_words(features: Features) -> str:
+    words = str(features.get("item", "no item")).partition(":")[0]
+    if words not in _WORDS_OF_ITEMS:
+        raise InvalidValue(f"the lexicon reads PHQ-8 items only, not {words!r:.60}")
+    return words

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from krisis.backends.lexicon import LexiconBackend
-from krisis.backends.lexicon_rules import Judgement, findings, judge
+from krisis.backends.baselines.rules import Lexicon as LexiconBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import PatientRecord, RecordListSuite, SuiteConfig
+from krisis.data.phq8.lexicon import ItemScore, Lexicon, findings, judge
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.data.phq8.transcripts import Transcript
 from krisis.errors import InvalidValue
@@ -13,7 +13,7 @@ from krisis.execution.options import Execution
 from krisis.metrics.base import EvaluationResult
 
 
-def read(item: str, text: str, references: list[int] | None = None) -> Judgement:
+def read(item: str, text: str, references: list[int] | None = None) -> ItemScore:
     found = list(findings(item, Transcript.parse(text), lambda number: True))
     return judge(found, references or [])
 
@@ -87,7 +87,6 @@ def test_every_quote_it_gives_is_in_the_transcript() -> None:
     results = rows()
     assert all(row.signals["n_quotes_not_found"] == 0 for row in results)
     assert all(row.signals["llm_evidence_count"] > 0 for row in results if not row.abstained)
-    assert {row.prompt_mode for row in results} == {"batch"}
 
 
 def test_repeats_differ_only_at_a_temperature() -> None:
@@ -104,7 +103,10 @@ def test_repeats_differ_only_at_a_temperature() -> None:
 
 def test_other_tasks_and_temperatures_are_refused_in_words() -> None:
     suite = RecordListSuite([PatientRecord({"sc": 1.0}, 0)])
-    with pytest.raises(InvalidValue, match="the lexicon reads PHQ-8 items only"):
+    with pytest.raises(InvalidValue, match="the suite 'records' has no rule 'lexicon'"):
         Benchmark(suite, LexiconBackend()).run()
-    with pytest.raises(InvalidValue, match="temperature"):
-        LexiconBackend(temperature=2)
+    with pytest.raises(InvalidValue, match="the lexicon reads PHQ-8 items only, not 'no item'"):
+        Lexicon()({"sc": 1.0}, "")
+    for wrong in (2, "warm"):
+        with pytest.raises(InvalidValue, match="temperature must lie between 0 and 1"):
+            LexiconBackend(temperature=wrong).prepare(PHQ8Suite())
