@@ -10,11 +10,11 @@ from benchmarks.timing import best_seconds, line
 from krisis.backends.baselines.rules import Lexicon
 from krisis.backends.replay import ReplayBackend
 from krisis.benchmark import Benchmark
+from krisis.cli.run_file import write_beside
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
-from krisis.results.phq8_run_file import run_file_of, write_run_file
 
 N_PARTICIPANTS = 1000
 
@@ -38,7 +38,7 @@ def replay(folder: Path, original: Path) -> None:
     assert result.extras["n_failed"] == 0
     assert recorder.directory is not None
     path = recorder.directory.path
-    write_run_file(folder / f"{path.name}.json", run_file_of([path]))
+    write_beside([path])
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks.timing import best_seconds, line
 from krisis.confidence.evaluation import DEFAULT_GRID
-from krisis.metrics.weighted_curve import CurveItems, CurveStatistic
 from krisis.metrics.selective_prediction import risk_coverage_curve
+from krisis.metrics.weighted_curve import CurveItems, CurveStatistic
 from krisis.statistics.bootstrap import cluster_bootstrap
 
 N_LARGE = 10_000_000

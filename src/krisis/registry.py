@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Literal
 
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonValue
 
-Kind = Literal["suites", "backends", "metrics"]
+Kind = Literal["suites", "backends", "metrics", "formats"]
 
 # "module:attribute" strings, so that listing names imports nothing.
 BUILT_IN: dict[Kind, dict[str, str]] = {
@@ -35,6 +36,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "local": "krisis.backends.local:LocalBackend",
         "hf": "krisis.backends.huggingface:TransformersBackend",
         "replay": "krisis.backends.replay:ReplayBackend",
+    },
+    # Files of finished runs that are not krisis's own: classes with `recognises` and `read`.
+    "formats": {
+        "phq8-run": "krisis.data.phq8.run_file:PHQ8RunFile",
     },
     "metrics": {
         "accuracy": "krisis.metrics.accuracy:Accuracy",
@@ -70,7 +75,7 @@ def names(kind: Kind) -> list[str]:
     return sorted(table(kind))
 
 
-def find(kind: Kind, name: str) -> Any:
+def find(kind: Kind, name: str) -> JsonValue:
     """Return the class registered under a name, or say which names there are."""
     known = table(kind)
     if name not in known:

@@ -84,4 +84,4 @@ def test_a_run_of_another_suite_is_refused(
     Benchmark(suite, AlwaysAbstain(), execution=Execution(recorder=recorder)).run()
     assert recorder.directory is not None
     assert call(monkeypatch, "run-file", recorder.directory.path) == 2
-    assert "only runs of the phq8 suite" in capsys.readouterr().err
+    assert "of these suites: phq8" in capsys.readouterr().err

@@ -521,7 +521,7 @@ def test_a_krisis_run_is_evaluated_by_the_same_command(tmp_path):
     assert list(artifact["confidence_variants"]) == ["stated"]
     assert artifact["loss"]["name"] == "error"
     assert artifact["population"]["participants_total"] == 30
-    assert artifact["phq8_totals"] == [None]
+    assert artifact["totals"] == [None]
 
 
 def test_a_run_directory_is_evaluated_too(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache": ("krisis.cli.cache", "See and empty the store of paid replies."),
     "data": ("krisis.cli.data", "Write the embedded cohorts, or check files of your own."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
-    "run-file": ("krisis.cli.run_file", "Write the PHQ-8 run file of runs of the phq8 suite."),
+    "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
     "show": ("krisis.cli.show", "Print the report of a saved result."),
     "selective": (

@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from krisis.benchmark import Benchmark
-from krisis.cli.run_file import companions, write_beside
+from krisis.cli.run_file import companions, run_format, write_beside
 from krisis.errors import BackendError, RunFailed
 from krisis.execution.assembly import assemble, execution_of
 from krisis.execution.config import RunConfig
@@ -48,8 +48,8 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
 
 def write_run_file(config: RunConfig, runs: list[Path]) -> None:
     """Write the run file that selective prediction reads, where the suite has such a format."""
-    if config.suite == "phq8":
-        both = [*runs, *(run for run in companions(runs[0]) if run not in runs)]
+    if run_format(config.suite):
+        both = [*runs, *(run for run in companions(runs[0], config.suite) if run not in runs)]
         typer.echo(f"Run file: {write_beside(both, overwrite=True)}")
 
 

@@ -1,4 +1,4 @@
-"""`krisis run-file`: write the PHQ-8 run file of run directories."""
+"""`krisis run-file`: write runs in the file format of their suite."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from pathlib import Path
 
 import typer
 
-from krisis.json_values import read_object
-from krisis.results.phq8_run_file import run_file_of, write_run_file
+from krisis import registry
+from krisis.data.base import PlainRow, PlainRun, Task
+from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject, dumps, read_object, write_text
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.items import STATED
+from krisis.metrics.repeats import collapse_repeats
+from krisis.results.store import load_run, read_manifest
 
-app = typer.Typer(add_completion=False, help="Write the PHQ-8 run file of runs of the phq8 suite.")
+app = typer.Typer(add_completion=False, help="Write runs in the file format of their suite.")
 
 
 @app.command(
@@ -20,22 +26,80 @@ def run_file(
     output: Path | None = typer.Option(None, "--output", "-o", help="The file to write."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing file."),
 ) -> None:
-    """Write the PHQ-8 run file of runs of the phq8 suite."""
+    """Write runs in the file format of their suite, such as the PHQ-8 run file."""
     typer.echo(write_beside(runs, output, overwrite=overwrite))
 
 
 def write_beside(runs: list[Path], output: Path | None = None, *, overwrite: bool = False) -> Path:
-    """Write the run file, beside the first run directory unless told otherwise."""
+    """Write the run file, beside the first run directory unless another path is given."""
     path = output or runs[0].parent / f"{runs[0].name}.json"
-    write_run_file(path, run_file_of(runs), overwrite=overwrite)
+    write_text(path, dumps(run_file_of(runs)) + "\n", overwrite=overwrite)
     return path
 
 
-def companions(run: Path) -> list[Path]:
+def run_file_of(directories: list[Path]) -> JsonObject:
+    """Return runs in the file format of their suite; repeats of an item become one answer."""
+    runs = [plain_run(directory) for directory in directories]
+    forms = [run_format(run.suite) for run in runs]
+    if len({run.suite for run in runs}) > 1 or not forms[0]:
+        named = ", ".join(sorted({repr(run.suite) for run in runs}))
+        offered = ", ".join(name for name in registry.names("suites") if run_format(name))
+        raise InvalidValue(
+            f"{directories[0]}: there is no run file for runs of the suite {named}; only runs of "
+            f"one suite make a run file, and of these suites: {offered}"
+        )
+    content: JsonObject = registry.find("formats", forms[0]).content(runs)
+    return content
+
+
+def run_format(suite: str) -> str:
+    """Return the name of the file format that runs of a suite are written in, or nothing."""
+    known = suite in registry.table("suites")
+    return str(registry.find("suites", suite).run_format) if known else ""
+
+
+def plain_run(directory: Path) -> PlainRun:
+    """Return a finished run in plain values, each record once."""
+    manifest = read_manifest(directory)
+    suite = manifest.suite_description
+    mode, repeats = suite.get("mode"), manifest.identity.repeats
+    return PlainRun(
+        suite=str(suite.get("suite", "")),
+        task=Task(str(suite.get("task", ""))),
+        rows=[plain_row(row) for row in collapse_repeats(load_run(directory).evaluation_results)],
+        run_id=manifest.run_id,
+        git_commit=manifest.git_commit,
+        mode=None if mode is None else str(mode),
+        provenance={
+            "run_id": manifest.run_id,
+            "run_directory": directory.name,
+            "created_at": manifest.created_at,
+            "backend": manifest.backend_name,
+            "krisis_version": manifest.versions.get("krisis"),
+            "n_items_planned": manifest.n_cases // repeats,
+            "repeats": repeats,
+            "suite": suite,
+        },
+    )
+
+
+def plain_row(row: EvaluationResult) -> PlainRow:
+    """Return a row in plain values; the stated confidence is one of its signals."""
+    return PlainRow(
+        cluster_id=row.cluster_id,
+        item=str(row.metadata.get("item") or ""),
+        truth=row.ground_truth,
+        prediction=None if row.abstained else row.prediction,
+        signals={**row.signals, STATED: row.confidence},
+        failed=None if row.error is None else f"{row.failure_class or 'failed'}: {row.error}",
+    )
+
+
+def companions(run: Path, suite: str) -> list[Path]:
     """Return the other runs in the run file beside this one, which a rewrite must not drop."""
     path = run.parent / f"{run.name}.json"
     if not path.exists():
         return []
-    provenances = [one.get("provenance", {}) for one in read_object(path).get("experiments", [])]
-    others = [run.parent / str(one.get("run_directory")) for one in provenances]
+    names = registry.find("formats", run_format(suite)).run_directories(read_object(path))
+    others = [run.parent / name for name in names]
     return [other for other in others if other.name != run.name and other.is_dir()]

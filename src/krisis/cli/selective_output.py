@@ -151,7 +151,7 @@ def _notes(
 ) -> list[str]:
     people = f"{evaluation.runs[0].words[0]}s"
     notes = [f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"]
-    notes += _total_lines(artifact["phq8_totals"])
+    notes += _total_lines(artifact["totals"])
     if _any_negative_excess(evaluation):
         notes.append(f"Excess: {EXCESS_NOTE}.")
     if any(not curve.losses.size for both in evaluation.curves.values() for curve in both):
@@ -198,22 +198,11 @@ def _number(value: float | None) -> float:
 
 
 def _total_lines(reports: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    lines = []
-    for position, report in enumerate(reports):
-        if report is None:
-            continue
-        total, screening = report["total"], report["screening"]
-        n_incomplete = report["n_incomplete"]
-        lacking = f" ({n_incomplete} more lack an item that failed)" if n_incomplete else ""
-        lines.append(
-            f"Totals (input_{position}): MAE {figure(total['mae'])}, RMSE {figure(total['rmse'])}, "
-            f"Pearson {figure(total['pearson'])}, bands {figure(total['band_accuracy'])} right on "
-            f"{total['n_evaluated']} of {total['n_participants']} participants{lacking}; "
-            "screening at 10: "
-            f"accuracy {figure(screening['accuracy'])}, F1 {figure(screening['f1'])} on "
-            f"{screening['n_evaluated']}, AUROC {figure(screening['auroc'])}."
-        )
-    return lines
+    return [
+        f"Totals (input_{position}): {report['summary']}"
+        for position, report in enumerate(reports)
+        if report is not None
+    ]
 
 
 def _any_negative_excess(evaluation: Evaluation) -> bool:

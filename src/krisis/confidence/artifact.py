@@ -60,7 +60,7 @@ def artifact_of(
             name: _runs_of(evaluation, name, curves) for name, curves in evaluation.curves.items()
         },
         "variants_without_signals": dict(evaluation.absent),
-        "phq8_totals": list(totals),
+        "totals": list(totals),
         "comparison": _comparison(evaluation, intersection_only),
     }
 

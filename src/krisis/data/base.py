@@ -227,8 +227,9 @@ class BaseDataSuite(ABC):
     readers that `RuleBackend` runs. With ``stores_text`` false, nothing that a model wrote about
     the records is kept in a run, because it may quote them; ``notice`` is shown before the records
     are put to a model, such as the terms of a licence; ``baselines`` names the backends that every
-    result is read against; ``feature_sets`` are those that `load` tells apart. A subclass without
-    a ``name`` is called after its class.
+    result is read against; ``feature_sets`` are those that `load` tells apart; ``run_format`` is
+    the registered file format that finished runs are also written in. A subclass without a
+    ``name`` is called after its class.
 
     >>> class SepsisSuite(BaseDataSuite):
     ...     tasks = {"onset": Task("onset", "Will sepsis begin?", {0: "no", 1: "yes"})}
@@ -244,6 +245,7 @@ class BaseDataSuite(ABC):
     baselines: tuple[str, ...] = ()
     notice: str = ""
     feature_sets: tuple[FeatureSet, ...] = ()
+    run_format: str = ""
     config: SuiteConfig = SuiteConfig()
     _loaded: Records | None = None
 
@@ -306,11 +308,6 @@ class BaseDataSuite(ABC):
         The arrays have one entry per record: the code of the patient, the name of the item, the
         truth, and the prediction, which is NaN where the model abstained.
         """
-        return None
-
-    @classmethod
-    def run_file(cls, runs: Sequence[PlainRun]) -> JsonObject | None:
-        """Return finished runs in the suite's own file format; None without such a format."""
         return None
 
     def records(self) -> Records:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from krisis import registry
-from krisis.backends.base import BaseBackend
+from krisis.backends.catalogue import backend_from_name
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.errors import UserError
 from krisis.execution.batches import cases_of
@@ -21,7 +20,7 @@ def baseline_scores(
     found = {}
     for name in suite.baselines:
         try:
-            backend: BaseBackend = registry.find("backends", name)()
+            backend = backend_from_name(name)
             backend.prepare(suite)
         except UserError:
             continue

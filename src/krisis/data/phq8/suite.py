@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from krisis.data.base import (
     BaseDataSuite,
@@ -27,8 +28,10 @@ from krisis.data.phq8.lexicon import Lexicon
 from krisis.data.phq8.readers import LabelledInterview, read_interviews
 from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, Retrieved
 from krisis.data.phq8.task import TASK, item_words, references_in_words
+from krisis.data.phq8.totals import totals_report
 from krisis.data.phq8.transcripts import Transcript, check_quotes
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonObject
 
 NOTICE = (
     "The interviews in {path} are your own copy and may be under a licence (DAIC-WOZ is: its "
@@ -72,6 +75,7 @@ class PHQ8Suite(BaseDataSuite):
 
     name = "phq8"
     tasks = MappingProxyType({TASK.name: TASK})
+    run_format = "phq8-run"
 
     def __init__(
         self,
@@ -131,6 +135,17 @@ class PHQ8Suite(BaseDataSuite):
                 reviewed["evidence_quotes"] = list(checked.found)
                 reviewed["quotes_not_found"] = list(checked.not_found)
         return {**reviewed, **record.metadata.get("retrieval", {})}
+
+    @classmethod
+    def totals(
+        cls,
+        cluster: NDArray[np.int64],
+        item: Sequence[str],
+        truth: NDArray[np.float64],
+        prediction: NDArray[np.float64],
+    ) -> JsonObject | None:
+        """Return PHQ-8 totals, severity bands and screening."""
+        return totals_report(cluster, item, truth, prediction)
 
     def describe(self) -> dict[str, Any]:
         """Say what is scored, by whom it was said and what was produced."""

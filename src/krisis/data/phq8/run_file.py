@@ -1,0 +1,279 @@
+"""The PHQ-8 run file: experiments by mode, participants, items and signals, read and written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from krisis import __version__
+from krisis.data.base import Label, PlainRow, PlainRun, Task
+from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
+from krisis.data.phq8.task import TASK
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import JsonMapping, JsonObject, JsonValue
+
+SCHEMA_VERSION = "1"
+_MOST_LEVELS = 1000
+# What a model wrote is in the run directory; the run file holds figures.
+_TEXTS = frozenset({"evidence_quotes", "quotes_not_found"})
+
+
+@dataclass(frozen=True, slots=True)
+class OrdinalScale:
+    """The items of a questionnaire, in order, and the scores each can have."""
+
+    items: tuple[str, ...] = ITEM_KEYS
+    lowest: int = 0
+    highest: int = N_SCORES - 1
+
+    @property
+    def task(self) -> Task:
+        """Return the task whose answers the scores are."""
+        if self == OrdinalScale():
+            return TASK
+        return Task(
+            name="questionnaire",
+            answers={score: f"score {score}" for score in range(self.lowest, self.highest + 1)},
+            ordered=True,
+            groups=TASK.groups,
+            default_loss=TASK.default_loss,
+            default_confidence=TASK.default_confidence,
+            person=TASK.person,
+            unit=TASK.unit,
+        )
+
+
+class PHQ8RunFile:
+    """The file format of PHQ-8 runs, as the registry offers it."""
+
+    @staticmethod
+    def recognises(content: JsonMapping) -> bool:
+        """Tell whether a JSON object looks like a PHQ-8 run file."""
+        return "experiments" in content
+
+    @staticmethod
+    def read(content: JsonMapping, mode: str | None, place: str) -> PlainRun:
+        """Check and return one experiment; ``mode`` is required where there are several."""
+        metadata = _mapping(content, "run_metadata", place)
+        experiments = content.get("experiments")
+        if not isinstance(experiments, list) or not experiments:
+            raise InvalidFile(f"{place}: experiments must be a list with at least one experiment")
+        modes = [_mode(entry, f"{place}: experiment {i}") for i, entry in enumerate(experiments)]
+        position = _chosen(modes, mode, place)
+        where = f"{place}: mode {modes[position]}"
+        results = _mapping(experiments[position], "results", where)
+        scale = _scale(content, place)
+        task = scale.task
+        return PlainRun(
+            suite="phq8" if task is TASK else task.name,
+            task=task,
+            rows=_participants(results.get("results"), scale, where),
+            run_id=_text_or_none(metadata.get("run_id")),
+            git_commit=_text_or_none(metadata.get("git_commit")),
+            mode=modes[position],
+            provenance=_mapping(experiments[position], "provenance", where),
+        )
+
+    @staticmethod
+    def content(runs: Sequence[PlainRun]) -> JsonObject:
+        """Return the run file of finished runs, one for each mode."""
+        modes = [run.mode for run in runs]
+        if not modes or len(set(modes)) != len(modes) or None in modes:
+            raise InvalidValue(f"a run file needs one experiment for each mode, not {modes}")
+        first = runs[0]
+        known = ("krisis_version", "created_at", "backend")
+        return {
+            "run_metadata": {
+                "schema_version": SCHEMA_VERSION,
+                "run_id": first.run_id,
+                "git_commit": first.git_commit,
+                "krisis_version": __version__,
+                **{name: first.provenance[name] for name in known if name in first.provenance},
+            },
+            "experiments": [_experiment(run) for run in runs],
+        }
+
+    @staticmethod
+    def run_directories(content: JsonMapping) -> list[str]:
+        """Return the names of the run directories that a run file was made from."""
+        made_from = [one.get("provenance", {}) for one in content.get("experiments", [])]
+        return [str(one["run_directory"]) for one in made_from if one.get("run_directory")]
+
+
+def _mode(experiment: JsonValue, place: str) -> str:
+    if not isinstance(experiment, dict):
+        raise InvalidFile(f"{place} is not an object; was the file edited?")
+    provenance, results = (_mapping(experiment, key, place) for key in ("provenance", "results"))
+    named = [part["mode"] for part in (provenance, results) if part.get("mode") is not None]
+    if not named or any(not isinstance(mode, str) for mode in named):
+        raise InvalidFile(f"{place} names no mode; give provenance.mode a text such as few_shot")
+    if len(set(named)) > 1:
+        raise InvalidFile(
+            f"{place} is {named[0]!r} in its provenance and {named[1]!r} in its results; "
+            "the file mixes two experiments"
+        )
+    return str(named[0])
+
+
+def _chosen(modes: Sequence[str], mode: str | None, place: str) -> int:
+    known = ", ".join(modes)
+    if mode is None:
+        if len(modes) > 1:
+            raise InvalidFile(f"{place} holds several experiments; name one by --mode: {known}")
+        return 0
+    matching = [index for index, name in enumerate(modes) if name == mode]
+    if not matching:
+        raise InvalidFile(f"{place} has no experiment of mode {mode!r}; it has: {known}")
+    if len(matching) > 1:
+        raise InvalidFile(
+            f"{place} has {len(matching)} experiments of mode {mode!r}; keep one of them"
+        )
+    return matching[0]
+
+
+def _scale(content: JsonMapping, place: str) -> OrdinalScale:
+    given: JsonValue = content.get("scale")
+    if given is None:
+        return OrdinalScale()
+    try:
+        items, lowest, highest = (given[key] for key in ("items", "lowest", "highest"))
+        named = bool(items) and all(isinstance(name, str) for name in items)
+        whole = _is_whole(lowest) and _is_whole(highest)
+        if named and whole and 0 < highest - lowest <= _MOST_LEVELS:
+            return OrdinalScale(tuple(items), lowest, highest)
+    except (TypeError, KeyError):
+        pass
+    raise InvalidFile(
+        f'{place}: scale must look like {{"items": ["A", "B"], "lowest": 0, "highest": 3}}, '
+        f"not {given!r}"
+    )
+
+
+def _participants(results: JsonValue, scale: OrdinalScale, place: str) -> list[PlainRow]:
+    if not isinstance(results, list):
+        raise InvalidFile(f"{place}: results.results must be a list of participants")
+    rows: list[PlainRow] = []
+    seen: set[Label] = set()
+    for index, entry in enumerate(results):
+        found = _participant(entry, scale, f"{place}: result {index}")
+        name = found[0].cluster_id
+        if name in seen:
+            raise InvalidFile(f"{place}: participant {name} appears twice; keep one of them")
+        seen.add(name)
+        rows += found
+    if len({type(name) for name in seen}) > 1:
+        raise InvalidFile(f"{place}: participant_id is a number here and a text there; use one")
+    return rows
+
+
+def _participant(entry: JsonValue, scale: OrdinalScale, place: str) -> list[PlainRow]:
+    if not isinstance(entry, dict):
+        raise InvalidFile(f"{place} is not an object; was the file edited?")
+    name = entry.get("participant_id")
+    if isinstance(name, bool) or not isinstance(name, int | str) or name == "":
+        raise InvalidFile(f"{place}: participant_id must be a number or a text, not {name!r}")
+    where = f"{place} (participant {name})"
+    success = entry.get("success")
+    if not isinstance(success, bool):
+        raise InvalidFile(f"{where}: success must be true or false, not {success!r}")
+    if not success:
+        reason = str(entry.get("error") or "the run of this participant failed")
+        known = entry.get("ground_truth_items")
+        truths = known if isinstance(known, dict) else {}
+        return [PlainRow(name, k, truths.get(k), None, failed=reason) for k in scale.items]
+    truth, predicted = (
+        _mapping(entry, key, where) for key in ("ground_truth_items", "predicted_items")
+    )
+    for key in scale.items:
+        _check_score(truth, key, scale, f"{where}, item {key}: ground truth")
+        if predicted.get(key, ...) is not None:
+            _check_score(predicted, key, scale, f"{where}, item {key}: prediction")
+    signals = _signals(entry, where)
+    return [
+        PlainRow(name, key, truth[key], predicted[key], signals.get(key, {})) for key in scale.items
+    ]
+
+
+def _check_score(scores: JsonMapping, key: str, scale: OrdinalScale, place: str) -> None:
+    if key not in scores:
+        raise InvalidFile(f"{place} is missing; every item needs one (null for an abstention)")
+    value = scores[key]
+    if not _is_whole(value) or not scale.lowest <= value <= scale.highest:
+        raise InvalidFile(
+            f"{place} must be a whole number from {scale.lowest} to {scale.highest}, not {value!r}"
+        )
+
+
+def _signals(entry: JsonMapping, place: str) -> Mapping[str, JsonMapping]:
+    signals = _mapping(entry, "item_signals", place) if "item_signals" in entry else {}
+    for key, values in signals.items():
+        if not isinstance(values, dict):
+            raise InvalidFile(f"{place}, item {key}: item_signals must be an object of signals")
+    return signals
+
+
+def _mapping(parent: JsonMapping, key: str, place: str) -> JsonMapping:
+    value = parent.get(key)
+    if not isinstance(value, dict):
+        found = "missing" if value is None else f"a {type(value).__name__}"
+        raise InvalidFile(f"{place}: {key} must be an object and is {found}")
+    return value
+
+
+def _is_whole(value: JsonValue) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text_or_none(value: JsonValue) -> str | None:
+    return None if value is None else str(value)
+
+
+def _experiment(run: PlainRun) -> JsonObject:
+    participants: dict[Label, list[PlainRow]] = {}
+    items: dict[str, None] = {}
+    for row in run.rows:
+        if not row.item:
+            raise InvalidValue(
+                f"a row of {row.cluster_id!r} names no item; only runs of the phq8 suite make "
+                "this run file"
+            )
+        participants.setdefault(row.cluster_id, []).append(row)
+        items[row.item] = None
+    results = [_written(name, rows, list(items)) for name, rows in participants.items()]
+    return {
+        "provenance": {**run.provenance, "mode": run.mode},
+        "results": {
+            "mode": run.mode,
+            "n_participants": len(results),
+            "n_failed": sum(not result["success"] for result in results),
+            "results": results,
+        },
+    }
+
+
+def _written(name: Label, rows: Sequence[PlainRow], items: Sequence[str]) -> JsonObject:
+    """Return one participant; a single item without an answer fails the participant."""
+    by_item = {row.item: row for row in rows}
+    errors = [f"{row.item}: {row.failed}" for row in rows if row.failed is not None]
+    errors += [f"{item}: not asked, the run ended early" for item in items if item not in by_item]
+    ordered = [by_item[item] for item in items if item in by_item]
+    return {
+        "participant_id": name,
+        "success": not errors,
+        "error": _one_line(errors) if errors else None,
+        "ground_truth_items": {row.item: row.truth for row in ordered},
+        "predicted_items": {
+            row.item: None if row.failed is not None else row.prediction for row in ordered
+        },
+        "item_signals": {
+            row.item: {key: value for key, value in row.signals.items() if key not in _TEXTS}
+            for row in ordered
+            if row.failed is None
+        },
+    }
+
+
+def _one_line(errors: Sequence[str]) -> str:
+    more = f" (and {len(errors) - 1} more items)" if len(errors) > 1 else ""
+    return re.sub(r"\s+", " ", errors[0])[:500] + more
