@@ -17,7 +17,7 @@ from krisis import Benchmark, BenchmarkResult, SuiteConfig, Task, registry
 from krisis.data.ckd.suite import CKDSuite
 from krisis.json_values import write_text
 from krisis.reporting.comparison import comparison_html
-from krisis.results.compare import CompareOptions, compare_runs
+from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.report import format_report
 
 PAGES = Path("demo")
@@ -63,7 +63,7 @@ def comparison(results: dict[str, dict[str, BenchmarkResult]]) -> Table:
 
 def write_comparison(task: str, by_baseline: dict[str, BenchmarkResult]) -> Path:
     """Compare the baselines of one task pair by pair, on a page that opens in any browser."""
-    compared = compare_runs(by_baseline, CompareOptions(tuple(COLUMNS), n_resamples=2000))
+    compared = compare_runs(by_baseline, CompareOptions(tuple(COLUMNS)))
     path = PAGES / f"comparison-{task}.html"
     write_text(path, comparison_html(compared), overwrite=True)
     return path
