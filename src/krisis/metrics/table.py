@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -147,20 +149,19 @@ class _MetadataColumns:
         self._due: IntArray | None = np.empty(n_rows, np.int64)
         self._member: IntArray | None = np.empty(n_rows, np.int64) if self._key else None
 
-    def read(self, block: Sequence[Mapping[str, object]], part: slice) -> None:
+    def read(self, block: Sequence[EvaluationResult], part: slice) -> None:
         """Read a block of rows."""
         if self._due is not None:
-            values = [metadata.get("should_abstain") for metadata in block]
             try:
-                found = map(_DEFERRAL.__getitem__, values)
-                self._due[part] = np.fromiter(found, np.int64, len(values))
+                due = [_DEFERRAL[row.metadata.get("should_abstain")] for row in block]
+                self._due[part] = np.fromiter(due, np.int64, len(due))
             except (KeyError, TypeError):
                 self._due = None
         if self._member is not None:
-            values = [metadata.get(self._key) for metadata in block]
+            codes, key = self._codes, self._key
             try:
-                found = map(self._codes.__getitem__, values)
-                self._member[part] = np.fromiter(found, np.int64, len(values))
+                member = [codes[row.metadata.get(key)] for row in block]
+                self._member[part] = np.fromiter(member, np.int64, len(member))
             except TypeError:
                 self._member = None
 
@@ -208,20 +209,26 @@ class Table:
         n, codes, n_without = self.n_scored, _Codes(canonical_label, {None: NO_LABEL}), 0
         self.truth, self.prediction = np.empty(n, np.int64), np.empty(n, np.int64)
         self.abstained, self.confidence = np.empty(n, np.bool_), np.empty(n, np.float64)
-        code_of, metadata = codes.__getitem__, _MetadataColumns(self.answers, n)
+        metadata = _MetadataColumns(self.answers, n)
         try:
             for start in range(0, n, _ROWS_PER_BLOCK):
                 block = self.rows[start : start + _ROWS_PER_BLOCK]
                 size = len(block)
                 part = slice(start, start + size)
-                truth, given = [r.ground_truth for r in block], [r.prediction for r in block]
-                self.truth[part] = np.fromiter(map(code_of, truth), np.int64, size)
-                self.prediction[part] = np.fromiter(map(code_of, given), np.int64, size)
+                truth, given = (
+                    [codes[r.ground_truth] for r in block],
+                    [codes[r.prediction] for r in block],
+                )
+                self.truth[part] = np.fromiter(truth, np.int64, size)
+                self.prediction[part] = np.fromiter(given, np.int64, size)
                 self.abstained[part] = np.fromiter([r.abstained for r in block], np.bool_, size)
                 stated = [r.confidence for r in block]
-                n_without += stated.count(None)
-                self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
-                metadata.read([r.metadata for r in block], part)
+                if None in stated:
+                    n_without += stated.count(None)
+                    self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
+                else:
+                    self.confidence[part] = np.fromiter(stated, np.float64, size)  # type: ignore[arg-type]
+                metadata.read(block, part)
         except (TypeError, ValueError):
             self._refuse_labels()
             raise
@@ -320,9 +327,9 @@ class Table:
     @cached_property
     def patients(self) -> Units:
         """The patient of every row; a row without one is a patient of its own."""
-        names: dict[object, int] = {}
+        names: defaultdict[object, int] = defaultdict(count().__next__)
         keys = [row.cluster_id or index for index, row in enumerate(self.rows)]
-        code = np.fromiter((names.setdefault(k, len(names)) for k in keys), np.int64, len(keys))
+        code = np.fromiter(map(names.__getitem__, keys), np.int64, len(keys))
         return Units(code, len(names))
 
     @cached_property
@@ -437,8 +444,3 @@ def _group_name(column: str, value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return f"{column}_{str(value).strip()}"
-
-
-def distinct(values: Iterable[T]) -> list[T]:
-    """Return values without repetition, in the order of their first appearance."""
-    return list(dict.fromkeys(values))
