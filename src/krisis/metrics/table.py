@@ -227,7 +227,7 @@ class Table:
                     n_without += stated.count(None)
                     self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
                 else:
-                    self.confidence[part] = np.fromiter(stated, np.float64, size)  # type: ignore[arg-type]
+                    self.confidence[part] = np.fromiter(stated, np.float64, size)
                 metadata.read(block, part)
         except (TypeError, ValueError):
             self._refuse_labels()
