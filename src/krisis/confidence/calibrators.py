@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from krisis.confidence.models import (
-    MODELS,
-    Method,
-    Model,
-    TemperatureModel,
-    binned_gap,
-    log_loss,
-    log_losses,
-    mean_square,
-    softened,
-)
+from krisis.confidence.judging import Figures, cross_fitted, figures_of
+from krisis.confidence.models import MODELS, Method, Model, TemperatureModel, softened
 from krisis.confidence.signals import SIGNALS, MissingSignal, known_signals, signal_values
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import STATED, RunItems
-from krisis.metrics.table import FloatArray, IntArray
-from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
-from krisis.statistics.calibrated_bins import BinnedAnswers
-from krisis.statistics.calibration_gap import calibration_gap_interval
-from krisis.statistics.intervals import Interval
+from krisis.metrics.table import FloatArray
 
 Target = Literal["correctness", "near_correct", "loss"]
 TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
-N_FOLDS = 5
 # Fewer right or wrong answers than this say next to nothing about a probability.
 FEWEST_OF_A_KIND = 10
-_N_RESAMPLES = 2000
-N_BINS = 15
-
-Figures = dict[str, float | None]
 
 
 class FittedOn(BaseModel):
@@ -220,7 +202,7 @@ def fit_calibrator(
                 "after": figures_of(model.predict(inputs), goal),
                 "note": "computed on the items the calibrator was fitted on, hence flattering",
             },
-            "cross_fitted": _cross_fitted(run, inputs, goal, before[0], (method, seed)),
+            "cross_fitted": cross_fitted(run, inputs, goal, before[0], (method, seed)),
         },
     )
 
@@ -284,95 +266,6 @@ def _uncalibrated(
     if len(features) == 1 and _bounded(features[0]):
         return _unit_interval(raw[:, 0], scales[features[0]]), features[0]
     return np.full(goal.size, goal.mean()), "the mean of the target"
-
-
-def figures_of(probability: FloatArray, target: FloatArray) -> Figures:
-    """Return log loss, calibration error and Brier score."""
-    return {
-        "nll": log_loss(probability, target),
-        "ece": binned_gap(probability, target),
-        "brier": mean_square(probability, target),
-    }
-
-
-def _cross_fitted(
-    run: RunItems,
-    inputs: FloatArray,
-    goal: FloatArray,
-    before: FloatArray,
-    how: tuple[Method, int],
-) -> JsonObject:
-    """Predict every participant by a model that has not seen any of their items."""
-    method, seed = how
-    participant = run.participant[run.predicted]
-    present = np.unique(participant)
-    n_folds = min(N_FOLDS, present.size)
-    if n_folds < 2:
-        return {"n_folds": 0, "before": None, "after": None, "reason": "one participant only"}
-    shuffled = np.random.default_rng(seed).permutation(present)
-    fold_of = np.zeros(int(present.max()) + 1, dtype=np.int64)
-    fold_of[shuffled] = np.arange(present.size) % n_folds
-    fold = fold_of[participant]
-    predicted = np.empty(goal.size)
-    for k in range(n_folds):
-        model = MODELS[method].fit(inputs[fold != k], softened(goal[fold != k]))
-        predicted[fold == k] = model.predict(inputs[fold == k])
-    return {
-        "n_folds": n_folds,
-        "seed": seed,
-        "before": figures_of(before, goal),
-        "after": figures_of(predicted, goal),
-        "intervals": {
-            "before": _intervals(before, goal, participant),
-            "after": _intervals(predicted, goal, participant),
-        },
-        "change": {
-            name: _change(loss(predicted, goal) - loss(before, goal), participant)
-            for name, loss in _LOSSES.items()
-        },
-        "note": "every participant was predicted by a model fitted on the others",
-    }
-
-
-_LOSSES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
-    "nll": log_losses,
-    "brier": lambda probability, target: np.square(probability - target),
-}
-
-
-def _intervals(
-    probability: FloatArray, goal: FloatArray, participant: IntArray
-) -> dict[str, list[float] | None]:
-    """Return 95 % intervals by participant of every figure that has one."""
-    found = {
-        name: _mean_interval(loss(probability, goal), participant) for name, loss in _LOSSES.items()
-    }
-    if np.isin(goal, (0.0, 1.0)).all():
-        bins = np.minimum((probability * N_BINS).astype(np.int64), N_BINS - 1)
-        answers = BinnedAnswers(probability, goal == 1, bins, participant)
-        found["ece"] = calibration_gap_interval(answers).interval
-    return {name: [one.low, one.high] if one.defined else None for name, one in found.items()}
-
-
-def _change(differences: FloatArray, participant: IntArray) -> JsonObject:
-    """Return after − before with its interval and what it shows; lower is better."""
-    interval = _mean_interval(differences, participant)
-    verdict = "no significant change"
-    if interval.defined and not interval.low <= 0 <= interval.high:
-        verdict = "worse" if interval.low > 0 else "better"
-    ends = [interval.low, interval.high] if interval.defined else None
-    return {"delta": float(differences.mean()), "interval": ends, "verdict": verdict}
-
-
-def _mean_interval(values: FloatArray, participant: IntArray) -> Interval:
-    _, code = np.unique(participant, return_inverse=True)
-    sums, rows = np.bincount(code, values), np.bincount(code).astype(np.float64)
-
-    def mean(counts: FloatArray) -> dict[str, FloatArray]:
-        return {"mean": (sums @ counts) / (rows @ counts)}
-
-    options = BootstrapOptions(n_resamples=_N_RESAMPLES)
-    return cluster_bootstrap(mean, rows.size, options=options).interval("mean")
 
 
 def _hash(participant: str) -> str:

@@ -108,7 +108,7 @@ class VariantCurve:
     @cached_property
     def intervals(self) -> dict[str, Interval]:
         """The intervals of all figures that can be resampled, from one draw."""
-        resampled = [name for name in self.figures if not name.endswith(_NOT_RESAMPLED)]
+        resampled = [name for name in self.figures if not name.endswith((*_NOT_RESAMPLED, "cmax"))]
         return curve_intervals(self.table, self.plan, resampled, options=self.options.bootstrap)
 
 

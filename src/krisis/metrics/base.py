@@ -11,7 +11,8 @@ from typing import ClassVar, Literal
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
-from krisis.metrics.forms import Form, Rescored, Undefined
+from krisis.metrics.forms import Form, Undefined
+from krisis.metrics.rescored import Rescored
 from krisis.metrics.table import Answers, Table
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval

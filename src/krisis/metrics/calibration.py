@@ -11,7 +11,8 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.curve_form import CurvePlan, answered_without_confidence, error_driven
-from krisis.metrics.forms import Form, GapSum, Mean, Uncertainty, Undefined
+from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined
+from krisis.metrics.gap_form import GapSum
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import de_moivre

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from krisis.errors import UnknownName
-from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc
+from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc, ratio
 from krisis.metrics.risk_coverage import (
     RiskCoverageCurve,
     optimal_curve,
@@ -247,15 +247,15 @@ class _WeightedCurve(Weighted):
         if self.figure == "augrc_normalized":
             before = total_loss - lost
             base, coefficient = (total_loss + before) / 2, n_all - accepted + number / 2
-            area = _ratio((number * base).sum(axis=0), n_all * n_all)
-            pull = _ratio(self._number.T @ base + self._loss.T @ coefficient, n_all) - (
+            area = ratio((number * base).sum(axis=0), n_all * n_all)
+            pull = ratio(self._number.T @ base + self._loss.T @ coefficient, n_all) - (
                 2 * self._rows()[:, None] * area
             )
         else:
             base, coefficient, area = _selective_parts(number, accepted, total_loss)
             pull = self._number.T @ base + self._loss.T @ coefficient
             pull -= self._rows()[:, None] * area
-        return _ratio(weights * pull, n_all)
+        return ratio(weights * pull, n_all)
 
     def _rows(self) -> FloatArray:
         rows: FloatArray = self._number.sum(axis=0)
@@ -277,14 +277,8 @@ def _selective_parts(
     coefficient = np.cumsum(share[::-1], axis=0)[::-1]
     drag = np.cumsum((share * risk)[::-1], axis=0)[::-1]
     mean = (risk + before) / 2
-    area = _ratio((number * mean).sum(axis=0), accepted[-1])
+    area = ratio((number * mean).sum(axis=0), accepted[-1])
     return mean - drag, coefficient, area
-
-
-def _ratio(top: FloatArray, base: FloatArray) -> FloatArray:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        quotient: FloatArray = top / base
-    return quotient
 
 
 def answered_without_confidence(table: Table) -> BoolArray:

@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
-from krisis.statistics.calibrated_bins import BinnedAnswers
-from krisis.statistics.calibration_gap import N_REDRAWS, calibration_gap_interval
-from krisis.statistics.intervals import Interval, Replicates, expanded_tail
+from krisis.statistics.intervals import Interval, expanded_tail
 from krisis.statistics.shares import mean_of_shares_interval, share_interval
-
-if TYPE_CHECKING:
-    from krisis.metrics.base import EvaluationResult
 
 # Rows of one patient are taken to resemble each other this much until the data say otherwise;
 # rows that repeat one case are taken to be the same.
 _PRIOR_ICC, _PRIOR_ICC_OF_REPEATS = 0.5, 1.0
-# A metric that can only be computed from rows is scored again on this many resamples.
-N_RESCORED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +95,8 @@ def prior_icc(table: Table) -> float:
     return _PRIOR_ICC_OF_REPEATS if table.repeats_cases else _PRIOR_ICC
 
 
-def _ratio(top: FloatArray, base: FloatArray) -> FloatArray:
+def ratio(top: FloatArray, base: FloatArray) -> FloatArray:
+    """Divide, leaving NaN or infinity where the base is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         quotient: FloatArray = top / base
     return quotient
@@ -116,12 +109,12 @@ class _WeightedMean(Weighted):
         self.sums, self.rows = sums, rows
 
     def values(self, weights: FloatArray) -> FloatArray:
-        return _ratio(self.sums @ weights, self.rows @ weights)
+        return ratio(self.sums @ weights, self.rows @ weights)
 
     def influences(self, weights: FloatArray) -> FloatArray:
         total = self.rows @ weights
-        mean = _ratio(self.sums @ weights, total)
-        return _ratio(weights * (self.sums[:, None] - self.rows[:, None] * mean), total)
+        mean = ratio(self.sums @ weights, total)
+        return ratio(weights * (self.sums[:, None] - self.rows[:, None] * mean), total)
 
 
 class Share(Form):
@@ -151,7 +144,7 @@ class Share(Form):
         pairs = 2 * codes
         total = np.bincount(pairs + self.among, minlength=2 * n_groups)[1::2]
         hits = np.bincount(pairs + self.hits, minlength=2 * n_groups)[1::2]
-        return _ratio(hits.astype(np.float64), total.astype(np.float64))
+        return ratio(hits.astype(np.float64), total.astype(np.float64))
 
     def on(self, units: Units) -> Weighted:
         """Collect hits and rows by unit."""
@@ -225,7 +218,7 @@ class _WeightedMeanOfShares(Weighted):
         shares = np.array([part.values(weights) for part in self.parts])
         present = np.isfinite(shares)
         n_present = present.sum(axis=0)
-        mean = _ratio(np.where(present, shares, 0.0).sum(axis=0), n_present.astype(np.float64))
+        mean = ratio(np.where(present, shares, 0.0).sum(axis=0), n_present.astype(np.float64))
         value: FloatArray = np.where(n_present >= 2, mean, math.nan)
         return value
 
@@ -279,7 +272,7 @@ class Mean(Form):
         added = np.where(extra, ends, 0.0)[:, None]
         means = np.concatenate(
             [
-                _ratio(sums @ counts + added, rows @ counts + extra[:, None])
+                ratio(sums @ counts + added, rows @ counts + extra[:, None])
                 for counts in resample_counts(pools.n, options)
             ],
             axis=1,
@@ -300,134 +293,3 @@ class Mean(Form):
         return Interval.undefined(
             few if n_units < 2 else "every_resample_gives_the_same_value", level=level
         )
-
-
-class GapSum(Form):
-    """Σ over bins of rows of |Σ (hit − confidence)| / rows: the calibration error."""
-
-    def __init__(
-        self, hits: BoolArray, confidence: FloatArray, *, bins: IntArray, among: BoolArray
-    ) -> None:
-        self.hits, self.confidence, self.among = hits, confidence, among
-        kept = bins[among]
-        self.filled = np.flatnonzero(np.bincount(kept))
-        position = np.zeros(int(kept.max()) + 1, dtype=np.int64)
-        position[self.filled] = np.arange(self.filled.size)
-        self.index: IntArray = position[kept]
-
-    @property
-    def n_evaluated(self) -> int:
-        """Count the rows with a usable confidence."""
-        return self.index.size
-
-    @property
-    def _n_rows(self) -> int:
-        return self.among.size
-
-    def on(self, units: Units) -> Weighted:
-        """Collect the gaps by bin and unit."""
-        code = units.code[self.among]
-        excess = self.hits[self.among] - self.confidence[self.among]
-        n_bins = self.filled.size
-        added = np.bincount(self.index * units.n + code, excess, n_bins * units.n)
-        sums: FloatArray = added.reshape(n_bins, units.n).astype(np.float64, copy=False)
-        rows = np.bincount(code, minlength=units.n).astype(np.float64)
-        return _WeightedGapSum(sums, rows)
-
-    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval by test inversion, with the debiased estimate it belongs to."""
-        found = calibration_gap_interval(
-            self.answers(table),
-            options=replace(options, n_resamples=min(options.n_resamples, N_REDRAWS)),
-            prior_icc=prior_icc(table),
-        )
-        return Uncertainty(found.interval, {"debiased": found.debiased, "null_value": found.null})
-
-    def answers(self, table: Table) -> BinnedAnswers:
-        """Return the rows with their bins and patients."""
-        return BinnedAnswers(
-            self.confidence[self.among],
-            self.hits[self.among],
-            self.index,
-            table.patients.code[self.among],
-        )
-
-
-class _WeightedGapSum(Weighted):
-    def __init__(self, sums: FloatArray, rows: FloatArray) -> None:
-        self.sums, self.rows = sums, rows
-
-    def values(self, weights: FloatArray) -> FloatArray:
-        return _ratio(np.abs(self.sums @ weights).sum(axis=0), self.rows @ weights)
-
-    def influences(self, weights: FloatArray) -> FloatArray:
-        gaps, total = self.sums @ weights, self.rows @ weights
-        value = _ratio(np.abs(gaps).sum(axis=0), total)
-        pull = self.sums.T @ np.sign(gaps) - self.rows[:, None] * value
-        return _ratio(weights * pull, total)
-
-
-class Rescored(Form):
-    """A metric that can only be computed from rows: scored again under whole-number weights."""
-
-    low, high, slope = -math.inf, math.inf, 0.0
-
-    def __init__(
-        self,
-        table: Table,
-        compute: Callable[[Sequence[EvaluationResult]], float],
-        *,
-        n_evaluated: int,
-    ) -> None:
-        self._table, self._compute, self._n_evaluated = table, compute, n_evaluated
-
-    @property
-    def n_evaluated(self) -> int:
-        """Count the rows that the metric says it rests on."""
-        return self._n_evaluated
-
-    @property
-    def _n_rows(self) -> int:
-        return self._table.n_scored
-
-    def value(self) -> float:
-        """Compute the metric on all rows."""
-        return self._compute(self._table.rows)
-
-    def on(self, units: Units) -> Weighted:
-        """Keep the rows with their units."""
-        return _WeightedRows(self._table.rows, units, self._compute)
-
-    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return percentiles over fewer resamples than other metrics get."""
-        pools = table.pools
-        chosen = replace(options, n_resamples=min(options.n_resamples, N_RESCORED))
-        weighted = self.on(pools)
-        values = np.concatenate(
-            [weighted.values(counts) for counts in resample_counts(pools.n, chosen)]
-        )
-        found = Replicates(self.value(), values, pools.n).interval(
-            "expanded_percentile", level=options.level
-        )
-        if found.defined:
-            low, high = min(found.low, self.value()), max(found.high, self.value())
-            found = replace(found, low=low, high=high)
-        return Uncertainty(found, {"n_resamples": chosen.n_resamples})
-
-
-class _WeightedRows(Weighted):
-    def __init__(
-        self,
-        rows: Sequence[EvaluationResult],
-        units: Units,
-        compute: Callable[[Sequence[EvaluationResult]], float],
-    ) -> None:
-        self._rows, self._code, self._compute = rows, units.code, compute
-
-    def values(self, weights: FloatArray) -> FloatArray:
-        times = weights.astype(np.int64)[self._code]
-        return np.array([self._value(column) for column in times.T], dtype=np.float64)
-
-    def _value(self, times: IntArray) -> float:
-        drawn: list[int] = np.repeat(np.arange(times.size), times).tolist()
-        return self._compute([self._rows[index] for index in drawn]) if drawn else math.nan

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.metrics.forms import Form, Rescored, Undefined, Weighted, prior_icc
+from krisis.metrics.forms import Form, Undefined, Weighted, prior_icc
+from krisis.metrics.rescored import Rescored
 from krisis.metrics.table import BoolArray, FloatArray, Table, Units, joined
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import (

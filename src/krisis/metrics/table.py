@@ -4,33 +4,54 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics.labels import (
+    LOSSES,
+    Answers,
+    Codes,
+    FloatArray,
+    IntArray,
+    Label,
+    Loss,
+    canonical_label,
+    group_name,
+    hashable,
+    is_label,
+    sorted_groups,
+)
 
 if TYPE_CHECKING:
     from krisis.metrics.base import EvaluationResult
 
-IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-Label = int | str
-Loss = Literal["error", "abs", "abs_norm"]
-LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+
+__all__ = [
+    "LOSSES",
+    "Answers",
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "Label",
+    "Loss",
+    "Table",
+    "Units",
+    "canonical_label",
+    "joined",
+]
 
 T = TypeVar("T")
 
 NO_LABEL = -1
-# Without a task, rows are broken down by the metadata key that the seeds fix.
-_DEFAULT_GROUPS = {"stage": "ckd_stage"}
 _DEFERRAL: dict[object, int] = {
     True: 1,
     False: 0,
@@ -41,85 +62,6 @@ _ROWS_PER_BLOCK = 8192
 # Beyond this many patients they are pooled at random, which keeps the variance and bounds the cost.
 MOST_UNITS = 1000
 _POOLING_SEED = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What scoring must know of a task: its answers, their order, its groups and its loss.
-
-    ``allowed`` is empty where no task is known. ``groups`` maps the name of a breakdown to the
-    metadata key that it reads.
-    """
-
-    allowed: tuple[Label, ...] = ()
-    ordered: bool = False
-    positive: Label | None = None
-    default_loss: Loss = "error"
-    groups: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT_GROUPS))
-
-    @property
-    def binary(self) -> bool | None:
-        """Tell whether the answers are 0 and 1; None where no task is known."""
-        if not self.allowed:
-            return None
-        return {canonical_label(answer) for answer in self.allowed} == {0, 1}
-
-    def positions(self, labels: Sequence[Label]) -> FloatArray:
-        """Return where each label lies on the scale: its number, else its place among the answers.
-
-        NaN where a label has no place on a scale.
-        """
-        known = [canonical_label(answer) for answer in self.allowed]
-        if all(isinstance(label, int) for label in (*known, *labels)):
-            return np.array(labels, dtype=np.float64)
-        if not self.ordered:
-            return np.full(len(labels), math.nan)
-        place = {label: float(index) for index, label in enumerate(known)}
-        return np.array([place.get(label, math.nan) for label in labels], dtype=np.float64)
-
-    def span(self, seen: Sequence[Label]) -> float:
-        """Return the largest distance between two answers, of those seen without a task."""
-        known = [canonical_label(answer) for answer in self.allowed]
-        place = self.positions(known or seen)
-        place = place[~np.isnan(place)]
-        return float(np.ptp(place)) or 1.0 if place.size else 1.0
-
-
-def canonical_label(value: object) -> Label:
-    """Return the form under which two labels are the same answer.
-
-    Whole numbers equal their texts; texts are equal whatever their case and surrounding space.
-
-    >>> canonical_label(" 1 "), canonical_label(True), canonical_label(" Stable")
-    (1, 1, 'stable')
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            return int(text)
-        except ValueError:
-            return text.casefold()
-    if isinstance(value, int | float | np.number | np.bool_) and float(value).is_integer():
-        return int(value)
-    raise InvalidValue(f"{value!r} is not a label; use a whole number or a text")
-
-
-class _Codes(dict[object, int]):
-    """Value to code, filled as values appear; values of one name share a code."""
-
-    def __init__(self, name_of: Callable[[object], Label], known: Mapping[object, int]) -> None:
-        super().__init__(known)
-        self.names: list[Label] = []
-        self._name_of = name_of
-        self._codes: dict[Label, int] = {}
-
-    def __missing__(self, value: object) -> int:
-        name = self._name_of(value)
-        code = self._codes.setdefault(name, len(self.names))
-        if code == len(self.names):
-            self.names.append(name)
-        self[value] = code
-        return code
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +87,7 @@ class _MetadataColumns:
 
     def __init__(self, answers: Answers, n_rows: int) -> None:
         self._group, self._key = next(iter(answers.groups.items()), ("", ""))
-        self._codes = _Codes(lambda value: _group_name(self._group, value), {})
+        self._codes = Codes(lambda value: group_name(self._group, value), {})
         self._due: IntArray | None = np.empty(n_rows, np.int64)
         self._member: IntArray | None = np.empty(n_rows, np.int64) if self._key else None
 
@@ -171,7 +113,7 @@ class _MetadataColumns:
             table.__dict__["should_abstain"] = self._due
         member = self._member
         if member is not None:
-            table.shared(("group", self._group), lambda: _sorted_groups(self._codes, member))
+            table.shared(("group", self._group), lambda: sorted_groups(self._codes, member))
 
 
 class Table:
@@ -206,7 +148,7 @@ class Table:
 
     def _read(self) -> None:
         """Read the columns in one pass: all fields of a block of rows before the next block."""
-        n, codes, n_without = self.n_scored, _Codes(canonical_label, {None: NO_LABEL}), 0
+        n, codes, n_without = self.n_scored, Codes(canonical_label, {None: NO_LABEL}), 0
         self.truth, self.prediction = np.empty(n, np.int64), np.empty(n, np.int64)
         self.abstained, self.confidence = np.empty(n, np.bool_), np.empty(n, np.float64)
         metadata = _MetadataColumns(self.answers, n)
@@ -246,7 +188,7 @@ class Table:
                     raise InvalidValue(
                         f"{self._row_name(row)}: ground_truth is None; give the right answer"
                     )
-                if value is not None and not _is_label(value):
+                if value is not None and not is_label(value):
                     raise InvalidValue(
                         f"{self._row_name(row)}: {name} {value!r} is not a label; "
                         "use a whole number or a text"
@@ -372,12 +314,12 @@ class Table:
 
     def _grouped(self, column: str) -> tuple[list[str], IntArray]:
         values = self.metadata(self.answers.groups.get(column, column))
-        codes = _Codes(lambda value: _group_name(column, value), {})
+        codes = Codes(lambda value: group_name(column, value), {})
         try:
             found = np.fromiter(map(codes.__getitem__, values), np.int64, self.n_scored)
         except TypeError:  # a value that cannot be hashed is grouped by its text
-            found = np.array([codes[_hashable(value)] for value in values], dtype=np.int64)
-        return _sorted_groups(codes, found)
+            found = np.array([codes[hashable(value)] for value in values], dtype=np.int64)
+        return sorted_groups(codes, found)
 
     def losses(self, loss: Loss) -> FloatArray:
         """Return the loss of every row, NaN where the model abstained or the labels have no order.
@@ -418,29 +360,3 @@ def joined(left: Table, right: Table) -> Table:
     both = Table([*left.rows, *right.rows], left.answers)
     both.confidence = np.concatenate([left.confidence, right.confidence])
     return both
-
-
-def _sorted_groups(codes: _Codes, found: IntArray) -> tuple[list[str], IntArray]:
-    order = sorted(map(str, codes.names))
-    position = np.array([order.index(str(name)) for name in codes.names], dtype=np.int64)
-    return order, position[found]
-
-
-def _is_label(value: object) -> bool:
-    try:
-        canonical_label(value)
-    except InvalidValue:
-        return False
-    return True
-
-
-def _hashable(value: object) -> object:
-    return value if isinstance(value, Hashable) else str(value)
-
-
-def _group_name(column: str, value: object) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return f"unknown_{column}"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return f"{column}_{str(value).strip()}"

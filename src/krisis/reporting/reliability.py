@@ -8,7 +8,8 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError
-from krisis.metrics.forms import GapSum, Share, prior_icc
+from krisis.metrics.forms import Share, prior_icc
+from krisis.metrics.gap_form import GapSum
 from krisis.metrics.table import Table
 from krisis.reporting.figure import Figure, altair, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE

@@ -4,218 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations
 
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonObject
 from krisis.metrics import default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, Direction, MetricScore, MetricScores, score_all
+from krisis.metrics.base import BaseMetric, MetricScore, MetricScores, score_all
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
-from krisis.results.comparison.matching import (
-    ChangedRow,
-    MatchedRuns,
-    changed_rows,
-    match_runs,
-    refuse_other_data,
-)
+from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
+from krisis.results.comparison.matching import changed_rows, match_runs, refuse_other_data
 from krisis.results.result import BenchmarkResult
 from krisis.results.scoring import metric_of
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import non_inferior
 
-NO_DIFFERENCE = "no significant difference"
-NOT_COMPARABLE = "not comparable"
+__all__ = ["CompareOptions", "Comparison", "MetricDelta", "Pair", "compare_runs"]
+
 PERMUTATION = "paired permutation by patient"
 # Several pairs multiply the smallest possible p-value, so that more exchanges are drawn for them.
 _EXCHANGES_PER_PAIR = 400
-
-
-@dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """What to compare and how; without ``metrics``, all that every run was scored with.
-
-    ``primary`` names the metric that is tested alone. ``margin`` asks for non-inferiority: one
-    number for every metric, or one per key in the metric's own units.
-    """
-
-    metrics: Sequence[BaseMetric | str] = ()
-    n_permutations: int = 1999
-    seed: int = 42
-    level: float = 0.95
-    margin: float | Mapping[str, float] | None = None
-    primary: str | None = None
-
-    def __post_init__(self) -> None:
-        given = self.margin if isinstance(self.margin, Mapping) else {"margin": self.margin}
-        for name, value in given.items():
-            if value is not None and not 0 < value < math.inf:
-                raise InvalidValue(f"{name} must be a number above 0, not {value!r}")
-        if self.n_permutations < 1:
-            raise InvalidValue(f"n_permutations must be 1 or more, not {self.n_permutations!r}")
-
-    def margin_of(self, key: str) -> float | None:
-        """Return the margin of a metric, where one was given."""
-        return self.margin.get(key) if isinstance(self.margin, Mapping) else self.margin
-
-
-@dataclass(slots=True)
-class MetricDelta:
-    """Right minus left in one metric.
-
-    ``left`` and ``right`` are the scores; ``delta``, ``interval`` and ``p_value`` belong to
-    ``left_compared`` and ``right_compared``, which are the scores themselves unless
-    ``compared_by`` names another number. ``p_adjusted`` is that of the whole comparison;
-    ``reason`` says why there is no test.
-    """
-
-    key: str
-    name: str
-    direction: Direction
-    left: float
-    right: float
-    delta: float = math.nan
-    interval: Interval | None = None
-    p_value: float = math.nan
-    p_adjusted: float = math.nan
-    test: str = ""
-    compared_by: str = ""
-    left_compared: float = math.nan
-    right_compared: float = math.nan
-    margin: float | None = None
-    non_inferior: bool | None = None
-    primary: bool = False
-    reason: str = ""
-
-    def verdict(self, level: float = 0.95) -> str:
-        """Say better, worse, different, no significant difference or not comparable."""
-        if math.isnan(self.delta):
-            return NOT_COMPARABLE
-        if math.isnan(self.p_adjusted):
-            return "not tested"
-        if self.p_adjusted > 1 - level + 1e-12:
-            return NO_DIFFERENCE
-        if self.direction == "neither":
-            return "different"
-        return "better" if (self.delta > 0) == (self.direction == "higher") else "worse"
-
-    def to_dict(self, level: float) -> JsonObject:
-        """Return the difference with its verdict as JSON values."""
-        interval = self.interval
-        ends = None if interval is None else [interval.low, interval.high]
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "interval"}
-        return {
-            **fields,
-            "interval": ends,
-            "interval_method": interval.method if interval else None,
-            "verdict": self.verdict(level),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two of the runs, side by side."""
-
-    left: str
-    right: str
-    deltas: Mapping[str, MetricDelta]
-    changes: Mapping[str, Sequence[ChangedRow]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """All runs with all pairs; ``matched`` is None where files without rows were compared.
-
-    ``left_out`` says, per metric that not every run has in the same form, why it is not compared.
-    """
-
-    runs: Mapping[str, BenchmarkResult]
-    scores: Mapping[str, MetricScores]
-    pairs: Sequence[Pair]
-    options: CompareOptions
-    matched: MatchedRuns | None
-    n_patients: int = 0
-    n_permutations: int = 0
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def paired(self) -> bool:
-        """Say whether rows were matched, or only scores compared."""
-        return self.matched is not None
-
-    def tied_with_best(self) -> dict[str, list[str]]:
-        """Return, per metric with a better end, the best run and all not significantly different.
-
-        Runs are ranked by the number that they are compared by; a run without it is not ranked.
-        """
-        groups: dict[str, list[str]] = {}
-        for key, delta in self.pairs[0].deltas.items():
-            known = self._comparable(key)
-            if len(known) < 2 or delta.direction == "neither":
-                continue
-            better = max if delta.direction == "higher" else min
-            best = better(known, key=lambda name: known[name])
-            groups[key] = [name for name in known if name == best or self._tied(best, name, key)]
-        return groups
-
-    def _comparable(self, label: str) -> dict[str, float]:
-        """Return the compared number of every run that has one."""
-        known: dict[str, float] = {}
-        for pair in self.pairs:
-            delta = pair.deltas.get(label)
-            if delta is not None and not math.isnan(delta.delta):
-                known |= {pair.left: delta.left_compared, pair.right: delta.right_compared}
-        return {name: known[name] for name in self.runs if name in known}
-
-    def _tied(self, first: str, second: str, label: str) -> bool:
-        for pair in self.pairs:
-            if {pair.left, pair.right} == {first, second} and label in pair.deltas:
-                verdict = pair.deltas[label].verdict(self.options.level)
-                return verdict in (NO_DIFFERENCE, "not tested")
-        return False
-
-    def to_dict(self) -> JsonObject:
-        """Return everything as JSON values."""
-        matched, options = self.matched, self.options
-        return {
-            "kind": "krisis.comparison",
-            "schema_version": 2,
-            "paired": self.paired,
-            "runs": list(self.runs),
-            "n_matched": matched.n_matched if matched else None,
-            "n_compared": matched.n_compared if matched else None,
-            "n_patients": self.n_patients or None,
-            "n_failed": dict(matched.n_failed) if matched else None,
-            "unmatched": {k: list(v) for k, v in matched.unmatched.items()} if matched else None,
-            "options": {
-                "n_permutations": self.n_permutations,
-                "seed": options.seed,
-                "level": options.level,
-                "margin": options.margin,
-                "primary": options.primary,
-            },
-            "left_out": dict(self.left_out),
-            "scores": {
-                name: {
-                    score.identifier: {"value": score.value, "parameters": score.parameters}
-                    for score in scores.values()
-                }
-                for name, scores in self.scores.items()
-            },
-            "pairs": [_pair_dict(pair, options.level) for pair in self.pairs],
-            "tied_with_best": self.tied_with_best(),
-        }
-
-
-def _pair_dict(pair: Pair, level: float) -> JsonObject:
-    return {
-        "left": pair.left,
-        "right": pair.right,
-        "deltas": {label: delta.to_dict(level) for label, delta in pair.deltas.items()},
-        "changes": {
-            change: [row.to_dict() for row in rows] for change, rows in pair.changes.items()
-        },
-    }
 
 
 def compare_runs(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
+from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 
 if TYPE_CHECKING:
     from rich.table import Table
