@@ -255,6 +255,13 @@ def test_two_krisis_runs_are_divided_by_one_span(tmp_path):
 def test_the_span_of_phq8_is_that_of_the_scale_not_of_the_scores_seen(tmp_path):
     suite = {"suite": "phq8", "mode": "zero_shot"}
     path = _stages(tmp_path / "a.json", (1, 1), (2, 2), (1, 2), (0, 2), suite=suite)
+    content = json.loads(path.read_text())
+    content["extras"]["task_facts"] = {
+        "name": "phq8",
+        "answers": [[score, str(score)] for score in range(4)],
+        "ordered": True,
+    }
+    path.write_text(json.dumps(content))
     artifact = evaluated(path, "--loss", "abs_norm")
     assert artifact["loss"]["definition"] == "abs(prediction - truth) / 3"
     assert artifact["inputs"][0]["mode"] == "zero_shot"
@@ -265,7 +272,7 @@ def test_items_that_a_run_still_owes_are_counted_and_shown(tmp_path):
     run = write_run(tmp_path / "run", BenchmarkResult(rows, {}, {}, "b"), n_cases=10)
     assert evaluated(run)["population"]["items_not_asked"] == 4
     shown = krisis("selective", "--input", run, *FAST).output
-    assert "NOT ENDED, 4 items were not asked; 6 participants, 6 items" in shown
+    assert "INCOMPLETE: 4 records not asked yet; 6 patients, 6 records" in shown
 
 
 def test_a_krisis_run_of_another_mode_is_refused(tmp_path):
@@ -286,7 +293,7 @@ def test_a_krisis_run_of_another_mode_is_refused(tmp_path):
         (["--coverage-grid", "0.101,0.102"], "the same to 2 decimals"),
         (["--coverage-grid", "0,0.5"], "must lie above 0"),
         (["--area-coverage", "1.5"], "must lie above 0"),
-        (["--bootstrap-resamples", "0"], "n_resamples must be 1 or more"),
+        (["--bootstrap-resamples", "-1"], "n_resamples must be 0 or more"),
         (["--seed", "-1"], "seed must lie between"),
         (["--rng", "mersenne"], "rng must be 'default' or 'legacy'"),
         (["--interval-method", "normal"], "unknown interval method"),
@@ -382,8 +389,8 @@ def test_gaps_are_null_where_nothing_was_lost(run):
     assert variant["aurc_full"] == 0.0
     assert variant["interpretation"]["aurc_gap_pct"] is None
     assert variant["interpretation"]["achievable_gain_pct"] is None
-    reason = variant["bootstrap"]["reasons"]["aurc_full"]
-    assert reason == "every_resample_gives_the_same_value"
+    low, high = variant["bootstrap"]["ci95"]["aurc_full"]
+    assert low == 0.0 < high  # seeing no error is not certainty
 
 
 def test_the_table_names_failures_method_and_risks(run):
@@ -391,7 +398,7 @@ def test_the_table_names_failures_method_and_risks(run):
     assert result.exit_code == 0
     text = result.output
     assert "1 of 21 participants FAILED" in text
-    assert "expanded_percentile over 300 resamples of 20 participants" in text
+    assert "95 %, allowing for errors not seen; 20 participants, seed 42" in text
     assert "Risk at coverage" in text
     assert "Totals (input_0)" in text
 
@@ -401,7 +408,7 @@ def test_two_runs_are_shown_with_their_differences(run):
     result = krisis("selective", "--input", run, *arguments, *FAST)
     assert result.exit_code == 0, result.output
     text = result.output
-    assert "input_1 − input_0, on the same participants and resamples" in text
+    assert "input_1 − input_0, on the same participants" in text
     assert "which both reach" in text
     assert text.count("FAILED") == 2
 
@@ -686,3 +693,20 @@ def test_a_chart_that_cannot_be_drawn_is_refused_before_any_file_is_written(
     with pytest.raises(MissingExtra, match="pip install 'krisis"):
         check_plot(tmp_path / "curves.svg")
     check_plot(None)
+
+
+def test_no_resamples_give_points_without_intervals(run):
+    variant = evaluated(run, "--mode", "few_shot", "--bootstrap-resamples", "0")
+    llm = variant["confidence_variants"]["llm"]
+    assert llm["aurc_full"] > 0
+    assert llm["bootstrap"]["ci95"]["aurc_full"] is None
+    assert llm["bootstrap"]["reasons"]["aurc_full"] == "no_resamples_wanted"
+
+
+def test_percentiles_of_published_intervals_are_still_there(run):
+    method = evaluated(run, "--mode", "few_shot", "--rng", "legacy")
+    legacy = method["confidence_variants"]["llm"]["bootstrap"]
+    assert legacy["method"] == "percentile"
+    named = evaluated(run, "--mode", "few_shot", "--interval-method", "percentile")
+    low, high = named["confidence_variants"]["llm"]["bootstrap"]["ci95"]["aurc_full"]
+    assert 0 < low < high

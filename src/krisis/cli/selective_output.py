@@ -25,6 +25,10 @@ _SHOWN = ("aurc", "augrc", "eaurc", "eaugrc", "aurc_normalized", "augrc_normaliz
 _HEADINGS = ("AURC", "AUGRC", "excess AURC", "excess AUGRC", "AURC / Cmax", "AUGRC / Cmax²")
 
 
+# The smallest number of patients in the simulation that the intervals were checked by.
+_FEW = 15
+
+
 def warn(message: str) -> None:
     """Say something on the error stream without stopping."""
     typer.echo(f"warning: {message}", err=True)
@@ -151,6 +155,10 @@ def _notes(
 ) -> list[str]:
     people = f"{evaluation.runs[0].words[0]}s"
     notes = [f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"]
+    if evaluation.n_clusters < _FEW:
+        notes.append(
+            f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
+        )
     notes += _total_lines(artifact["totals"])
     if _any_negative_excess(evaluation):
         notes.append(f"Excess: {EXCESS_NOTE}.")

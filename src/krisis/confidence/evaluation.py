@@ -11,6 +11,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.metrics.curve_form import CurveFigure, CurvePlan, curve_intervals, curve_of, items_of
+from krisis.metrics.forms import Form, Share
 from krisis.metrics.items import RunItems
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.metrics.risk_coverage import RiskCoverageCurve, check_coverage
@@ -154,8 +155,10 @@ class Evaluation:
 
     def drop_rate(self, variant: str, position: int, figure: str) -> float:
         """Return the share of resamples on which a figure is undefined."""
+        if self.options.replicate_method is None:
+            return float(math.isnan(self.curves[variant][position].figures[figure]))
         if self.bootstrap is None:
-            return 0.0 if self.options.replicate_method is None else math.nan
+            return math.nan
         name = _name(variant, position, figure)
         known = name in self.bootstrap.replicates
         return self.bootstrap.drop_rate(name) if known else math.nan
@@ -218,8 +221,10 @@ def _cmax_interval(run: VariantCurve) -> Interval:
     )
 
 
-def _figure_form(name: str, run: VariantCurve) -> Callable[[Table], CurveFigure]:
+def _figure_form(name: str, run: VariantCurve) -> Callable[[Table], Form]:
     plan = run.plan
+    if name == "cmax":  # a share, which is there also where nothing was predicted
+        return lambda table: Share(table.answered, among=table.everyone)
     return lambda table: CurveFigure(name, table, plan)
 
 
@@ -296,7 +301,7 @@ def same_participants(
     left: RunItems, right: RunItems, *, intersection_only: bool
 ) -> tuple[RunItems, RunItems]:
     """Return both runs on the patients that were scored in both, or refuse differing sets."""
-    _refuse_other_scale(left, right)
+    left, right = _on_one_scale(left, right)
     _refuse_other_truth(left, right)
     both = set(left.participants) & set(right.participants)
     if len(both) == len(left.participants) == len(right.participants):
@@ -312,14 +317,17 @@ def same_participants(
     return left.restricted(both), right.restricted(both)
 
 
-def _refuse_other_scale(left: RunItems, right: RunItems) -> None:
-    """Refuse runs of two questionnaires, where the tasks fix their answers."""
-    fixed = left.table.answers.allowed and right.table.answers.allowed
-    if fixed and left.ordered and right.ordered and left.scale != right.scale:
-        raise InvalidValue(
-            f"the scores of the two runs span {left.scale:g} and {right.scale:g}; compare runs of "
-            "one questionnaire"
-        )
+def _on_one_scale(left: RunItems, right: RunItems) -> tuple[RunItems, RunItems]:
+    """Refuse runs of two questionnaires; without a task the scale is that of all labels seen."""
+    if not left.ordered or not right.ordered or left.scale == right.scale:
+        return left, right
+    if not left.table.answers.allowed and not right.table.answers.allowed:
+        seen = dict.fromkeys([*left.table.labels, *right.table.labels])
+        return left.with_answers(tuple(seen)), right.with_answers(tuple(seen))
+    raise InvalidValue(
+        f"the scores of the two runs span {left.scale:g} and {right.scale:g}; compare runs of "
+        "one questionnaire"
+    )
 
 
 def _refuse_other_truth(left: RunItems, right: RunItems) -> None:

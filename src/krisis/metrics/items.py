@@ -11,7 +11,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonValue
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.table import BoolArray, FloatArray, IntArray, Loss, Table
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Label, Loss, Table
 
 # The signal that holds the confidence which a krisis backend returned.
 STATED = "stated_confidence"
@@ -94,6 +94,11 @@ class RunItems:
     def errors(self) -> FloatArray:
         """Return, per predicted item, the distance from the truth; 0 or 1 without an order."""
         return self.losses("abs" if self.ordered else "error")
+
+    def with_answers(self, allowed: tuple[Label, ...]) -> RunItems:
+        """Return the items on the scale of these answers."""
+        answers = replace(self.table.answers, allowed=allowed, ordered=True)
+        return replace(self, table=self.table.with_answers(answers))
 
     def with_confidence(self, values: FloatArray) -> Table:
         """Return the table with a confidence for every predicted item."""

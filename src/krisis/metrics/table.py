@@ -346,6 +346,12 @@ class Table:
         changed.__dict__.pop("usable", None)
         return changed
 
+    def with_answers(self, answers: Answers) -> Table:
+        """Return the table with another knowledge of its task."""
+        changed = copy(self)
+        changed._shared, changed.answers = {}, answers
+        return changed
+
     def restricted(self, rows: BoolArray) -> Table:
         """Return the table of some of the scored rows."""
         kept = [row for row, keep in zip(self.rows, rows.tolist(), strict=True) if keep]
