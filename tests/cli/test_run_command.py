@@ -356,3 +356,69 @@ def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> N
     newest = load_run(list_runs(tmp_path / "runs")[0])
     assert (newest.extras["n_cache_hits"], newest.extras["n_api_calls"]) == (2, 0)
     assert krisis("cache", "clear", *words, cwd=tmp_path).stdout == "removed 2 replies\n"
+
+
+REFUSING_PLUGIN = """
+from krisis import BackendResponse, BaseBackend, registry
+from krisis.errors import AuthenticationFailed, OutOfCredit
+
+class Refusing(BaseBackend):
+    name = "refusing"
+    n_calls = 0
+    def evaluate(self, record):
+        self.n_calls += 1
+        if self.n_calls > 3:
+            raise ERROR
+        return BackendResponse(0)
+
+registry.BUILT_IN["backends"]["refusing"] = "__main__:Refusing"
+from krisis.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ('OutOfCredit("402: monthly budget used up")', "AccountRefused"),
+        ('AuthenticationFailed("403: the budget of this key is spent")', "KeyRefused"),
+    ],
+)
+def test_a_provider_that_speaks_of_a_budget_still_exits_1(
+    tmp_path: Path, error: str, cause: str
+) -> None:
+    script = tmp_path / "refusing.py"
+    script.write_text(REFUSING_PLUGIN.replace("ERROR", error))
+    words = ("run", "ckd", "--model", "refusing", "--limit", "10", "--no-cache", "--no-baselines")
+    done = subprocess.run(
+        [sys.executable, script, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "7 records left" in done.stderr
+    assert "budget" in done.stderr
+    (run,) = list_runs(tmp_path / "runs")
+    assert len(load_run(run).evaluation_results) == 3
+    assert json.loads((run / "metrics.json").read_text())["extras"]["stop_cause"] == cause
+    assert f'"cause": "{cause}"' in (run / "rows.jsonl").read_text()
+    assert (run / "report.txt").read_text().splitlines()[1].startswith("INCOMPLETE: 7 records not")
+
+
+def test_a_cut_run_is_shown_and_scored_with_the_metrics_it_was_asked_for(tmp_path: Path) -> None:
+    words = ["run", "ckd", "--model", "guideline", "--limit", "12", "--no-baselines"]
+    krisis(*words, "--metric", "brier_score", "--metric", "accuracy", cwd=tmp_path)
+    (run,) = list_runs(tmp_path / "runs")
+    rows = run / "rows.jsonl"
+    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:9]))
+    (run / "metrics.json").unlink()
+    for command in ("show", "score"):
+        done = krisis(command, str(run), "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert list(json.loads(done.stdout)["metric_scores"]) == ["Brier Score", "Accuracy"]
+    chosen = krisis("score", str(run), "-m", "answer_rate", "--json", cwd=tmp_path)
+    assert list(json.loads(chosen.stdout)["metric_scores"]) == ["Answer Rate (Coverage)"]
+
+
+def test_a_folder_without_a_manifest_is_no_run(tmp_path: Path) -> None:
+    done = krisis("resume", str(tmp_path), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is not a krisis run (no manifest.json)" in done.stderr
