@@ -7,16 +7,18 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from krisis.backends.base import BaseBackend
+from krisis.backends.catalogue import backend_from_name
 from krisis.data.base import BaseDataSuite, PatientRecord
-from krisis.errors import InvalidValue
-from krisis.execution.baselines import baseline_scores, scores_by_source
-from krisis.execution.batches import with_distinct_ids
+from krisis.errors import InvalidValue, UserError
+from krisis.execution.batches import cases_of, with_distinct_ids
+from krisis.execution.engine import answered_row
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, Rows, score_all
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows, score_all
+from krisis.results.account import TaskFacts, brief_scores
 from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Interrupted
 
@@ -113,3 +115,38 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
         except KeyboardInterrupt:  # the stop button of a notebook: keep what was paid for
             stop.request_from_outside(Interrupted("interrupted"))
             return running.result()
+
+
+def baseline_scores(
+    suite: BaseDataSuite, records: Sequence[PatientRecord], metrics: Sequence[BaseMetric]
+) -> dict[str, MetricScores]:
+    """Return the scores of the suite's baselines; one that cannot be prepared is left out."""
+    found = {}
+    for name in suite.baselines:
+        try:
+            backend = backend_from_name(name)
+            backend.prepare(suite)
+        except UserError:
+            continue
+        responses = backend.evaluate_batch(records)
+        answered = [
+            answered_row(case, response, prompt="")
+            for case, response in zip(cases_of(records), responses, strict=True)
+        ]
+        rows = Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())
+        found[name] = brief_scores(score_all(metrics, rows))
+    return found
+
+
+def scores_by_source(
+    metrics: Sequence[BaseMetric], results: Sequence[EvaluationResult]
+) -> dict[str, MetricScores]:
+    """Score real and synthetic patients apart; nothing where all rows are of one source."""
+    rows = Rows(results)
+    parts = {
+        name: Rows((r for r in rows if r.metadata.get("synthetic") is synthetic), rows.answers)
+        for name, synthetic in (("real", False), ("synthetic", True))
+    }
+    if not all(parts.values()):
+        return {}
+    return {name: brief_scores(score_all(metrics, part)) for name, part in parts.items()}

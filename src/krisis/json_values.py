@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from krisis.errors import InvalidFile
 
-# What stands in a file, a reply or a column of the user's own, before it is checked: the one
+# Values from a file, a reply or a column of the user's own, before they are checked: the one
 # place where such values are typed as Any.
 JsonValue: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
@@ -84,7 +84,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file whole or not at all, and replace an older one only when told to."""
+    """Write a file whole or not at all, and replace an older one only with ``overwrite``."""
     if path.exists() and not overwrite:
         raise InvalidFile(f"{path} exists already; choose another name or remove it first")
     try:

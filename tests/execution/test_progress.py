@@ -32,7 +32,7 @@ TALLY = Tally(
 def test_a_tally_in_one_line() -> None:
     assert TALLY.n_done == 6
     assert TALLY.text() == (
-        "4 answered / 1 abstained / 1 failed · 1,234 tokens · $0.50 · 2 retries · 8 at a time"
+        "4 answered / 1 abstained / 1 failed · 1,234 tokens · $0.50 · 2 retries · 8 concurrent"
     )
 
 
@@ -42,7 +42,7 @@ def test_plain_lines_say_how_far_and_how_long() -> None:
     plain.begin(Tally(n_cases=10, limit=8))
     plain.advance(TALLY)
     plain.end(Tally(n_cases=10, n_answered=10, limit=8))
-    assert lines[0] == "0/10 · 0 answered / 0 abstained / 0 failed · 0 tokens · 8 at a time"
+    assert lines[0] == "0/10 · 0 answered / 0 abstained / 0 failed · 8 concurrent"
     assert lines[1].startswith("6/10 · 4 answered")
     assert lines[1].endswith("s left")
     assert lines[2].startswith("10/10")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAnswer, Majority
+from krisis.benchmark import baseline_scores
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
-from krisis.execution.baselines import baseline_scores
 from krisis.execution.options import Execution
 from krisis.metrics import default_benchmark_metrics
 from krisis.results.report import format_report

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 
 from krisis import BenchmarkResult, EvaluationResult
-from krisis.execution.baselines import scores_by_source
+from krisis.benchmark import scores_by_source
 from krisis.metrics import default_benchmark_metrics
 from krisis.results.base import Attrition, RunFacts
 from krisis.results.report import format_report

@@ -24,7 +24,7 @@ _ADVICE = {
     402: "the account has no quota left, so add credit to it",
     403: "check what the key is allowed to do",
     404: "check the name of the model and the address",
-    413: "ask for fewer cases in one call",
+    413: "send fewer cases in one call",
     422: "change the request as the provider says",
 }
 _TRANSIENT = frozenset({408, 409, 425})
@@ -50,16 +50,16 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
     who = f"{request.provider}/{request.model}"
     status = _status(error)
     if status is not None:
-        return _of_status(error, status, who, _told(error, request, key))
+        return _of_status(error, status, who, _words(error, request, key))
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     late = isinstance(error, TimeoutError) or "Timeout" in kinds
     if late and not _lost_connection(error):
         return CallTimedOut(f"{who} gave no answer in time; raise timeout_seconds if that is usual")
     if late or isinstance(error, OSError) or any(word in kinds for word in _LOST):
-        return ProviderUnavailable(f"{who} could not be reached ({_told(error, request, key)})")
+        return ProviderUnavailable(f"{who} could not be reached ({_words(error, request, key)})")
     if any(word in kinds for word in _UNREADABLE):
         return ProviderUnavailable(f"{who} sent a response that its SDK cannot read")
-    return BackendError(f"{who}: {type(error).__name__}: {_told(error, request, key)}")
+    return BackendError(f"{who}: {type(error).__name__}: {_words(error, request, key)}")
 
 
 def _lost_connection(error: BaseException) -> bool:
@@ -71,12 +71,12 @@ def _lost_connection(error: BaseException) -> bool:
     return refused or _lost_connection(cause)
 
 
-def _of_status(error: Exception, status: int, who: str, told: str) -> BackendError:
+def _of_status(error: Exception, status: int, who: str, words: str) -> BackendError:
     response = getattr(error, "response", None)
     headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     body = getattr(error, "body", None) or getattr(error, "details", None)
-    message = f"{who} answered {status}: {told}"
-    said = f"{body} {told}".lower()
+    message = f"{who} answered {status}: {words}"
+    said = f"{body} {words}".lower()
     if status == 402 or (status in (400, 403, 429) and any(word in said for word in _NO_CREDIT)):
         return OutOfCredit(f"{message}; {_ADVICE[402]}", status=status)
     if status == 403 and any(word in said for word in _WITHHELD):
@@ -103,7 +103,7 @@ def _status(error: Exception) -> int | None:
     return None
 
 
-def _told(error: Exception, request: ChatRequest, key: Secret) -> str:
+def _words(error: Exception, request: ChatRequest, key: Secret) -> str:
     """Return the provider's own words, shortened; withheld when they repeat the prompt."""
     text = str(getattr(error, "message", None) or error) or type(error).__name__
     text = key.removed_from(" ".join(text.split()))

@@ -18,6 +18,7 @@ from krisis.backends.failures import as_backend_error
 from krisis.backends.retry import RetryPolicy
 from krisis.backends.secrets import Secret, find_key, holds_secret
 from krisis.errors import InvalidValue, MissingExtra
+from krisis.json_values import JsonObject
 
 # A reply needs far fewer; models that think first spend thousands before the first word.
 BASE_TOKENS = 2048
@@ -92,7 +93,7 @@ class ProviderBackend(ChatBackend):
             raise MissingExtra.named(self.extra, f"the backend {self.provider!r}")
         return find_key(self.key_variables, self.provider)
 
-    def parameters(self, n_records: int) -> dict[str, Any]:
+    def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call; without a cap of its own, one that grows with the batch."""
         cap = self.max_tokens or BASE_TOKENS + TOKENS_PER_RECORD * n_records
         chosen = {
@@ -106,7 +107,7 @@ class ProviderBackend(ChatBackend):
         }
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Make one call in the strictest way that the server is known to bear."""
+        """Make one call in the strictest reply format that the server is known to accept."""
         asked = self.ladder.current
         started = time.perf_counter()
         try:

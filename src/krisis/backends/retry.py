@@ -13,12 +13,12 @@ from krisis.errors import BackendError, InvalidValue
 
 T = TypeVar("T")
 
-# A provider that asks for more patience than this has no quota left today.
+# A provider that asks for a longer wait than this has no quota left today.
 LONGEST_RETRY_AFTER_SECONDS = 900.0
 
 
 def _jitter() -> Callable[[], float]:
-    # Unseeded on purpose: processes that wait in step would knock at the door together, and no
+    # Unseeded on purpose: processes that wait in step would call together again, and no
     # result depends on how long a call waited.
     return np.random.default_rng().random
 
@@ -62,7 +62,7 @@ class RetryPolicy:
         ceiling = min(self.max_seconds, self.base_seconds * 2.0**n_retries)
         drawn = self.jitter() * ceiling
         asked = error.retry_after_seconds or 0.0
-        # A little is added to what was asked, so that callers told the same do not return at once.
+        # A little is added, so that callers who got the same wait do not return together.
         return max(drawn, asked + self.jitter() * min(ceiling, asked / 4))
 
 
@@ -79,7 +79,7 @@ async def call_with_retries(
 ) -> T:
     """Await ``call`` until it succeeds, fails for good, or the policy has no attempt left.
 
-    ``on_retry`` hears of every failed attempt that will be repeated, with the pause that follows.
+    ``on_retry`` is called with the error of every attempt that will be repeated and the pause.
     """
     n_retries = 0
     while True:

@@ -14,11 +14,11 @@ from krisis.errors import KrisisError
 
 # Command → (module that holds its `app`, one line of help). The order is that of `--help`.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "pull": ("krisis.cli.pull", "Obtain a small language model for the backend `local`."),
-    "run": ("krisis.cli.run", "Put the records of a suite to a model and score what comes back."),
+    "pull": ("krisis.cli.pull", "Download a small language model for the backend `local`."),
+    "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
     "resume": ("krisis.cli.resume", "Finish a run that was cut short."),
-    "retry-failed": ("krisis.cli.retry_failed", "Ask the failed records of a run again."),
-    "cache": ("krisis.cli.cache", "See and empty the store of paid replies."),
+    "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
+    "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
     "data": ("krisis.cli.data", "Write the embedded cohorts, or check files of your own."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
     "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),
@@ -82,7 +82,7 @@ def options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Take the options that stand before any command."""
+    """Take the options that come before any command."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`krisis cache`: see and empty the store of replies that were paid for."""
+"""`krisis cache`: show or clear the cache of paid replies."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 from krisis.execution.cache import ReplyCache, default_cache_path
 
-app = typer.Typer(add_completion=False, help="See and empty the store of paid replies.")
-_PATH = typer.Option(None, "--cache-path", help="The store, where it is not the usual one.")
+app = typer.Typer(add_completion=False, help="Show or clear the cache of paid replies.")
+_PATH = typer.Option(None, "--cache-path", help="Another cache file than the usual one.")
 
 
 @app.command()
 def info(cache_path: Path | None = _PATH) -> None:
-    """Say where the store is, how large it is and which models it knows."""
+    """Show where the cache is, how large it is and which models it knows."""
     cache = ReplyCache(cache_path or default_cache_path())
     about = cache.info()
     cache.close()

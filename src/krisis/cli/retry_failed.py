@@ -1,4 +1,4 @@
-"""`krisis retry-failed`: ask only those records again that failed."""
+"""`krisis retry-failed`: retry the records that failed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from krisis.execution.config import RESUMABLE
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
 
-app = typer.Typer(add_completion=False, help="Ask the failed records of a run again.")
+app = typer.Typer(add_completion=False, help="Retry the failed records of a run.")
 
 
 def retry_failed(
     run: Path = typer.Argument(..., help="A run directory."),
     **options: JsonValue,
 ) -> None:
-    """Ask the failed records of a run again, and those that were never asked."""
+    """Retry the failed records of a run, and ask those that have no row yet."""
     config = stored_config(run, options)
     write_run_file(config, [carry_out(config, Recorder.resume(run, retry_failed=True))])
 

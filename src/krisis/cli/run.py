@@ -1,4 +1,4 @@
-"""`krisis run`: put the records of a suite to a model and score what comes back."""
+"""`krisis run`: run a suite on a model and score the answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from krisis.json_values import JsonValue
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="Put the records of a suite to a model and score what comes back.",
+    help="Run a suite on a model and score the answers.",
 )
 
 _EXAMPLES = (
@@ -47,7 +47,7 @@ def run(
     ),
     **options: JsonValue,
 ) -> None:
-    """Put the records of a suite to a model and score what comes back."""
+    """Run a suite on a model and score the answers."""
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     settings = [

@@ -130,7 +130,7 @@ def dry_run_text(config: RunConfig) -> str:
     n_cases = len(parts.records) * config.repeats
     plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"
     if not isinstance(backend, ChatBackend):
-        return f"{plan}\n{backend.name} asks no provider: no prompt, no tokens, no cost\n"
+        return f"{plan}\n{backend.name} calls no provider: no prompt, no tokens, no cost\n"
     first = _request(backend, batches[0])
     input_tokens = _input_tokens(backend, batches)
     output_tokens = n_cases * FIRST_GUESS_OF_OUTPUT

@@ -256,7 +256,7 @@ def _checked_kind(responses: list[BackendResponse]) -> list[BackendResponse]:
     for response in responses:
         if not isinstance(response, BackendResponse):
             raise BackendError(
-                f"the backend returned {type(response).__name__} where a BackendResponse is due; "
+                f"the backend returned {type(response).__name__} instead of a BackendResponse; "
                 "return one for every record"
             )
     return responses

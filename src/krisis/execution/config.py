@@ -30,21 +30,21 @@ class RunConfig(BaseModel):
     data_path: str | None = Field(None, description="File or folder with real data.")
     sex: str | None = Field(None, description="Sex to assume where the data do not state it.")
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
-    suite_options: JsonObject = Field({}, description="Further option of the suite.")
+    suite_options: JsonObject = Field({}, description="Another option of the suite.")
     limit: int | None = Field(None, ge=1, description="Only the first N records.")
     temperature: float | None = Field(None, ge=0, description="Sampling temperature.")
     max_output_tokens: int | None = Field(None, ge=1, description="Cap on a reply's tokens.")
-    base_url: str | None = Field(None, description="Another address of the provider.")
+    base_url: str | None = Field(None, description="Base URL of the provider's API.")
     max_retries: int | None = Field(None, ge=0, description="Retries of one call.")
-    model_options: JsonObject = Field({}, description="Further option of the backend.")
+    model_options: JsonObject = Field({}, description="Another option of the backend.")
     metrics: list[str] = Field([], description="Only this metric; repeatable.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
     max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
-    repeats: int = Field(1, ge=1, description="How often every record is asked.")
+    repeats: int = Field(1, ge=1, description="How many times each record is asked.")
     adaptive: bool = Field(True, description="Adapt the number of calls to rate limits.")
     requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute.")
     tokens_per_minute: float | None = Field(None, gt=0, description="Maximum tokens per minute.")
-    timeout_seconds: float = Field(300.0, gt=0, description="Longest wait for one call.")
+    timeout_seconds: float = Field(300.0, gt=0, description="Timeout of one call in seconds.")
     max_cost: float | None = Field(None, gt=0, description="Stop before this many dollars.")
     max_tokens: int | None = Field(None, gt=0, description="Stop before this many tokens.")
     max_failures: float | None = Field(
@@ -52,11 +52,12 @@ class RunConfig(BaseModel):
     )
     prices: str | None = Field(None, description="Price table (YAML), see the docs.")
     cache: bool = Field(True, description="Reuse replies that were paid for before.")
-    cache_path: str | None = Field(None, description="Where the replies are kept.")
+    cache_path: str | None = Field(None, description="File of the reply cache.")
     baselines: bool = Field(True, description="Score the suite's baselines beside the model.")
     out: str = Field("runs", description="Folder in which the run directory is made.")
     store_features: bool | None = Field(
-        None, description="Keep what the model saw in the run; only synthetic data by default."
+        None,
+        description="Store features in the run; by default only synthetic ones.",
     )
     display: Literal["auto", "rich", "plain", "none"] = Field(
         "auto", description="How progress is shown."

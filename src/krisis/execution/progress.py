@@ -37,18 +37,19 @@ class Tally:
         """Return everything but the share in one line."""
         parts = [
             f"{self.n_answered} answered / {self.n_abstained} abstained / {self.n_failed} failed",
-            f"{self.n_tokens:,} tokens",
         ]
+        if self.n_tokens:
+            parts.append(f"{self.n_tokens:,} tokens")
         if self.cost is not None:
             parts.append(f"${self.cost:.2f}")
         if self.n_retries:
             parts.append(f"{self.n_retries} retries")
-        parts.append(f"{self.limit} at a time")
+        parts.append(f"{self.limit} concurrent")
         return " · ".join(parts)
 
 
 class ProgressDisplay(Protocol):
-    """Is told the tally when a run begins, whenever rows are finished, and at the end."""
+    """Receives the tally when a run begins, whenever rows are finished, and at the end."""
 
     def begin(self, tally: Tally) -> None:
         """Show the start."""

@@ -20,7 +20,7 @@ class PromptCheck:
     A chat backend is asked for the template of the same cases with every value taken away: when
     that is the same text, no value can have shaped it. Other backends hand in text of their own;
     there a value that the prompt shows, yet the words of the task do not, is a leak. Values that
-    any text may contain (a 1, a "yes") cannot be told from chance and are passed over there.
+    any text may contain (a 1, a "yes") may be there by chance and are not looked for.
     """
 
     def __init__(self, backend: BaseBackend, suite: BaseDataSuite) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import secrets
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, RunConflict
 from krisis.execution.batches import Case
-from krisis.execution.identity import git_commit, refuse_other_run, versions
-from krisis.json_values import JsonMapping, JsonObject, plain, write_text
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Provenance, TaskFacts
 from krisis.results.base import BenchmarkResult
@@ -259,3 +263,47 @@ def run_name(opening: Opening, created_at: datetime, run_id: str) -> str:
     suite = f"{suite}-{mode}" if mode else suite
     parts = (created_at.strftime("%Y%m%dT%H%M%SZ"), suite, opening.backend_name or "model", run_id)
     return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", part).strip("-")[:60] for part in parts)
+
+
+def refuse_other_run(place: str, stored: Identity, present: Identity) -> None:
+    """Raise when a run is to be continued under another identity, naming every difference."""
+    differences = _differences(stored.model_dump(), present.model_dump())
+    if differences:
+        raise RunConflict(
+            f"{place} is another run: {'; '.join(differences)}. Start a new run, or go back to "
+            "what it was made with"
+        )
+
+
+def _differences(stored: JsonValue, present: JsonValue, path: str = "") -> list[str]:
+    if isinstance(stored, Mapping) and isinstance(present, Mapping):
+        return [
+            difference
+            for key in sorted(stored.keys() | present.keys())
+            for difference in _differences(
+                stored.get(key), present.get(key), f"{path}.{key}" if path else str(key)
+            )
+        ]
+    return [] if stored == present else [f"{path} was {stored!r} and is {present!r}"]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everything that has a say in the numbers."""
+    found = {"krisis": __version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "pydantic", "openai", "anthropic", "google-genai"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit() -> str | None:
+    """Return the commit that is checked out where the run was started, if there is one."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    done = subprocess.run(  # noqa: S603 - fixed words, no input
+        [git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=10
+    )
+    return done.stdout.strip() or None if done.returncode == 0 else None

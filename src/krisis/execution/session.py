@@ -1,4 +1,4 @@
-"""One session of a run: plan, keep the books, let the engine work, say how it went."""
+"""One session of a run: plan, run the engine, keep the ledger, state how it went."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class Session:
         gate = self._gate()
         earlier = self._begin()
         elapsed_before = earlier.elapsed_seconds
-        books = Books(
+        ledger = Ledger(
             self._execution, earlier, gate=gate, stop=self._stop, n_cases=len(self._cases)
         )
-        await self._work(books, gate, self._remaining(earlier))
-        rows = books.in_order()
+        await self._work(ledger, gate, self._remaining(earlier))
+        rows = ledger.in_order()
         elapsed_seconds = elapsed_before + time.perf_counter() - started
         facts = RunFacts(
             provenance=self._provenance(rows, started_at),
-            spending=self._spending(books.spent, rows, elapsed_seconds, gate),
+            spending=self._spending(ledger.spent, rows, elapsed_seconds, gate),
             prompts=Prompts.of(rows),
             attrition=Attrition.of(rows, len(self._cases)),
             stop=self._stop.cause,
@@ -138,7 +138,7 @@ class Session:
         missing = [case for case in self._cases if case.position not in earlier.rows]
         return plan_batches(missing, self._job.batch_size)
 
-    async def _work(self, books: Books, gate: Gate, batches: list[Batch]) -> None:
+    async def _work(self, ledger: Ledger, gate: Gate, batches: list[Batch]) -> None:
         review = Review(self._job.suite)
         caller = self._caller(gate, review)
         engine = Engine(
@@ -146,11 +146,11 @@ class Session:
             self._prompts,
             review,
             stop=self._stop,
-            finished=books.finished,
-            left_off=books.left_off,
+            finished=ledger.finished,
+            left_off=ledger.left_off,
             n_workers=self._job.max_concurrency,
         )
-        books.begin()
+        ledger.begin()
         try:
             await engine.run(batches)
         except ExceptionGroup as group:
@@ -159,7 +159,7 @@ class Session:
             raise (first.error if isinstance(first, CannotGoOn) else first) from None
         finally:
             await caller.close()
-            books.end(self._stop.cause)
+            ledger.end(self._stop.cause)
 
     def _caller(self, gate: Gate, review: Review) -> Caller:
         backend = self._job.backend
@@ -213,7 +213,7 @@ def _cost(price: Price | None, spent: Spent) -> tuple[float | None, str | None]:
     return price.cost(*spent.paid_tokens), None
 
 
-class Books:
+class Ledger:
     """Takes finished rows in: on disk first, then in memory, the tally and the display."""
 
     def __init__(

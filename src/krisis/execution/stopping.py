@@ -27,7 +27,7 @@ class StopRequested(Exception):
 
 
 class CannotGoOn(Exception):
-    """Ends a run at once, because no call can succeed; ``error`` says why and what to do."""
+    """Ends a run immediately, because no call can succeed; ``error`` says why and what to do."""
 
     def __init__(self, error: BackendError) -> None:
         super().__init__(str(error))
@@ -126,9 +126,9 @@ class FailureLimit:
 class FirstCalls:
     """Decides whether an error ends the run or is one record's own.
 
-    Until a call has succeeded, a refused key or request ends the run at once. Afterwards a refused
-    key or an empty account still ends it, leaving its records for a resume; a refused request is
-    that record's own. ``stored_text`` says what may be kept of an error's text.
+    Until a call has succeeded, a refused key or request ends the run immediately. Afterwards a
+    refused key or an empty account still ends it, leaving its records for a resume; a refused
+    request is that record's own. ``stored_text`` says what may be kept of an error's text.
     """
 
     def __init__(self, stop: Stop, stored_text: Callable[[BackendError], str] = str) -> None:

@@ -32,7 +32,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "finish_reason": _TEXT,
     "latency_seconds": (float, int, type(None)),
 }
-# Few different texts stand in many rows: one copy of each is enough.
+# Many rows share few different texts: one copy of each is enough.
 _REPEATED = ("prompt_mode", "failure_class", "model", "finish_reason")
 _NAMES = tuple(field.name for field in fields(EvaluationResult))
 

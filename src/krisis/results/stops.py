@@ -34,7 +34,7 @@ class StopCause:
 
 
 class Interrupted(StopCause):
-    """Somebody asked for the end: Ctrl-C, SIGTERM, or a program that holds the `Stop`."""
+    """Somebody stopped the run: Ctrl-C, SIGTERM, or a program that holds the `Stop`."""
 
     exit_code: ClassVar[int] = 130
 

@@ -120,7 +120,7 @@ def price_for(name: str, prices: Mapping[str, Price]) -> Price | None:
 def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
     """Return what the tokens of a backend cost: as given, else by the provider's list.
 
-    A list price says nothing about a model that is asked at another address.
+    A list price says nothing about a model at another address.
     """
     if not isinstance(backend, ChatBackend):
         return None
@@ -175,7 +175,7 @@ class Budget:
         if limits.max_cost is not None and price is None:
             raise InvalidValue(
                 f"max_cost is {limits.max_cost} but the price of this model is not known; "
-                "give a price table (--prices FILE) or bound the run by max_tokens instead"
+                "give a price table (--prices FILE), or limit the run by max_tokens instead"
             )
         self._limits = limits
         self._price = price
