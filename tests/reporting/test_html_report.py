@@ -171,3 +171,16 @@ def test_baselines_that_the_run_stored_are_its_yardsticks() -> None:
     assert [yardstick.name for yardstick in report.yardsticks] == ["majority"]
     accuracy = next(line for line in report.metric_lines if line.name == "Accuracy")
     assert accuracy.yardstick_values == (0.625,)
+
+
+def test_the_page_names_the_classes_of_failure_with_one_example_each() -> None:
+    rows = Rows(
+        [
+            EvaluationResult(1, 1, record_id="a"),
+            EvaluationResult(None, 1, error="no <reply>", failure_class="timeout", record_id="b"),
+            EvaluationResult(None, 1, error="later", failure_class="timeout", record_id="c"),
+        ]
+    )
+    page = report_html(build_report(result_of(rows)))
+    assert '<th scope="row">timeout</th><td class="figure">2</td><td>no &lt;reply&gt;</td>' in page
+    assert "Failures by class" not in report_html(build_report(result_of(Rows(rows[:1]))))

@@ -20,8 +20,7 @@ from krisis.reporting.reference_policies import (
     stored_baselines,
 )
 from krisis.reporting.sections import Section, chart_sections
-from krisis.results.base import BenchmarkResult
-from krisis.results.report import failure_lines
+from krisis.results.base import BenchmarkResult, FailureClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class RunReport:
     eyebrow: str
     attrition_line: str
     headline: str
-    failures: Sequence[str]
+    failures: Mapping[str, FailureClass]
     n_failed: int
     n_rows: int
     n_rows_stored: int
@@ -75,7 +74,7 @@ def build_report(
         eyebrow=_suite_words(result),
         attrition_line=str(attrition),
         headline=wording.headline(result.metric_scores, attrition),
-        failures=failure_lines(attrition),
+        failures=attrition.failures,
         n_failed=attrition.n_failed,
         n_rows=attrition.n_sent,
         n_rows_stored=len(rows),

@@ -27,7 +27,7 @@ def format_report(result: BenchmarkResult) -> str:
     counts = result.attrition
     opening = [
         [str(counts), *_incomplete(result)],
-        failure_lines(counts),
+        _failures(counts),
         _heading(result),
     ]
     if counts.n_failed and not counts.n_answered:
@@ -51,7 +51,7 @@ def _incomplete(result: BenchmarkResult) -> list[str]:
     return [f"INCOMPLETE: {result.attrition.n_left} records not asked yet ({result.stop})"]
 
 
-def failure_lines(attrition: Attrition) -> list[str]:
+def _failures(attrition: Attrition) -> list[str]:
     """Return why records failed: each class with its count and one example."""
     if not attrition.failures:
         return []
