@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -106,3 +107,109 @@ def test_intervals_of_a_known_difference_hold_it_as_often_as_they_say() -> None:
     print("coverage of 95 % intervals:", coverage, {k: len(v) for k, v in held.items()})
     for key, value in coverage.items():
         assert value >= 0.92, key
+
+
+LEVELS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
+
+
+def leveled_pair(
+    generator: np.random.Generator,
+    n_rows: int,
+    accuracies: tuple[float, float],
+    *,
+    abstains: float = 0.0,
+) -> tuple[Rows, Rows]:
+    """Return two models whose errors are independent, with six levels of confidence each."""
+    truth = generator.random(n_rows) < 0.5
+    left, right = (_leveled(generator, truth, accuracy, abstains) for accuracy in accuracies)
+    return left, right
+
+
+def _leveled(
+    generator: np.random.Generator, truth: np.ndarray, accuracy: float, abstains: float
+) -> Rows:
+    level = generator.integers(0, 6, truth.size)
+    chance = np.clip(accuracy + 0.4 * (LEVELS[level] - LEVELS.mean()), 0.0, 1.0)
+    right = generator.random(truth.size) < chance
+    abstained = generator.random(truth.size) < abstains
+    due = {"should_abstain": False} if abstains else {}
+    return Rows(
+        EvaluationResult(
+            int(truth[i] == right[i]),
+            int(truth[i]),
+            bool(abstained[i]),
+            float(LEVELS[level[i]]),
+            record_id=str(i),
+            metadata=due,
+        )
+        for i in range(truth.size)
+    )
+
+
+def compared(left: Rows, right: Rows, seed: int, primary: str | None = None) -> Comparison:
+    runs = {"a": BenchmarkResult(left, {}, {}), "b": BenchmarkResult(right, {}, {})}
+    return compare_runs(runs, CompareOptions(n_permutations=399, seed=seed, primary=primary))
+
+
+@pytest.mark.slow
+def test_a_difference_of_ten_points_is_found_as_often_as_the_design_allows() -> None:
+    adjusted, alone, n_worlds = 0, 0, 600
+    for seed in range(n_worlds):
+        pair = leveled_pair(np.random.default_rng(seed), 160, (0.8, 0.7))
+        delta = compared(*pair, seed).pairs[0].deltas["accuracy"]
+        adjusted += delta.p_adjusted <= 0.05
+        alone += delta.p_value <= 0.05
+    print("power for accuracy, 160 rows:", adjusted / n_worlds, "as primary:", alone / n_worlds)
+    assert adjusted / n_worlds >= 0.42
+    assert alone / n_worlds >= 0.47
+
+
+@pytest.mark.slow
+def test_dropping_answers_by_lot_is_no_significant_difference() -> None:
+    same, n_worlds = {"aurc": 0, "augrc": 0}, 300
+    for seed in range(n_worlds):
+        generator = np.random.default_rng(seed)
+        left, _ = leveled_pair(generator, 300, (0.85, 0.85))
+        dropped = generator.random(len(left)) < 0.35
+        right = Rows(
+            replace(row, abstained=True, prediction=None) if drop else row
+            for row, drop in zip(left, dropped, strict=True)
+        )
+        deltas = compared(left, right, seed).pairs[0].deltas
+        for key in same:
+            same[key] += deltas[key].verdict() == "no significant difference"
+    print("no significant difference after dropping 35 % by lot:", same, "of", n_worlds)
+    assert min(same.values()) >= 0.93 * n_worlds
+
+
+@pytest.mark.slow
+def test_p_and_interval_of_the_calibration_error_never_contradict_each_other() -> None:
+    for seed in range(300):
+        pair = leveled_pair(np.random.default_rng(seed), 160, (0.85, 0.85), abstains=0.1)
+        for delta in compared(*pair, seed).pairs[0].deltas.values():
+            interval = delta.interval
+            assert interval is not None
+            outside = not interval.low <= 0 <= interval.high
+            assert outside == (delta.p_value <= 0.05), delta
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_rows", [50, 160, 400])
+@pytest.mark.parametrize("accuracy", [0.8, 0.95, 0.98])
+def test_null_worlds_alarm_in_at_most_six_of_a_hundred(n_rows: int, accuracy: float) -> None:
+    found = []
+    for seed in range(600):
+        generator = np.random.default_rng(seed)
+        pair = leveled_pair(generator, n_rows, (accuracy, accuracy), abstains=0.1)
+        found.append(compared(*pair, seed))
+    keys = found[0].pairs[0].deltas
+    rates = {
+        key: float(np.mean([c.pairs[0].deltas[key].p_value <= 0.05 for c in found])) for key in keys
+    }
+    family = float(
+        np.mean([any(d.p_adjusted <= 0.05 for d in c.pairs[0].deltas.values()) for c in found])
+    )
+    print(n_rows, accuracy, {k: round(v, 3) for k, v in rates.items()}, "family-wise", family)
+    # Two standard errors of 600 runs at 6 %.
+    assert max(rates.values()) <= 0.06 + 2 * math.sqrt(0.06 * 0.94 / 600)
+    assert family <= 0.06 + 2 * math.sqrt(0.06 * 0.94 / 600)

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar, Literal
 
 from krisis.errors import InvalidValue
@@ -323,8 +324,8 @@ class BaseMetric:
 
     def parameters(self) -> JsonObject:
         """Return the arguments that the metric was made with, where it keeps them."""
-        names = inspect.signature(type(self).__init__).parameters
-        return {name: getattr(self, name) for name in list(names)[1:] if hasattr(self, name)}
+        names = _defaults(type(self))
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
     @property
     def label(self) -> str:
@@ -338,11 +339,11 @@ class BaseMetric:
 
     @property
     def _changes(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
+        defaults = _defaults(type(self))
         changed = [
             f"{name}={value}"
             for name, value in self.parameters().items()
-            if value != defaults[name].default
+            if value != defaults[name]
         ]
         return f"[{', '.join(changed)}]" if changed else ""
 
@@ -353,6 +354,13 @@ class BaseMetric:
                 f"{self.name} was given no rows; run a benchmark or load a result first"
             )
         return self.compute(results)
+
+
+@cache
+def _defaults(kind: type[BaseMetric]) -> dict[str, object]:
+    """Return the arguments of a metric's class with their defaults."""
+    arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    return {argument.name: argument.default for argument in arguments}
 
 
 def check_distinct(metrics: Sequence[BaseMetric]) -> Sequence[BaseMetric]:
