@@ -357,9 +357,9 @@ class BaseMetric:
 
 
 @cache
-def _defaults(kind: type[BaseMetric]) -> dict[str, object]:
+def _defaults(kind: Hashable) -> dict[str, object]:
     """Return the arguments of a metric's class with their defaults."""
-    arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
     return {argument.name: argument.default for argument in arguments}
 
 

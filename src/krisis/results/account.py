@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -392,14 +391,16 @@ def _part(kind: type[Part], extras: JsonMapping, *, leaving_out: Sequence[str] =
     return _checked(kind, known, "")
 
 
-@cache
-def _adapter(kind: type[Part]) -> TypeAdapter[Part]:
-    return TypeAdapter(kind)
+_adapters: dict[type, TypeAdapter[object]] = {}
 
 
 def _checked(kind: type[Part], content: object, name: str) -> Part:
     try:
-        return _adapter(kind).validate_python(content)
+        if kind not in _adapters:  # making one takes milliseconds
+            _adapters[kind] = TypeAdapter(kind)
+        adapter = _adapters[kind]
+        checked: Part = adapter.validate_python(content)  # type: ignore[assignment]
+        return checked
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([*([name] if name else []), *map(str, first["loc"])])
