@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import ClassVar, Literal
 
 from krisis.errors import InvalidValue
@@ -356,11 +355,15 @@ class BaseMetric:
         return self.compute(results)
 
 
-@cache
-def _defaults(kind: Hashable) -> dict[str, object]:
-    """Return the arguments of a metric's class with their defaults."""
-    arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
-    return {argument.name: argument.default for argument in arguments}
+_ARGUMENTS: dict[type, dict[str, object]] = {}
+
+
+def _defaults(kind: type[BaseMetric]) -> dict[str, object]:
+    """Return the arguments of a metric's class with their defaults, looked up once."""
+    if kind not in _ARGUMENTS:
+        arguments = list(inspect.signature(kind).parameters.values())
+        _ARGUMENTS[kind] = {argument.name: argument.default for argument in arguments}
+    return _ARGUMENTS[kind]
 
 
 def check_distinct(metrics: Sequence[BaseMetric]) -> Sequence[BaseMetric]:
