@@ -10,6 +10,7 @@ from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
 from krisis.backends.provider import CallOptions, ProviderBackend
 from krisis.errors import InvalidValue, ProviderUnavailable
+from krisis.json_values import JsonMapping, JsonObject
 
 
 class AnthropicBackend(ProviderBackend):
@@ -67,20 +68,20 @@ class AnthropicBackend(ProviderBackend):
         return _reply(_members(await raw.parse()), raw.headers)
 
 
-def _members(message: Any) -> dict[str, Any]:
+def _members(message: Any) -> JsonObject:
     if not hasattr(message, "model_dump"):  # a gateway's web page
         raise ProviderUnavailable("the server answered with something that is not a message")
-    members: dict[str, Any] = message.model_dump()
+    members: JsonObject = message.model_dump()
     return members
 
 
-def _accepted(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted(schema: JsonMapping) -> JsonObject:
     from anthropic import transform_schema
 
     return transform_schema(dict(schema))  # moves bounds and lengths into the descriptions
 
 
-def _reply(message: Mapping[str, Any], headers: Mapping[str, str]) -> ChatReply:
+def _reply(message: JsonMapping, headers: Mapping[str, str]) -> ChatReply:
     usage = message.get("usage") or {}
     cached = usage.get("cache_read_input_tokens") or 0
     reason = message.get("stop_reason") or ""

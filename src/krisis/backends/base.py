@@ -10,6 +10,7 @@ from typing import Any
 
 from krisis.data.base import BaseDataSuite, Label, PatientRecord
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class BackendResponse:
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
-    signals: dict[str, Any] = field(default_factory=dict)
+    signals: JsonObject = field(default_factory=dict)
     latency_seconds: float | None = None
     finish_reason: str = ""
     model: str = ""
@@ -118,6 +119,6 @@ class BaseBackend(ABC):
         """Release what was opened in the running event loop; called once after a run."""
         return
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """Return what must be equal for two runs to have asked the same model; never a key."""
         return {"backend": self.name}

@@ -9,6 +9,7 @@ from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.provider import CallOptions
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 
 
 def backend_from_name(name: str, **options: Any) -> BaseBackend:
@@ -46,7 +47,7 @@ def _accepted_options(kind: Any) -> set[str]:
     return options
 
 
-def _refuse_unknown(family: str, given: dict[str, Any], accepted: set[str]) -> None:
+def _refuse_unknown(family: str, given: JsonObject, accepted: set[str]) -> None:
     unknown = sorted(set(given) - accepted)
     if unknown:
         known = ", ".join(sorted(accepted - {"model"})) or "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from krisis.backends import blocking
 from krisis.backends.base import BackendResponse, BaseBackend
@@ -16,6 +16,7 @@ from krisis.backends.schema import reply_schema
 from krisis.backends.signals import TokenLogprob, token_signals
 from krisis.data.base import BaseDataSuite, PatientRecord, Task, content_hash
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
+from krisis.json_values import JsonMapping, JsonObject
 
 PromptMode = Literal["single", "batch"]
 
@@ -37,8 +38,8 @@ class ChatRequest:
     model: str
     system: str
     user: str
-    schema: Mapping[str, Any]
-    parameters: Mapping[str, Any]
+    schema: JsonMapping
+    parameters: JsonMapping
     mode: PromptMode
     template: str
     n_records: int
@@ -97,13 +98,13 @@ class ChatBackend(BaseBackend):
         """Take the task from the suite; without a question, `build` will say that it is missing."""
         self.task = suite.task if suite.task.can_be_asked else None
 
-    def parameters(self, n_records: int) -> dict[str, Any]:
+    def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call about so many cases, under the provider's names."""
         return {}
 
     def build(
         self,
-        cases: Sequence[Mapping[str, Any]],
+        cases: Sequence[JsonMapping],
         *,
         mode: PromptMode,
         sample_index: int = 0,
@@ -161,7 +162,7 @@ class ChatBackend(BaseBackend):
         """Judge records in one call, with retries; a malformed reply is the caller's to halve."""
         return self._ask(records, "batch") if records else []
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """Return the model and the options that can change its answers."""
         return {
             "backend": self.name,

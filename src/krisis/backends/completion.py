@@ -10,13 +10,14 @@ from krisis.backends.chat import ChatReply
 from krisis.backends.reply import REFUSAL_REASON
 from krisis.backends.signals import TokenLogprob
 from krisis.errors import MalformedReply
+from krisis.json_values import JsonMapping
 
 # Providers write this in place of minus infinity.
 _NO_PROBABILITY = -9999.0
 
 
 def reply_from_completion(
-    completion: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    completion: JsonMapping, headers: Mapping[str, str] | None = None
 ) -> ChatReply:
     """Read text, finish reason, usage and log-probabilities of the first choice."""
     choices = completion.get("choices") or []
@@ -45,7 +46,7 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _count(usage: Mapping[str, Any], name: str) -> int | None:
+def _count(usage: JsonMapping, name: str) -> int | None:
     """Return a number of tokens; a gateway may write it otherwise, and none can be booked then."""
     value = usage.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -53,14 +54,14 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
     return int(value) if value >= 0 and value == value // 1 else None
 
 
-def _logprobs(tokens: Iterable[Mapping[str, Any]]) -> tuple[TokenLogprob, ...]:
+def _logprobs(tokens: Iterable[JsonMapping]) -> tuple[TokenLogprob, ...]:
     try:
         return _read_logprobs(tokens)
     except (KeyError, TypeError, AttributeError):  # a figure less must not cost the answer
         return ()
 
 
-def _read_logprobs(tokens: Iterable[Mapping[str, Any]]) -> tuple[TokenLogprob, ...]:
+def _read_logprobs(tokens: Iterable[JsonMapping]) -> tuple[TokenLogprob, ...]:
     return tuple(
         TokenLogprob(
             token["token"],

@@ -8,6 +8,7 @@ from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
 from krisis.backends.provider import CallOptions, ProviderBackend
 from krisis.backends.signals import TokenLogprob
+from krisis.json_values import JsonObject
 
 
 class GeminiBackend(ProviderBackend):
@@ -49,7 +50,7 @@ class GeminiBackend(ProviderBackend):
         )
         return _reply(response)
 
-    def _config(self, request: ChatRequest, dialect: Dialect) -> dict[str, Any]:
+    def _config(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
         config = dict(request.parameters)
         n_alternatives = config.pop("top_logprobs", None)
         if n_alternatives and self.ladder.with_logprobs:

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import importlib.util
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,6 +18,7 @@ from krisis.backends.secrets import Secret
 from krisis.backends.signals import TokenLogprob
 from krisis.data.base import BaseDataSuite
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
+from krisis.json_values import JsonMapping, JsonObject
 
 # Requests that arrive within this time are generated together.
 GATHERING_SECONDS = 0.02
@@ -66,7 +67,7 @@ class TransformersBackend(ChatBackend):
         super().prepare(suite)
         _ = self._loaded
 
-    def parameters(self, n_records: int) -> dict[str, Any]:
+    def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call; the cap grows with the batch unless it is set."""
         return {
             "max_new_tokens": self.max_new_tokens or 128 + 256 * n_records,
@@ -153,7 +154,7 @@ class _LoadedModel:
         return cls(model, tokenizer)
 
     def generate(
-        self, requests: Sequence[ChatRequest], parameters: Mapping[str, Any], *, seed: int
+        self, requests: Sequence[ChatRequest], parameters: JsonMapping, *, seed: int
     ) -> list[ChatReply]:
         """Write one reply for each request."""
         import torch

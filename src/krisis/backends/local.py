@@ -19,6 +19,7 @@ from krisis.backends.models import find_model_file
 from krisis.backends.schema import tightened
 from krisis.backends.secrets import Secret
 from krisis.errors import BackendError, InvalidValue, MissingExtra, RequestRefused
+from krisis.json_values import JsonMapping, JsonObject
 
 
 class LocalBackend(ChatBackend):
@@ -60,7 +61,7 @@ class LocalBackend(ChatBackend):
         self.top_logprobs = top_logprobs
         self._one_at_a_time = threading.Lock()
 
-    def parameters(self, n_records: int) -> dict[str, Any]:
+    def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call; the cap leaves room for every case of the batch."""
         return {
             "max_tokens": self.max_tokens or 128 + 256 * n_records,
@@ -71,7 +72,7 @@ class LocalBackend(ChatBackend):
             "n_threads": self.n_threads,
         }
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """Return what decides the answers: the bytes of the model file and the options."""
         return {**super().identity(), "sha256": self._sha256}
 
@@ -82,7 +83,7 @@ class LocalBackend(ChatBackend):
 
     def build(
         self,
-        cases: Sequence[Mapping[str, Any]],
+        cases: Sequence[JsonMapping],
         *,
         mode: PromptMode,
         sample_index: int = 0,
@@ -105,7 +106,7 @@ class LocalBackend(ChatBackend):
         reply.latency_seconds = time.perf_counter() - started
         return reply
 
-    def _generate(self, request: ChatRequest) -> Mapping[str, Any]:
+    def _generate(self, request: ChatRequest) -> JsonMapping:
         parameters = dict(request.parameters)
         del parameters["n_context_tokens"], parameters["n_threads"]
         asked = {
@@ -122,7 +123,7 @@ class LocalBackend(ChatBackend):
             },
         }
         with self._one_at_a_time:  # the cores are shared out within a call, not over calls
-            completion: Mapping[str, Any] = self._engine.handle_chat_completions(asked)
+            completion: JsonMapping = self._engine.handle_chat_completions(asked)
         return completion
 
     @cached_property
@@ -142,7 +143,7 @@ class LocalBackend(ChatBackend):
         return xllamacpp.Server(settings)
 
 
-def _refuse_errors(completion: Mapping[str, Any], request: ChatRequest) -> None:
+def _refuse_errors(completion: JsonMapping, request: ChatRequest) -> None:
     error = completion.get("error") or (completion if "code" in completion else None)
     if not isinstance(error, Mapping):
         return

@@ -11,6 +11,7 @@ from krisis.backends.completion import reply_from_completion
 from krisis.backends.dialects import Dialect, schema_in_words
 from krisis.backends.provider import CallOptions, ProviderBackend
 from krisis.errors import ProviderUnavailable
+from krisis.json_values import JsonObject
 
 
 class OpenAIFamilyBackend(ProviderBackend):
@@ -38,7 +39,7 @@ class OpenAIFamilyBackend(ProviderBackend):
         )
         return reply_from_completion(_object(raw.content), raw.headers)
 
-    def _arguments(self, request: ChatRequest, dialect: Dialect) -> dict[str, Any]:
+    def _arguments(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
         parameters = dict(request.parameters)
         if not self.ladder.with_logprobs:
             parameters.pop("top_logprobs", None)
@@ -57,7 +58,7 @@ class OpenAIFamilyBackend(ProviderBackend):
         }
 
 
-def _object(content: bytes) -> dict[str, Any]:
+def _object(content: bytes) -> JsonObject:
     """Read the body of a completion, which the SDK's own models would take apart at length."""
     try:
         body = json.loads(content)
@@ -81,7 +82,7 @@ class _ErrorInBody(Exception):
         self.body = {"error": told}
 
 
-def _refuse_error(body: dict[str, Any]) -> None:
+def _refuse_error(body: JsonObject) -> None:
     """Raise what a gateway reports instead of an answer: it is no reply, so none to halve."""
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else body
@@ -90,7 +91,7 @@ def _refuse_error(body: dict[str, Any]) -> None:
         raise _ErrorInBody(error)
 
 
-def _response_format(request: ChatRequest, dialect: Dialect) -> dict[str, Any]:
+def _response_format(request: ChatRequest, dialect: Dialect) -> JsonObject:
     if dialect == "json_schema":
         named = {"name": "reply", "strict": True, "schema": request.schema}
         return {"response_format": {"type": "json_schema", "json_schema": named}}

@@ -15,6 +15,7 @@ from typing import Any
 from krisis.backends.schema import case_name
 from krisis.data.base import FeatureDescription, Task
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonMapping
 
 REDACTED = "[redacted]"
 NOT_MEASURED = "not measured"
@@ -41,7 +42,7 @@ class Prompt:
 
 def build_prompt(
     task: Task,
-    features: Sequence[Mapping[str, Any]],
+    features: Sequence[JsonMapping],
     *,
     batch: bool = False,
     context: str = "",
@@ -72,7 +73,7 @@ def _redacted_user(task: Task, names: Sequence[str], *, batch: bool, with_contex
     return "\n\n".join([*_shared(REDACTED if with_context else ""), block])
 
 
-def _names_in_order(task: Task, features: Iterable[Mapping[str, Any]]) -> list[str]:
+def _names_in_order(task: Task, features: Iterable[JsonMapping]) -> list[str]:
     present = dict.fromkeys(name for case in features for name in case)
     return [n for n in task.features if n in present] + [
         n for n in present if n not in task.features
@@ -127,7 +128,7 @@ def _label(name: str, description: FeatureDescription) -> str:
     return description.words or name
 
 
-def _values_in_words(task: Task, case: Mapping[str, Any]) -> dict[str, str]:
+def _values_in_words(task: Task, case: JsonMapping) -> dict[str, str]:
     return {name: value_in_words(value, _description(task, name)) for name, value in case.items()}
 
 
@@ -163,9 +164,7 @@ def _with_unit(text: str, description: FeatureDescription, *, coded: bool) -> st
     return text if coded or not description.unit else f"{text} {description.unit}"
 
 
-def leaked_features(
-    stored: str, task: Task, features: Mapping[str, Any], context: str = ""
-) -> list[str]:
+def leaked_features(stored: str, task: Task, features: JsonMapping, context: str = "") -> list[str]:
     """Return the names of the features whose value stands in a text meant to be redacted.
 
     A value counts when it stands beside its name, or when it is long enough to be told from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.json_text import NotStrictJson, loads_strict
 from krisis.data.base import PatientRecord
 from krisis.errors import BackendError, InvalidFile, InvalidValue
+from krisis.json_values import JsonMapping, JsonObject
 
 _COPIED = (
     *("prediction", "abstained", "confidence", "raw_response", "prompt", "prompt_mode"),
@@ -33,7 +34,7 @@ class ReplayBackend(BaseBackend):
             rows = _saved_rows(Path(model))
         else:
             rows = [{name: getattr(row, name) for name in _FIELDS} for row in model]
-        self._rows: dict[str, Mapping[str, Any]] = {}
+        self._rows: dict[str, JsonMapping] = {}
         for row in rows:
             self._rows.setdefault(str(row.get("record_id", "")), row)  # of repeats, the first
         if not self._rows or "" in self._rows:
@@ -57,7 +58,7 @@ class ReplayBackend(BaseBackend):
             **{"prediction": None, **kept, "signals": dict(row.get("signals") or {})}
         )
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """Return the name and the number of the saved rows."""
         return {"backend": self.name, "n_rows": len(self._rows)}
 
@@ -65,7 +66,7 @@ class ReplayBackend(BaseBackend):
 _FIELDS = ("record_id", "error", *_COPIED)
 
 
-def _saved_rows(path: Path) -> list[Mapping[str, Any]]:
+def _saved_rows(path: Path) -> list[JsonMapping]:
     if path.is_dir():
         return _journal_rows(path / "rows.jsonl")
     content = _content(path)
@@ -88,10 +89,10 @@ def _content(path: Path) -> Any:
         raise InvalidFile(f"{path} cannot be read as a saved result: {error}") from None
 
 
-def _journal_rows(path: Path) -> list[Mapping[str, Any]]:
+def _journal_rows(path: Path) -> list[JsonMapping]:
     """Return the last row of every position, with its template put back."""
     templates: dict[str, str] = {}
-    rows: dict[int, Mapping[str, Any]] = {}
+    rows: dict[int, JsonMapping] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

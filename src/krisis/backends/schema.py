@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from krisis.data.base import Label, Task
+from krisis.json_values import JsonMapping, JsonObject
 
 
 def checker(kind: Any) -> TypeAdapter[Any]:
@@ -29,7 +29,7 @@ def case_name(position: int) -> str:
     return f"case_{position}"
 
 
-def reply_schema(task: Task, n_records: int | None = None) -> dict[str, Any]:
+def reply_schema(task: Task, n_records: int | None = None) -> JsonObject:
     """Return the schema of one answer, or of a batch when the number of cases is given."""
     if n_records is None:
         return _object(_answer_properties(task))
@@ -39,7 +39,7 @@ def reply_schema(task: Task, n_records: int | None = None) -> dict[str, Any]:
     return _object({"results": {"type": "array", "items": case}})
 
 
-def _answer_properties(task: Task) -> dict[str, Any]:
+def _answer_properties(task: Task) -> JsonObject:
     # A model writes from left to right: the grounds come before the answer, and the confidence
     # after the answer that it is about.
     grounds = {
@@ -54,18 +54,18 @@ def _answer_properties(task: Task) -> dict[str, Any]:
     }
 
 
-def _one_of(answers: list[Label]) -> dict[str, Any]:
+def _one_of(answers: list[Label]) -> JsonObject:
     kinds = {type(answer) for answer in answers}
     if kinds == {int}:
         return {"type": "integer", "enum": answers}
     return {"type": "string", "enum": [str(answer) for answer in answers]}
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _or_null(schema: JsonObject) -> JsonObject:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object(properties: JsonObject) -> JsonObject:
     return {
         "type": "object",
         "properties": properties,
@@ -74,7 +74,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def tightened(schema: Mapping[str, Any]) -> dict[str, Any]:
+def tightened(schema: JsonMapping) -> JsonObject:
     """Return a batch or single schema for an engine that enforces it token by token.
 
     Such an engine can be held to the exact list of cases, each once and in order, and to
@@ -93,7 +93,7 @@ def tightened(schema: Mapping[str, Any]) -> dict[str, Any]:
     return _object({"results": {"type": "array", "prefixItems": cases}})
 
 
-def _shortened(kind: dict[str, Any]) -> dict[str, Any]:
+def _shortened(kind: JsonObject) -> JsonObject:
     if kind.get("type") != "array" or kind.get("items", {}).get("type") != "string":
         return kind
     return {**kind, "maxItems": 2, "items": {**kind["items"], "maxLength": 100}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -14,6 +13,7 @@ from krisis.data.ckd.egfr import ADULT_AGE_YEARS
 from krisis.data.ckd.export import uci_text, write_uci
 from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, read_uci
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Write and check data files of the suites."
@@ -57,7 +57,7 @@ app.command("check-interviews", epilog="Example:  krisis data check-interviews i
 )
 
 
-def summary(file: UciFile) -> dict[str, Any]:
+def summary(file: UciFile) -> JsonObject:
     """Return what `krisis data check` prints."""
     n_ckd = sum(patient.has_ckd for patient in file.patients)
     ages = [patient.values["age"] for patient in file.patients]
@@ -83,7 +83,7 @@ def summary(file: UciFile) -> dict[str, Any]:
     }
 
 
-def _text(found: dict[str, Any]) -> str:
+def _text(found: JsonObject) -> str:
     missing = ", ".join(f"{name} {count}" for name, count in found["missing_by_column"].items())
     lines = [
         f"{found['file']}: readable",
@@ -106,5 +106,5 @@ def _counts(found: dict[str, int]) -> list[str]:
     return [f"{what} ({count})" for what, count in found.items()]
 
 
-def _implausible(values: list[dict[str, Any]]) -> list[str]:
+def _implausible(values: list[JsonObject]) -> list[str]:
     return [f"{entry['column']} {entry['value']:g} (id {entry['id']})" for entry in values]

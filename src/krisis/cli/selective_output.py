@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.signals import MissingSignal
 from krisis.confidence.variants import CALIBRATED
+from krisis.json_values import JsonMapping
 from krisis.metrics.weighted_curve import area_key
 from krisis.statistics.intervals import Interval
 
@@ -47,7 +48,7 @@ def with_progress(n_resamples: int, *, quiet: bool) -> Iterator[Callable[[int], 
 
 
 def print_evaluation(
-    evaluation: Evaluation, artifact: Mapping[str, Any], calibrator: Calibrator | None
+    evaluation: Evaluation, artifact: JsonMapping, calibrator: Calibrator | None
 ) -> None:
     """Print every run, the deltas of two, and what must be known to read them."""
     console = Console(highlight=False, width=None if Console().is_terminal else 130)
@@ -151,7 +152,7 @@ def _delta_table(evaluation: Evaluation) -> Table:
 
 
 def _notes(
-    evaluation: Evaluation, artifact: Mapping[str, Any], calibrator: Calibrator | None
+    evaluation: Evaluation, artifact: JsonMapping, calibrator: Calibrator | None
 ) -> list[str]:
     people = f"{evaluation.runs[0].words[0]}s"
     notes = [f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"]
@@ -205,7 +206,7 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _total_lines(reports: Sequence[Mapping[str, Any] | None]) -> list[str]:
+def _total_lines(reports: Sequence[JsonMapping | None]) -> list[str]:
     return [
         f"Totals (input_{position}): {report['summary']}"
         for position, report in enumerate(reports)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
 from krisis.metrics.table import BoolArray, Table
-from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
 
@@ -64,10 +64,10 @@ def _age_band(row: EvaluationResult) -> str:
     return f"{low}+" if high == 200 else f"{low}–{high - 1}"
 
 
-def breakdown_table(rows: Rows) -> list[dict[str, Any]]:
+def breakdown_table(rows: Rows) -> list[JsonObject]:
     """Return accuracy, abstention and alignment of every group that is large enough to show."""
     columns = rows.table
-    table: list[dict[str, Any]] = []
+    table: list[JsonObject] = []
     for heading, labels in group_columns(rows).items():
         names, codes = np.unique(np.array(labels), return_inverse=True)
         for code, name in enumerate(names[:LARGEST_NUMBER_OF_GROUPS]):
@@ -75,7 +75,7 @@ def breakdown_table(rows: Rows) -> list[dict[str, Any]]:
     return table
 
 
-def _group_rows(columns: Table, inside: BoolArray, heading: str, name: str) -> list[dict[str, Any]]:
+def _group_rows(columns: Table, inside: BoolArray, heading: str, name: str) -> list[JsonObject]:
     labelled = columns.should_abstain >= 0
     aligned = labelled & ((columns.should_abstain == 1) == columns.abstained)
     shares = {
@@ -90,7 +90,7 @@ def _group_rows(columns: Table, inside: BoolArray, heading: str, name: str) -> l
     ]
 
 
-def _share(columns: Table, hits: BoolArray, kept: BoolArray) -> dict[str, Any]:
+def _share(columns: Table, hits: BoolArray, kept: BoolArray) -> JsonObject:
     n_rows, n_patients = int(np.count_nonzero(kept)), np.unique(columns.patients.code[kept]).size
     if n_patients < SMALLEST_GROUP:
         hidden = {"n": None if n_rows else 0, "value": None, "low": None, "high": None}
@@ -113,7 +113,7 @@ def breakdown_figures(rows: Rows) -> list[Figure]:
     return [_figure(heading, [r for r in table if r["by"] == heading]) for heading in headings]
 
 
-def _figure(heading: str, table: list[dict[str, Any]]) -> Figure:
+def _figure(heading: str, table: list[JsonObject]) -> Figure:
     alt = altair()
     tones = {
         "accuracy": CORRECT,
@@ -139,7 +139,7 @@ def _figure(heading: str, table: list[dict[str, Any]]) -> Figure:
     )
 
 
-def _panel(rows: list[dict[str, Any]], tone: str, *, first: bool) -> Any:
+def _panel(rows: list[JsonObject], tone: str, *, first: bool) -> Chart:
     alt = altair()
     y = alt.Y(
         "label:N",

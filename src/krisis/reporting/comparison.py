@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from krisis import __version__
+from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
 from krisis.reporting import pages
-from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
 from krisis.reporting.risk_curves import curve_points, run_curve
 from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
@@ -54,7 +55,7 @@ class PairPage:
     right: str
     lines: list[DeltaLine]
     widest: float
-    changes: list[dict[str, Any]]
+    changes: list[JsonObject]
     summary: str
 
 
@@ -67,7 +68,7 @@ class ComparisonPage:
     words: str
     paired: bool
     margin: bool
-    scores: list[dict[str, Any]]
+    scores: list[JsonObject]
     pairs: list[PairPage]
     figures: list[Figure]
     tests: str
@@ -93,7 +94,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
     )
 
 
-def _score_lines(comparison: Comparison) -> list[dict[str, Any]]:
+def _score_lines(comparison: Comparison) -> list[JsonObject]:
     groups = comparison.tied_with_best() if comparison.paired else {}
     arrows = {"higher": "↑", "lower": "↓", "neither": ""}
     lines = []
@@ -150,7 +151,7 @@ def _place(value: float, widest: float) -> float:
     return round(_MIDDLE + _WIDTH * value / widest, 1)
 
 
-def _change(change: str, rows: Sequence[Any]) -> dict[str, Any]:
+def _change(change: str, rows: Sequence[Any]) -> JsonObject:
     shown = [row.to_dict() for row in rows[:N_CHANGED_SHOWN]]
     return {"change": change, "n_rows": len(rows), "rows": shown}
 
@@ -181,7 +182,7 @@ def _curves(comparison: Comparison) -> list[Figure]:
     ]
 
 
-def _curve_chart(drawn: list[dict[str, Any]], names: list[str]) -> Any:
+def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
     alt = altair()
     styles = [_STYLES[i % len(_STYLES)] for i in range(len(names))]
     ends = [[row for row in drawn if row["run"] == name][-1] for name in names]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from krisis.json_values import JsonObject
 from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.table import BoolArray, Table
-from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, SURFACE, WRONG
 
 N_BINS = 20
@@ -23,7 +22,7 @@ def outcome_masks(columns: Table) -> dict[str, BoolArray]:
     }
 
 
-def histogram_table(columns: Table, *, n_bins: int = N_BINS) -> list[dict[str, Any]]:
+def histogram_table(columns: Table, *, n_bins: int = N_BINS) -> list[JsonObject]:
     """Count the rows of each outcome in equal bins of stated confidence."""
     stated = ~np.isnan(columns.confidence)
     table = []
@@ -62,7 +61,7 @@ def histogram_figure(columns: Table) -> Figure | None:
     )
 
 
-def _strip(rows: list[dict[str, Any]], tone: str, *, last: bool) -> Any:
+def _strip(rows: list[JsonObject], tone: str, *, last: bool) -> Chart:
     alt = altair()
     outcome, total = rows[0]["outcome"], sum(row["n"] for row in rows)
     base = alt.Chart(data(rows), width=420, height=74)

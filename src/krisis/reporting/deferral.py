@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from krisis.json_values import JsonObject
 from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import EvaluationResult, MetricScore
-from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, WRONG
 from krisis.reporting.wording import number, percent
 
@@ -43,7 +42,7 @@ def deferral_cell(row: EvaluationResult) -> str:
     return "abstain_when_should_answer" if row.abstained else "answer_when_safe"
 
 
-def confusion_table(score: MetricScore) -> list[dict[str, Any]]:
+def confusion_table(score: MetricScore) -> list[JsonObject]:
     """Return the four cells with their share of what the case asked for."""
     confusion = score.details.get("confusion", {})
     asked_totals: dict[str, int] = {}
@@ -87,7 +86,7 @@ def confusion_figure(score: MetricScore | None) -> Figure | None:
     )
 
 
-def _grid(table: list[dict[str, Any]]) -> Any:
+def _grid(table: list[JsonObject]) -> Chart:
     alt = altair()
     base = _tiles_base([_tile(row) for row in table])
     tone = alt.condition("datum.aligned", alt.value(str(CORRECT)), alt.value(str(WRONG)))
@@ -104,13 +103,13 @@ def _grid(table: list[dict[str, Any]]) -> Any:
     return tiles + large.encode(text=alt.Text("count:N")) + words + shares
 
 
-def _tile(row: dict[str, Any]) -> dict[str, Any]:
+def _tile(row: JsonObject) -> JsonObject:
     share = row["share_of_case"]
     words = "no such case" if share is None else f"{share:.1%} of row"
     return {**row, "count": f"{row['n']:,}", "share": words, "strength": share or 0.0}
 
 
-def _tiles_base(tiles: list[dict[str, Any]]) -> Any:
+def _tiles_base(tiles: list[JsonObject]) -> Chart:
     alt = altair()
     bare = {"ticks": False, "domain": False}
     return alt.Chart(data(tiles), width=420, height=190).encode(

@@ -10,19 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from krisis.errors import InvalidFile, MissingExtra
+from krisis.json_values import JsonObject, JsonValue
 from krisis.reporting import palette
 from krisis.reporting.palette import GRID, INK, MUTED, SURFACE
 from krisis.reporting.visible_text import spelled_out
+
+# What altair gives and takes: it has no types of its own.
+Chart: TypeAlias = JsonValue
 
 # Metric-compatible with what every system has, so that measured labels fit where they are shown.
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
 _WORDS = {"labelColor": str(INK), "titleColor": str(INK), "labelFontSize": 12}
 # The look of all krisis charts.
-CONFIG: dict[str, Any] = {
+CONFIG: JsonObject = {
     "font": FONT,
     "background": str(SURFACE),
     "padding": 6,
@@ -48,7 +52,7 @@ _BACKGROUND = re.compile(r'<rect width="[\d.]+" height="[\d.]+" fill="[^"]+"/>')
 _MARK_WORDS = re.compile(r' (?:role="graphics-[a-z]+"|aria-(?:roledescription|label)="[^"<>]*")')
 _OPENING = re.compile(r'<svg xmlns="[^"]+" xmlns:xlink="[^"]+" version="1.1" class="marks"')
 
-Table = Sequence[dict[str, Any]]
+Table = Sequence[JsonObject]
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Figure:
     name: str
     title: str
     reading: str
-    chart: Any
+    chart: Chart
     table: Table = field(default_factory=list)
 
     @cached_property
@@ -109,9 +113,9 @@ class Figure:
             raise InvalidFile(f"{folder} cannot be written: {error.strerror}") from None
         return paths
 
-    def _specification(self) -> dict[str, Any]:
+    def _specification(self) -> JsonObject:
         # Checking against the schema belongs in tests; here it would cost more than drawing.
-        specification: dict[str, Any] = self.chart.to_dict(validate=False)
+        specification: JsonObject = self.chart.to_dict(validate=False)
         return {**specification, "config": CONFIG}
 
 
@@ -119,7 +123,7 @@ def _attribute(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
-def _converter() -> Any:
+def _converter() -> Chart:
     try:
         import vl_convert
     except ImportError:
@@ -127,7 +131,7 @@ def _converter() -> Any:
     return vl_convert
 
 
-def altair() -> Any:
+def altair() -> Chart:
     """Return the charting library, or say how to install it."""
     try:
         import altair as library
@@ -136,7 +140,7 @@ def altair() -> Any:
     return library
 
 
-def data(rows: Table) -> Any:
+def data(rows: Table) -> Chart:
     """Return rows as inline chart data; no hidden character reaches the renderer.
 
     As text, because a chart copies its data every time it is combined with another.
@@ -149,6 +153,6 @@ def data(rows: Table) -> Any:
     return library.InlineData(values=json.dumps(shown), format=library.DataFormat(type="json"))
 
 
-def themed(chart: Any) -> Any:
+def themed(chart: Chart) -> Chart:
     """Give a chart the look of all krisis charts, for those who draw it themselves."""
     return chart.properties(config=CONFIG)

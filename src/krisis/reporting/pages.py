@@ -6,9 +6,9 @@ import base64
 import hashlib
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from krisis.errors import MissingExtra
+from krisis.json_values import JsonValue
 from krisis.reporting import palette, wording
 from krisis.reporting.visible_text import spelled_out, visible
 
@@ -27,7 +27,7 @@ def style_hash() -> str:
 
 
 @cache
-def environment(*packages: str) -> Any:
+def environment(*packages: str) -> JsonValue:
     """Return the template environment over the given packages; everything is escaped."""
     try:
         import jinja2
@@ -47,12 +47,12 @@ def environment(*packages: str) -> Any:
     return built
 
 
-def _nothing_hidden(value: Any) -> Any:
+def _nothing_hidden(value: JsonValue) -> JsonValue:
     plain_text = isinstance(value, str) and not hasattr(value, "__html__")
     return spelled_out(value) if plain_text else value
 
 
-def render(template: str, **context: Any) -> str:
+def render(template: str, **context: JsonValue) -> str:
     """Fill a template of the report with its context."""
     text: str = environment().get_template(template).render(**context)
     return text

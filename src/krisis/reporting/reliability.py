@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from krisis.json_values import JsonObject
@@ -11,7 +9,7 @@ from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.forms import Share, prior_icc
 from krisis.metrics.gap_form import GapSum
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
@@ -75,11 +73,11 @@ def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
     )
 
 
-def _scale() -> Any:
+def _scale() -> Chart:
     return altair().Scale(domain=[0, 1], nice=False)
 
 
-def _diagram(table: list[JsonObject]) -> Any:
+def _diagram(table: list[JsonObject]) -> Chart:
     alt = altair()
     base = alt.Chart(data(table), width=420, height=300)
     x_axis = alt.Axis(title=None, labels=False, ticks=False, format=".0%", tickCount=5)
@@ -108,7 +106,7 @@ def _diagram(table: list[JsonObject]) -> Any:
     return band + diagonal + bars + points
 
 
-def _counts(table: list[JsonObject]) -> Any:
+def _counts(table: list[JsonObject]) -> Chart:
     alt = altair()
     base = alt.Chart(data(table), width=420, height=64)
     x = alt.X(

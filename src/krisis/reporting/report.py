@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from krisis import __version__
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import Rows
 from krisis.reporting import pages, provenance, wording
@@ -35,11 +36,11 @@ class RunReport:
     n_failed: int
     n_rows: int
     n_rows_stored: int
-    segments: list[dict[str, Any]]
+    segments: list[JsonObject]
     metric_lines: list[MetricLine]
     yardsticks: Sequence[ReferenceScores]
     sections: list[Section]
-    costliest: list[dict[str, Any]]
+    costliest: list[JsonObject]
     execution: list[tuple[str, Any]]
     data: list[tuple[str, Any]]
     prompts: list[tuple[str, str]]
@@ -107,7 +108,7 @@ def _runs_as_yardsticks(baselines: Mapping[str, BenchmarkResult]) -> list[Refere
     ]
 
 
-def _segments(rows: Rows) -> list[dict[str, Any]]:
+def _segments(rows: Rows) -> list[JsonObject]:
     if not rows:
         return []
     columns = rows.table
@@ -127,7 +128,7 @@ def _segments(rows: Rows) -> list[dict[str, Any]]:
     return segments
 
 
-def _shown(kind: CostlyRows) -> dict[str, Any]:
+def _shown(kind: CostlyRows) -> JsonObject:
     lines = [
         {
             "index": index,
@@ -151,7 +152,7 @@ def _shown(kind: CostlyRows) -> dict[str, Any]:
     }
 
 
-def reasons_of(metadata: Mapping[str, Any]) -> str:
+def reasons_of(metadata: JsonMapping) -> str:
     """Return why a case asked for deferral, as its metadata say."""
     reasons = metadata.get("abstain_reasons") or metadata.get("abstain_reason") or ""
     if isinstance(reasons, list | tuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from krisis.json_values import JsonObject
 from krisis.metrics.risk_coverage import RiskCoverageCurve, optimal_curve, risk_coverage_curve
 from krisis.metrics.table import FloatArray
 from krisis.metrics.weighted_curve import CurveItems, curve_paths
-from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import CORRECT, MUTED, REFERENCE, WRONG
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 
@@ -105,7 +105,7 @@ def risk_coverage_figure(curves: Sequence[NamedCurve], *, title: str = "") -> Fi
     return Figure("risk_coverage", name, _READING, chart.properties(title=name), table)
 
 
-def _points(named: NamedCurve) -> list[dict[str, Any]]:
+def _points(named: NamedCurve) -> list[JsonObject]:
     rows = []
     for kind, curve in (("confidence", named.curve), ("optimal", named.optimal)):
         if curve.n_accepted.size == 0:
@@ -134,7 +134,7 @@ def _thinned(coverage: FloatArray) -> list[int]:
     return [int(index) for index in kept]
 
 
-def _band(named: NamedCurve) -> list[dict[str, Any]]:
+def _band(named: NamedCurve) -> list[JsonObject]:
     rows = []
     for row in named.band:
         for measure, factor in (("selective risk", 1.0), ("generalized risk", row["coverage"])):
@@ -145,11 +145,11 @@ def _band(named: NamedCurve) -> list[dict[str, Any]]:
 
 
 def _panel(
-    table: Sequence[dict[str, Any]],
-    bands: Sequence[dict[str, Any]],
+    table: Sequence[JsonObject],
+    bands: Sequence[JsonObject],
     curves: Sequence[NamedCurve],
     measure: str,
-) -> Any:
+) -> Chart:
     vega = altair()
     names = [curve.name for curve in curves]
     tones = [CORRECT, WRONG, REFERENCE]
@@ -182,8 +182,8 @@ def _panel(
 
 
 def _working_points(
-    vega: Any, table: Sequence[dict[str, Any]], name: str, channels: tuple[Any, Any, Any]
-) -> Any:
+    vega: Chart, table: Sequence[JsonObject], name: str, channels: tuple[Chart, Chart, Chart]
+) -> Chart:
     """Mark the points where a threshold can stand; of very many only a hint of each."""
     x, y, colour = channels
     points = [row for row in table if row["series"] == name and row["working point"]]
@@ -192,7 +192,7 @@ def _working_points(
     return mark.encode(x=x, y=y, color=colour, tooltip=shown)
 
 
-def _cmax_marks(vega: Any, curves: Sequence[NamedCurve], x: Any) -> list[Any]:
+def _cmax_marks(vega: Chart, curves: Sequence[NamedCurve], x: Chart) -> list[Chart]:
     places = [{"coverage": cmax, "label": "Cmax"} for cmax in {c.curve.cmax for c in curves}]
     chart = vega.Chart(data(places))
     return [

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from krisis.metrics.curve_form import curve_of, items_of, optimal_of
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.reporting.risk_coverage import risk_band
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -132,7 +130,7 @@ def _figure(
     return Figure(f"{kind}_risk", title, words, chart.properties(width=420, height=280), points)
 
 
-def _band_layer(band: list[dict[str, float]], kind: str) -> Any:
+def _band_layer(band: list[dict[str, float]], kind: str) -> Chart:
     alt = altair()
     tone = WRONG if kind == "selective" else REFERENCE
     return (
@@ -148,7 +146,7 @@ def _band_layer(band: list[dict[str, float]], kind: str) -> Any:
 
 def _line(
     points: list[dict[str, float]], risk: str, name: str, tone: str, dash: list[int] | None = None
-) -> Any:
+) -> Chart:
     alt = altair()
     few = name == MODEL and len(points) <= 40
     marks = {"point": {"color": tone, "size": 28, "filled": True}} if few else {}
@@ -159,7 +157,7 @@ def _line(
     )
 
 
-def _end_mark(point: dict[str, float], risk: str) -> Any:
+def _end_mark(point: dict[str, float], risk: str) -> Chart:
     alt = altair()
     base = alt.Chart(data([{**point, "label": f"Cmax {point['coverage']:.0%}"}]))
     left = point["coverage"] > 0.85

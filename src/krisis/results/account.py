@@ -391,16 +391,9 @@ def _part(kind: type[Part], extras: JsonMapping, *, leaving_out: Sequence[str] =
     return _checked(kind, known, "")
 
 
-_adapters: dict[type, TypeAdapter[object]] = {}
-
-
 def _checked(kind: type[Part], content: object, name: str) -> Part:
     try:
-        if kind not in _adapters:  # making one takes milliseconds
-            _adapters[kind] = TypeAdapter(kind)
-        adapter = _adapters[kind]
-        checked: Part = adapter.validate_python(content)  # type: ignore[assignment]
-        return checked
+        return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([*([name] if name else []), *map(str, first["loc"])])

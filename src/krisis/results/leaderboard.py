@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Unfinished
@@ -80,7 +80,7 @@ class Leaderboard:
     hashes: Sequence[str]
     sorted_by: Sequence[str]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the table as JSON values."""
         return {
             "suite": self.suite,
@@ -100,7 +100,7 @@ class Leaderboard:
         }
 
 
-def _cell_dict(cell: Cell) -> dict[str, Any]:
+def _cell_dict(cell: Cell) -> JsonObject:
     known = cell.interval is not None and not math.isnan(cell.interval.low)
     bounds = [cell.interval.low, cell.interval.high] if known and cell.interval else None
     return {"value": cell.value, "interval": bounds, "reason": cell.reason or None}

@@ -10,7 +10,7 @@ from typing import Any
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
-from krisis.json_values import dumps
+from krisis.json_values import JsonMapping, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
@@ -18,7 +18,7 @@ from krisis.viewer.pages import compare, coverage, row, rows, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
-Maker = Callable[[Catalogue, Mapping[str, Any], Mapping[str, str]], Page]
+Maker = Callable[[Catalogue, JsonMapping, Mapping[str, str]], Page]
 PAGES: dict[str, Maker] = {
     "/": lambda catalogue, parts, query: runs.page(catalogue),
     "/compare": lambda catalogue, parts, query: compare.page(catalogue, _all(query, "run")),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,8 @@ class Page:
 
     template: str
     title: str
-    content: dict[str, Any]
-    context: dict[str, Any] = field(default_factory=dict)
+    content: JsonObject
+    context: JsonObject = field(default_factory=dict)
 
 
 def text_of(query: Mapping[str, str], name: str) -> str:

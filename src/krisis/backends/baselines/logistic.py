@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.baselines.constant import prepared, training_of
 from krisis.data.base import BaseDataSuite, Label, PatientRecord
 from krisis.errors import InvalidValue, MissingExtra
+from krisis.json_values import JsonMapping, JsonObject
 
 Array = npt.NDArray[Any]
 MAX_WORDS_PER_COLUMN = 12
@@ -64,7 +65,7 @@ class Logistic(BaseBackend):
             return BackendResponse(None, abstained=True, signals=signals)
         return BackendResponse(answers[best], confidence=confidence, signals=signals)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """Return the name and the stated confidence."""
         return {"backend": self.name, "least_confidence": self.least_confidence}
 
@@ -114,7 +115,7 @@ class FeatureTable:
     words: dict[str, list[str]]
 
     @classmethod
-    def fit(cls, features: Sequence[Mapping[str, Any]]) -> FeatureTable:
+    def fit(cls, features: Sequence[JsonMapping]) -> FeatureTable:
         """Learn which columns are numbers and which are words; long texts are left out."""
         numbers: dict[str, NumberColumn] = {}
         words: dict[str, list[str]] = {}
@@ -127,11 +128,11 @@ class FeatureTable:
                 words[name] = spoken
         return cls(numbers, words)
 
-    def rows(self, features: Iterable[Mapping[str, Any]]) -> Array:
+    def rows(self, features: Iterable[JsonMapping]) -> Array:
         """Return one row of numbers for each case."""
         return np.array([self._row(case) for case in features], dtype=float)
 
-    def _row(self, case: Mapping[str, Any]) -> list[float]:
+    def _row(self, case: JsonMapping) -> list[float]:
         cells: list[float] = []
         for name, column in self.numbers.items():
             cells.extend(column.cells(_number(case, name)))
@@ -140,6 +141,6 @@ class FeatureTable:
         return cells
 
 
-def _number(case: Mapping[str, Any], name: str) -> float | None:
+def _number(case: JsonMapping, name: str) -> float | None:
     value = case.get(name)
     return float(value) if isinstance(value, int | float) else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 from urllib.parse import quote
 
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.reporting.comparison import ComparisonPage, comparison_page
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.viewer.catalogue import Catalogue, LoadedRun
@@ -21,7 +21,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str]) -> Page:
     """Compare two runs, or offer the choice where two are not named yet."""
     names = list(dict.fromkeys(name for name in chosen if name))
     available = list(catalogue.paths())
-    content: dict[str, Any] = {"runs": available, "chosen": names}
+    content: JsonObject = {"runs": available, "chosen": names}
     if len(names) < 2:
         return Page("compare.html", "Compare", content, {"comparison": None, "rows": ("", "")})
     if len(names) > 2:
@@ -38,7 +38,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str]) -> Page:
 
 @lru_cache(maxsize=2)
 def _compared(left: LoadedRun, right: LoadedRun) -> tuple[Comparison, ComparisonPage]:
-    runs: Mapping[str, Any] = {
+    runs: JsonMapping = {
         _label(left, right): left.result,
         _label(right, left): right.result,
     }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from krisis.json_values import JsonObject
 from krisis.metrics.selective_prediction import RiskCoverageCurve
 from krisis.reporting.risk_curves import run_curve
 from krisis.viewer.catalogue import Catalogue, LoadedRun
@@ -23,7 +23,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     run = catalogue.load(name)
     columns = run.rows.table
     curve = run_curve(columns)
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "name": name,
         "n_scored": columns.n_scored,
         "point": None,
@@ -38,7 +38,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     return Page("coverage.html", f"Coverage · {name}", content, context)
 
 
-def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> dict[str, Any]:
+def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> JsonObject:
     index = min(int(np.searchsorted(curve.coverage, wanted)), curve.coverage.size - 1)
     threshold = float(curve.threshold[index])
     deferred = run.index.select(RowFilter(deferred_at=threshold, sort="-confidence"))
@@ -67,7 +67,7 @@ def _points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     return [dict(zip(names, values, strict=True)) for values in zip(*picked, strict=True)]
 
 
-def _drawing(points: list[dict[str, float]]) -> dict[str, Any]:
+def _drawing(points: list[dict[str, float]]) -> JsonObject:
     """Return the two curves as the points of SVG polylines in a box of 600 by 300."""
     highest = max((point["selective_risk"] for point in points), default=0.0)
     top = min(1.0, max(0.1, np.ceil(highest * 11) / 10))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 from krisis.reporting.deferral import CELLS, deferral_cell
 from krisis.reporting.report import reasons_of
 from krisis.results.rows import row_to_dict
@@ -23,7 +23,7 @@ def page(catalogue: Catalogue, name: str, position: int, query: Mapping[str, str
         raise InvalidValue(f"the run has rows 0 to {len(run.rows) - 1}, not {position}")
     row = run.rows[position]
     cell = deferral_cell(row)
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "name": name,
         "position": position,
         "n_rows": len(run.rows),

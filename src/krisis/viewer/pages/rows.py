@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 from urllib.parse import urlencode
 
+from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.reporting.costliest import is_correct, shortened
 from krisis.reporting.deferral import CELLS, deferral_cell
@@ -30,7 +30,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     n_pages = max(1, -(-len(positions) // size))
     number = min(number, n_pages)
     shown = positions[(number - 1) * size : number * size]
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "name": name,
         "filter": asdict(wanted),
         "n_rows": len(run.rows),
@@ -70,7 +70,7 @@ def _kept(query: Mapping[str, str]) -> str:
     return urlencode(kept)
 
 
-def row_line(run: LoadedRun, position: int) -> dict[str, Any]:
+def row_line(run: LoadedRun, position: int) -> JsonObject:
     """Return a row as a line of a table."""
     row = run.rows[position]
     return {

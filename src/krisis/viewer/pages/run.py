@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from krisis.json_values import JsonObject
 from krisis.reporting.report import RunReport
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
@@ -20,7 +19,7 @@ def page(catalogue: Catalogue, name: str) -> Page:
     return Page("run.html", f"{report.heading} · {name}", content, {"report": report})
 
 
-def _facts(report: RunReport) -> dict[str, Any]:
+def _facts(report: RunReport) -> JsonObject:
     return {
         "heading": report.heading,
         "suite": report.eyebrow,

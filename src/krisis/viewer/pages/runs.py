@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from krisis.json_values import JsonObject
 from krisis.viewer.catalogue import Catalogue, Progress
 from krisis.viewer.page import Page
 
@@ -19,7 +18,7 @@ def progress_page(catalogue: Catalogue, name: str) -> Page:
     return Page("progress.html", name, _line(name, catalogue.progress(name)))
 
 
-def _line(name: str, progress: Progress) -> dict[str, Any]:
+def _line(name: str, progress: Progress) -> JsonObject:
     return {
         "name": name,
         "state": progress.state,
