@@ -5,7 +5,7 @@ HF_VENV ?= .venv-hf
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check pytest test-slow test-hf bench docs format clean
+.PHONY: demo test check pytest test-slow test-hf mutants bench docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -29,6 +29,10 @@ test-slow: $(VENV)/.dev
 test-hf: $(HF_VENV)/.hf
 	$(HF_VENV)/bin/python -m pytest -m hf tests/backends/test_huggingface.py \
 		tests/data/phq8/test_sentence_embedder.py
+
+# Plants bugs one at a time; with MUTANTS="--area metrics" or "--only NAME" only some of them.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants.run $(MUTANTS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
