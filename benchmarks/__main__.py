@@ -8,7 +8,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-QUIET = {"timing", "__main__"}
+# The simulation of coverage takes an hour: python -m benchmarks.coverage
+QUIET = {"timing", "coverage", "coverage_worlds", "__main__"}
 
 
 def main() -> None:

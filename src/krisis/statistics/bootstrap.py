@@ -21,6 +21,8 @@ IntArray = NDArray[np.int64]
 Statistic = Callable[[FloatArray], Mapping[str, FloatArray]]
 Progress = Callable[[int], None]
 
+MOST_POOLS = 1000
+
 # The widest block keeps its rows in the second-level cache; the product bounds the memory.
 _WIDEST_BLOCK = 5000
 _CELLS_PER_BLOCK = 6_500_000
@@ -73,6 +75,16 @@ def resample_counts(n_clusters: int, options: BootstrapOptions) -> Iterator[Floa
             pending, n_pending = [], 0
     if pending:
         yield np.concatenate(pending, axis=1)
+
+
+def pooled_units(n_units: int) -> IntArray:
+    """Return the pool of every unit: itself, or beyond 1,000 units one of 1,000 by lot.
+
+    Pooling at random keeps the variance between resamples and bounds their cost.
+    """
+    if n_units <= MOST_POOLS:
+        return np.arange(n_units)
+    return np.random.default_rng(0).permutation(n_units) % MOST_POOLS
 
 
 def _multiplicities(drawn: IntArray, n_clusters: int) -> FloatArray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import sparse, special
 
-from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.bootstrap import BootstrapOptions, pooled_units, resample_counts
 from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, null_gap
 from krisis.statistics.intervals import Interval
 from krisis.statistics.shares import PRIOR_ICC, ShareDistribution, share_interval
@@ -46,12 +47,12 @@ def calibration_gap_interval(
 
     The observed error T₀ = Σ w|accuracy − confidence| is biased upwards. A candidate error t moves
     the accuracies of the bins along the observed gaps, a = c + t·gap/T₀; under it the outcomes of
-    all rows are redrawn, rows of one patient alike as often as their correlation asks for, and the
-    candidate stays unless fewer than α/2 of the redrawn errors lie beyond T₀ on one side. The
-    noise thus comes from the candidate: where no error was seen there still is some. The value
-    under which half of the redrawn errors exceed T₀ is median unbiased. The interval also reaches
-    as far as the interval of accuracy lies from the mean confidence, for no binned error is less
-    than that of the whole.
+    all rows are redrawn, rows of one patient alike as often as their correlation asks for, and
+    patients are resampled with their confidences; the candidate stays unless fewer than α/2 of the
+    redrawn errors lie beyond T₀ on one side. The noise thus comes from the candidate: where no
+    error was seen there still is some. The value under which half of the redrawn errors exceed T₀
+    is median unbiased. The interval also reaches as far as accuracy may lie from the mean
+    confidence, for no binned error is less than that of the whole.
 
     Reference: Carpenter, Test inversion bootstrap confidence intervals, Journal of the Royal
     Statistical Society B 61 (1999) 159–172.
@@ -67,9 +68,9 @@ def calibration_gap_interval(
     if observed > 0:
         accuracy = _candidates(bins, errors, observed)
         redraw = _redrawn if answers.confidence.size <= _MOST_REDRAWN else _normal
-        beyond = _share_beyond(
-            redraw(answers, bins, accuracy, correlation=errors.correlation, options=drawn), observed
-        )
+        resampled = _Confidences.of(answers, bins, drawn)
+        redrawn = redraw(resampled, bins, accuracy, correlation=errors.correlation, seed=drawn.seed)
+        beyond = _share_beyond(redrawn, observed)
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(bins.error(accuracy), beyond, tail)
     whole = _error_of_the_whole(answers, bins, level=drawn.level, prior_icc=prior_icc)
@@ -96,33 +97,70 @@ def _candidates(bins: Bins, errors: ShareDistribution, observed: float) -> Float
     return kept
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Confidences:
+    """Answers and sums of confidence of every bin (bins × draws) when patients are resampled.
+
+    ``unit`` numbers the patient of every row, rows ordered by bin and patient.
+    """
+
+    unit: IntArray
+    number: FloatArray
+    confidence: FloatArray
+
+    @classmethod
+    def of(cls, answers: BinnedAnswers, bins: Bins, options: BootstrapOptions) -> _Confidences:
+        order = np.lexsort((answers.unit, bins.place))
+        known, unit = np.unique(answers.unit[order], return_inverse=True)
+        pool = pooled_units(known.size)
+        n_pools = int(pool.max()) + 1
+        shape = (bins.number.size, n_pools)
+        cell = bins.place[order] * n_pools + pool[unit]
+        number = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+        mass = np.bincount(cell, answers.confidence[order], shape[0] * shape[1]).reshape(shape)
+        sums = [np.vstack([number, mass]) @ counts for counts in resample_counts(n_pools, options)]
+        drawn = np.concatenate(sums, axis=1)
+        return cls(unit, drawn[: shape[0]], drawn[shape[0] :])
+
+    def error(self, hits: FloatArray, accuracy: FloatArray, bins: Bins, draws: slice) -> FloatArray:
+        """Return the errors (candidates × draws) of redrawn hits (bins × candidates × draws).
+
+        Outcomes and confidences vary apart: the gap of a bin is that of the redrawn outcomes plus
+        what resampling changes in accuracy and confidence, hits + a(n' − n) − Σ'c.
+        """
+        more = self.number[:, draws] - bins.number[:, None]
+        gap = hits + accuracy[:, :, None] * more[:, None, :]
+        gap -= self.confidence[:, None, draws]
+        total: FloatArray = np.abs(gap).sum(axis=0) / self.number[:, draws].sum(axis=0)
+        return total
+
+
 def _redrawn(
-    answers: BinnedAnswers,
+    resampled: _Confidences,
     bins: Bins,
     accuracy: FloatArray,
     *,
     correlation: float,
-    options: BootstrapOptions,
+    seed: int,
 ) -> FloatArray:
-    """Return redrawn errors (candidates × redraws), from the same uniforms for all candidates.
+    """Return redrawn errors (candidates × draws), from the same uniforms for all candidates.
 
     A row is right if its uniform is below the accuracy of its bin, and with probability √ρ that
     uniform is its patient's: two rows of one patient then share it with probability ρ, which is
     their correlation whatever the accuracy.
     """
-    generator = np.random.default_rng([options.seed, 2])
-    order = np.lexsort((answers.unit, bins.place))
-    unit = np.unique(answers.unit[order], return_inverse=True)[1]
+    generator = np.random.default_rng([seed, 2])
     ends = np.cumsum(bins.number).astype(np.int64)
-    block = max(1, _CELLS_PER_BLOCK // order.size)
+    n_draws = resampled.number.shape[1]
+    block = max(1, _CELLS_PER_BLOCK // resampled.unit.size)
     found = []
-    for start in range(0, options.n_resamples, block):
-        n_draws = min(block, options.n_resamples - start)
-        uniform = _uniforms(generator, unit, n_draws, correlation)
-        hits = np.empty((*accuracy.shape, n_draws))
+    for start in range(0, n_draws, block):
+        draws = slice(start, min(start + block, n_draws))
+        uniform = _uniforms(generator, resampled.unit, draws.stop - start, correlation)
+        hits = np.empty((*accuracy.shape, draws.stop - start))
         for b, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
             hits[b] = _counts_below(uniform[first:last], accuracy[b])
-        found.append(bins.error(hits / bins.number[:, None, None]))
+        found.append(resampled.error(hits, accuracy, bins, draws))
     return np.concatenate(found, axis=1)
 
 
@@ -149,38 +187,39 @@ def _uniforms(
 
 
 def _normal(
-    answers: BinnedAnswers,
+    resampled: _Confidences,
     bins: Bins,
     accuracy: FloatArray,
     *,
     correlation: float,
-    options: BootstrapOptions,
+    seed: int,
 ) -> FloatArray:
     """Return the same from normal hits with the covariance that redrawing every row would have.
 
     Two rows of one patient share their uniform with probability ρ and are then both right with
     probability min(a, a'): cov = ρ(min(a, a') − a a')·pairs, besides a(1−a) of each row alone.
     """
-    n_bins = bins.number.size
-    _, unit = np.unique(answers.unit, return_inverse=True)
-    cells, number = np.unique(unit * n_bins + bins.place, return_counts=True)
-    pairs = np.zeros((n_bins, n_bins))
-    if correlation > 0:
-        table = sparse.csr_array(
-            (number.astype(np.float64), (cells // n_bins, cells % n_bins)),
-            shape=(int(unit.max()) + 1, n_bins),
-        )
-        pairs = (table.T @ table).toarray() - np.diag(bins.number)
-    noise = np.random.default_rng([options.seed, 2]).standard_normal((n_bins, options.n_resamples))
-    found = []
-    for a in accuracy.T:
+    n_bins, n_draws = resampled.number.shape
+    pairs = _pairs(resampled.unit, bins) if correlation > 0 else np.zeros((n_bins, n_bins))
+    noise = np.random.default_rng([seed, 2]).standard_normal((n_bins, n_draws))
+    hits = np.empty((*accuracy.shape, n_draws))
+    for k, a in enumerate(accuracy.T):
         shared = np.minimum.outer(a, a) - np.outer(a, a)
         covariance = correlation * shared * pairs + np.diag(bins.number * a * (1 - a))
         value, vector = np.linalg.eigh(covariance)
         root = vector * np.sqrt(np.maximum(value, 0.0)) @ vector.T
-        hits = (bins.number * a)[:, None] + root @ noise
-        found.append(bins.error(np.clip(hits / bins.number[:, None], 0.0, 1.0)))
-    return np.array(found)
+        drawn = (bins.number * a)[:, None] + root @ noise
+        hits[:, k] = np.clip(drawn, 0.0, bins.number[:, None])
+    return resampled.error(hits, accuracy, bins, slice(None))
+
+
+def _pairs(unit: IntArray, bins: Bins) -> FloatArray:
+    """Return how many pairs of different rows of one patient lie in each pair of bins."""
+    place = np.repeat(np.arange(bins.number.size), bins.number.astype(np.int64))
+    shape = (int(unit.max()) + 1, bins.number.size)
+    table = sparse.csr_array((np.ones(unit.size), (unit, place)), shape=shape)
+    pairs: FloatArray = (table.T @ table).toarray() - np.diag(bins.number)
+    return pairs
 
 
 def _share_beyond(redrawn: FloatArray, observed: float) -> FloatArray:
@@ -209,8 +248,22 @@ def _inverted(error: FloatArray, beyond: FloatArray, tail: float) -> tuple[float
 def _error_of_the_whole(
     answers: BinnedAnswers, bins: Bins, *, level: float, prior_icc: float
 ) -> float:
-    """Return how far the limits of accuracy lie from the mean confidence."""
+    """Return how far accuracy may lie from the mean confidence, both being uncertain.
+
+    The distances of the limits of accuracy and of the mean confidence are squared and added
+    (Zou and Donner 2008), as if the two had nothing to do with each other.
+    """
+    rows = answers.per_unit()
     right = answers.per_unit(answers.right.astype(np.float64))
-    accuracy = share_interval(right, answers.per_unit(), level=level, prior_icc=prior_icc)
-    mean = float(bins.number @ bins.confidence) / bins.n_answers
-    return max(abs(accuracy.low - mean), abs(accuracy.high - mean))
+    accuracy = share_interval(right, rows, level=level, prior_icc=prior_icc)
+    mean = float(answers.confidence.mean())
+    beyond = answers.per_unit(answers.confidence - mean) / bins.n_answers
+    n_patients = int(np.count_nonzero(rows))
+    spread = 0.0
+    if n_patients > 1:
+        student = float(special.stdtrit(n_patients - 1, 0.5 + level / 2))
+        spread = student * math.sqrt(n_patients / (n_patients - 1) * float(beyond @ beyond))
+    gap = float(right.sum()) / bins.n_answers - mean
+    below = math.hypot(mean + gap - accuracy.low, spread)
+    above = math.hypot(accuracy.high - mean - gap, spread)
+    return max(abs(gap - below), abs(gap + above))

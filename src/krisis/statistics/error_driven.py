@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 from krisis.errors import InvalidValue
-from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
+from krisis.statistics.bootstrap import (
+    MOST_POOLS,
+    BootstrapOptions,
+    pooled_units,
+    resample_counts,
+)
 from krisis.statistics.intervals import Interval
 from krisis.statistics.risk_masses import Figure, Masses, optimal_areas
 from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
@@ -25,12 +30,12 @@ METHOD = "error_distribution"
 N_RESAMPLES = 2000
 """Enough, because the shares of errors come from a fixed grid and not by chance."""
 
-# How many wrong (and right) answers stand for those not seen, at the upper and the lower end.
+# How many wrong (and right) answers stand for those not seen, at the upper end (where rows of one
+# patient count as one error) and at the lower end.
 _UNSEEN_ABOVE, _UNSEEN_BELOW = 1.0, 0.5
 # How far a resample with many errors also gets a high share of errors.
-_KEPT_CORRELATION = 0.7
-# Beyond this many patients they are pooled at random; beyond this many confidences, grouped.
-_MOST_UNITS = 1000
+_KEPT_CORRELATION = 0.5
+# Beyond this many different confidences they are grouped.
 _MOST_PLATEAUS = 1000
 _N_GROUPS = 400
 _CELLS_PER_BLOCK = 100_000
@@ -68,14 +73,12 @@ class AnsweredRows:
         return ShareDistribution.of(wrong, answered, prior_icc=prior_icc, level=level)
 
     def pooled(self) -> AnsweredRows:
-        """Pool many patients at random, which keeps the variance between resamples."""
-        n_units = self.rows_per_unit.size
-        if n_units <= _MOST_UNITS:
-            return self
-        pool = np.random.default_rng(0).permutation(n_units) % _MOST_UNITS
-        rows = np.zeros(_MOST_UNITS)
+        """Pool many patients."""
+        pool = pooled_units(self.rows_per_unit.size)
+        n_pools = min(pool.size, MOST_POOLS)
+        rows = np.zeros(n_pools)
         np.add.at(rows, pool, self.rows_per_unit)
-        return AnsweredRows(self.confidence, self.loss, self.wrong, pool[self.unit], rows)
+        return replace(self, unit=pool[self.unit], rows_per_unit=rows)
 
 
 def errors_are_more_confident(rows: AnsweredRows) -> bool:
@@ -102,12 +105,12 @@ def error_driven_intervals(
 
     Patients are resampled, but every resample gets its share of errors from the confidence
     distribution of that share, which is wide also where no error was seen, and a pseudo-error
-    stands for the wrong answers not seen: spread over all answers for the upper limit, on the
-    least confident ones for the lower. The limits are percentiles, widened to contain the
-    estimate (``estimates`` if given: the numbers to be printed). An interval exists for every
-    figure that has a value. With losses other than 0 and 1 an error not seen costs what the mean
-    error costs, or 1 (at most ``largest_loss``) if none was seen. ``prior_icc`` is 1 for rows that
-    repeat one case.
+    stands for the wrong answers not seen: for the upper limit at an answer drawn by lot (every
+    other time at the more confident of two), for the lower one at the least confident. The limits
+    are percentiles, widened to contain the estimate (``estimates`` if given: the numbers to be
+    printed). An interval exists for every figure that has a value. With losses other than 0 and 1
+    an error not seen costs what the mean error costs, or 1 (at most ``largest_loss``) if none was
+    seen. ``prior_icc`` is 1 for rows that repeat one case.
 
     Reference: Schweder and Hjort, Confidence, Likelihood, Probability (2016), for confidence
     distributions; the combination is described in docs/intervals.md.
@@ -193,6 +196,10 @@ class _Plateaus:
         found = np.bincount(self.rows.unit, weights=weights, minlength=n_units)
         return found.astype(np.float64)
 
+    def wrong_score(self) -> FloatArray:
+        """Return the squared distance from the truth of a wrong answer on every plateau."""
+        return self.per_plateau(self.rows.confidence**2) / self.per_plateau()
+
     def matrix(self, weights: FloatArray | None = None) -> FloatArray | sparse.csr_array:
         """Return the same of every plateau in every unit, sparse where most of it is empty."""
         shape = (self.n_plateaus, self.rows.rows_per_unit.size)
@@ -248,7 +255,8 @@ class _Draws:
     """Resampled patients (units × draws) with their sums, and the share of errors given to each.
 
     ``brier`` sums the squared distances of the right answers, of the wrong ones, and of all
-    answers if they were right and if they were wrong.
+    answers if they were right. At the upper end ``unseen_above`` answers stand for those not seen,
+    the wrong ones at ``unseen_place`` among the answers by falling confidence.
     """
 
     plateaus: _Plateaus
@@ -259,6 +267,8 @@ class _Draws:
     n_wrong: FloatArray
     brier: FloatArray
     by_loss: FloatArray
+    unseen_above: float
+    unseen_place: FloatArray
 
     @classmethod
     def of(
@@ -280,7 +290,7 @@ class _Draws:
             rows.rows_per_unit,
             plateaus.per_unit(scores[0] * (1 - wrong)),
             plateaus.per_unit(scores[1] * wrong),
-            *(plateaus.per_unit(score) for score in scores),
+            plateaus.per_unit(scores[0]),
         ]
         if ranked:
             per_unit += [plateaus.per_unit(wrong * (rows.loss == v)) for v in plateaus.losses]
@@ -289,9 +299,18 @@ class _Draws:
         grid = (np.arange(options.n_resamples) + 0.5) / options.n_resamples
         generator = np.random.default_rng([options.seed, 1])
         share = _given_by_rank(errors.quantile(grid), n_wrong / answered, generator)
-        brier, by_loss = np.array(rest[:4]), np.array(rest[4:]).reshape(-1, counts.shape[1])
-        rate = answered / n_rows
-        return cls(plateaus, counts, share, rate, answered, n_wrong, brier, by_loss)
+        return cls(
+            plateaus,
+            counts,
+            share,
+            answer_rate=answered / n_rows,
+            n_answered=answered,
+            n_wrong=n_wrong,
+            brier=np.array(rest[:3]),
+            by_loss=np.array(rest[3:]).reshape(-1, share.size),
+            unseen_above=_UNSEEN_ABOVE * errors.design_effect,
+            unseen_place=_places(generator, share.size),
+        )
 
     def ends(
         self, figures: Mapping[str, Figure], *, level: float
@@ -318,10 +337,14 @@ class _Draws:
         }
 
     def _unseen_above(self, block: slice, number: FloatArray) -> _Unseen:
-        """For upper limits what was not seen lies anywhere among the answers."""
+        """For upper limits an error not seen may be any answer, rather a confident one."""
         n_answered = self.n_answered[block]
         place = number / n_answered
-        return _Unseen(_UNSEEN_ABOVE, place, place, *(self.brier[2:, block] / n_answered))
+        found = np.minimum(np.sum(place < self.unseen_place[block], axis=0), len(number) - 1)
+        wrong_place = (np.arange(len(number))[:, None] >= found).astype(np.float64)
+        right_score = self.brier[2, block] / n_answered
+        wrong_score = self.plateaus.wrong_score()[found]
+        return _Unseen(self.unseen_above, place, wrong_place, right_score, wrong_score)
 
     def _unseen_below(self, block: slice, number: FloatArray) -> _Unseen:
         """For lower limits the wrong are the least confident and the right the most."""
@@ -355,6 +378,13 @@ class _Draws:
             losses=self.plateaus.losses,
             wrong=by_loss,
         )
+
+
+def _places(generator: np.random.Generator, n_draws: int) -> FloatArray:
+    """Return a place among the answers for every draw, every other time the first of two."""
+    place, other, coin = generator.random((3, n_draws))
+    chosen: FloatArray = np.where(coin < 0.5, np.minimum(place, other), place)
+    return chosen
 
 
 def _given_by_rank(

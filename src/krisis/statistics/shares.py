@@ -54,7 +54,8 @@ class ShareDistribution:
         The design effect is Kish's ratio of the variance between patients to the binomial one,
         D̂ = [C/(C−1) Σ(x_i − p t_i)²/N²] / [p(1−p)/N], at least 1, shrunk towards
         D₀ = 1 + (k̄−1)·prior_icc by as few patients as tell hits from misses:
-        D = (ν D̂ + D₀)/(ν + 1). Seeing no error therefore leaves the assumed correlation.
+        D = (ν D̂ + w D₀)/(ν + w), where w is 1, and 1 + 3(½ − p) for a share p below ½ whose D̂ is
+        less than assumed. Seeing no error therefore leaves the assumed correlation.
 
         Reference: Kish, Survey Sampling (1965), for the design effect; Korn and Graubard, Survey
         Methodology 24 (1998) 193–201, for the effective sample size.
@@ -197,7 +198,10 @@ class _Design:
         seen = np.maximum(1.0, between / binomial)
         telling = np.minimum(sums.n_with_hits, sums.n_with_misses)
         telling = np.where(mixed, np.minimum(telling, self.n_equal_patients - 1), 0.0)
-        return (telling * seen + _PRIOR_PATIENTS * assumed) / (telling + _PRIOR_PATIENTS)
+        # That few hits fell apart says little of how they fall together.
+        rare = np.where(seen < assumed, np.maximum(1.5 - 3 * p, 0.0), 0.0)
+        weight = _PRIOR_PATIENTS * (1 + rare)
+        return (telling * seen + weight * assumed) / (telling + weight)
 
     def limits(self, x: FloatArray) -> tuple[float, float]:
         """Return both limits of the share of x; the lower one is 1 − the upper one of the misses.

@@ -1,0 +1,199 @@
+"""How often the 95 % intervals contain the truth, over many simulated runs of many worlds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.coverage_worlds import (
+    N_BINS,
+    Run,
+    World,
+    figures,
+    listed_worlds,
+    other_worlds,
+    true_figures,
+)
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.calibrated_bins import BinnedAnswers
+from krisis.statistics.calibration_gap import calibration_gap_interval
+from krisis.statistics.error_driven import AnsweredRows, error_driven_intervals
+from krisis.statistics.intervals import Interval
+from krisis.statistics.risk_masses import Figure
+from krisis.statistics.shares import mean_of_shares_interval, share_interval
+
+# A method takes a run and a seed and gives, by metric, the printed value and its interval.
+Method = Callable[[Run, int], Mapping[str, tuple[float, Interval]]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One metric in one world."""
+
+    world: str
+    metric: str
+    truth: float
+    n_runs: int
+    n_defined: int
+    existence: float
+    coverage: float
+    missed_below: float
+    missed_above: float
+    inside: float
+    relative_width: float
+    effective_errors: float
+
+    @property
+    def too_low(self) -> bool:
+        """Tell whether the interval covers too rarely, is missing, or lies beside its value."""
+        return self.coverage < 0.92 or self.existence < 1 or self.inside < 1
+
+    @property
+    def too_high(self) -> bool:
+        """Tell whether it covers too often although errors abound."""
+        return self.coverage > 0.985 and self.effective_errors >= 5
+
+
+def by_statistics(run: Run, seed: int) -> dict[str, tuple[float, Interval]]:
+    """Give every interval by the functions of krisis.statistics themselves."""
+    value = figures(run)
+    n_patients = int(run.patient.max()) + 1
+    answered = ~run.abstained
+    correct = answered & (run.prediction == run.truth)
+
+    def count(rows: np.ndarray) -> np.ndarray:
+        return np.bincount(run.patient[rows], minlength=n_patients).astype(float)
+
+    everyone = count(np.ones(run.truth.size, dtype=bool))
+    classes = [run.truth == label for label in np.unique(run.truth)]
+    interval = {
+        "accuracy": share_interval(count(correct), everyone),
+        "answer_rate": share_interval(count(answered), everyone),
+        "selective_accuracy": share_interval(count(correct), count(answered)),
+        "balanced_accuracy": mean_of_shares_interval(
+            [count(correct & c) for c in classes], [count(c) for c in classes]
+        ),
+    }
+    confidence, unit = run.confidence[answered], run.patient[answered]
+    wrong = ~correct[answered]
+    index = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
+    rows = AnsweredRows(confidence, wrong.astype(float), wrong, unit, everyone)
+    wanted = {
+        "brier": Figure("brier"),
+        "aurc": Figure("aurc"),
+        "augrc": Figure("augrc"),
+        "risk_at_80": Figure("risk", 0.8),
+    }
+    options = BootstrapOptions(n_resamples=1000, seed=seed)
+    interval |= error_driven_intervals(rows, wanted, options=options, estimates=value)
+    gap = calibration_gap_interval(
+        BinnedAnswers(confidence, ~wrong, index, unit),
+        options=BootstrapOptions(n_resamples=500, seed=seed),
+    )
+    interval["ece"] = gap.interval
+    return {name: (value[name], interval[name]) for name in interval}
+
+
+def cells(world: World, method: Method, *, n_runs: int) -> list[Cell]:
+    """Return the coverage of every metric in one world."""
+    truth = true_figures(world)
+    rng = np.random.default_rng(zlib.crc32(world.name.encode()))
+    ends: dict[str, list[tuple[float, float, float]]] = {}
+    rows, errors = 0.0, 0.0
+    for number in range(n_runs):
+        run = world.draw(rng)
+        rows += run.truth.size
+        errors += float(np.sum(~run.abstained & (run.prediction != run.truth)))
+        for name, (value, interval) in method(run, number).items():
+            if not math.isnan(value):
+                ends.setdefault(name, []).append((value, interval.low, interval.high))
+    k = rows / n_runs / np.mean([world.sizes(rng).size for _ in range(20)])
+    effective = errors / n_runs / (1 + (k - 1) * world.icc)
+    found = []
+    for name, values in ends.items():
+        # Left out: what has no true value, hardly ever one, or one that is fixed by the design.
+        if not 0 < truth[name] < 1 or len(values) < 0.5 * n_runs:
+            continue
+        found.append(_cell((world.name, name, truth[name]), np.array(values), n_runs, effective))
+    return found
+
+
+def _cell(label: tuple[str, str, float], ends: np.ndarray, n_runs: int, effective: float) -> Cell:
+    truth = label[2]
+    value, low, high = ends.T
+    exists = ~np.isnan(low) & ~np.isnan(high)
+    slack = 1e-9
+    with np.errstate(invalid="ignore"):
+        below, above = truth < low - slack, truth > high + slack
+        inside = (low <= value + slack) & (value <= high + slack)
+    spread = np.quantile(value, 0.975) - np.quantile(value, 0.025)
+    width = float(np.mean((high - low)[exists])) if exists.any() else math.nan
+    return Cell(
+        *label,
+        n_runs=n_runs,
+        n_defined=len(value),
+        existence=float(exists.mean()),
+        coverage=float((exists & ~below & ~above).mean()),
+        missed_below=float(below.mean()),
+        missed_above=float(above.mean()),
+        inside=float(inside.mean()),
+        relative_width=width / spread if spread > 0 else math.inf,
+        effective_errors=effective,
+    )
+
+
+def table(found: Iterable[Cell]) -> str:
+    """Return the cells as Markdown, worst coverage first."""
+    titles = ("world", "metric", "truth", "coverage %", "truth below / above %", "width", "errors")
+    lines = [f"| {' | '.join(titles)} |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        f"| {cell.world} | {cell.metric} | {cell.truth:.4f} | {100 * cell.coverage:.1f} | "
+        f"{100 * cell.missed_below:.1f} / {100 * cell.missed_above:.1f} | "
+        f"{cell.relative_width:.2f} | {cell.effective_errors:.1f} |"
+        for cell in sorted(found, key=lambda cell: (cell.coverage, cell.world))
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--match", default="", help="only worlds whose name contains this")
+    parser.add_argument("--set", choices=["listed", "other", "all"], default="all")
+    parser.add_argument("--output", type=Path)
+    asked = parser.parse_args()
+    worlds = listed_worlds() * (asked.set != "other") + other_worlds() * (asked.set != "listed")
+    found: list[Cell] = []
+    for world in worlds:
+        if asked.match not in world.name:
+            continue
+        start = time.perf_counter()
+        fresh = cells(world, by_statistics, n_runs=asked.runs)
+        found += fresh
+        worst = min(fresh, key=lambda c: c.coverage)
+        print(
+            f"{world.name}: worst {worst.metric} {100 * worst.coverage:.1f} % "
+            f"({time.perf_counter() - start:.0f} s)",
+            file=sys.stderr,
+            flush=True,
+        )
+        if asked.output:
+            asked.output.write_text(json.dumps([asdict(c) for c in found], indent=1))
+    print(table(c for c in found if c.too_low or c.too_high))
+    print(
+        f"{len(found)} cells, {sum(c.too_low for c in found)} too low, "
+        f"{sum(c.too_high for c in found)} too high"
+    )
+
+
+if __name__ == "__main__":
+    main()
