@@ -23,10 +23,11 @@ from benchmarks.coverage_worlds import (
     other_worlds,
     true_figures,
 )
+from krisis.statistics.answered_rows import AnsweredRows
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers
 from krisis.statistics.calibration_gap import calibration_gap_interval
-from krisis.statistics.error_driven import AnsweredRows, error_driven_intervals
+from krisis.statistics.error_driven import error_driven_intervals
 from krisis.statistics.intervals import Interval
 from krisis.statistics.risk_masses import Figure
 from krisis.statistics.shares import mean_of_shares_interval, share_interval

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krisis.errors import InvalidValue, UnknownName
-from krisis.statistics import error_driven
-from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.error_driven import (
+from krisis.statistics import answered_rows, error_driven
+from krisis.statistics.answered_rows import (
     AnsweredRows,
-    error_driven_intervals,
+    Plateaus,
     errors_are_more_confident,
 )
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.error_driven import error_driven_intervals
 from krisis.statistics.risk_masses import Figure, Masses, optimal_areas
 from krisis.statistics.shares import share_interval
 
@@ -180,7 +181,7 @@ def slow_figures(rows: AnsweredRows, *, weights, share, unseen, place) -> dict[s
 @pytest.mark.parametrize("losses", [(1.0,), (1.0, 2.0, 3.0)])
 def test_every_draw_is_what_the_definition_says(losses):
     rows = sample(1, losses=losses)
-    plateaus = error_driven._Plateaus.of(rows, unseen_loss=1.0)
+    plateaus = Plateaus.of(rows, unseen_loss=1.0)
     errors = rows.errors()
     draws = error_driven._Draws.of(plateaus, errors, options=FEW, ranked=True)
     assert sorted(draws.share) == pytest.approx(errors.quantile((np.arange(200) + 0.5) / 200))
@@ -208,7 +209,7 @@ def test_every_draw_is_what_the_definition_says(losses):
 
 def test_the_limits_are_percentiles_of_the_two_ends():
     rows = sample(2)
-    plateaus = error_driven._Plateaus.of(rows, unseen_loss=1.0)
+    plateaus = Plateaus.of(rows, unseen_loss=1.0)
     draws = error_driven._Draws.of(plateaus, rows.errors(), options=FEW, ranked=False)
     matrices = [plateaus.matrix(w) for w in (None, rows.wrong.astype(float))]
     sums = [np.cumsum(m @ draws.counts, axis=0) for m in matrices]
@@ -252,7 +253,7 @@ def test_many_confidences_are_grouped_around_the_exact_value(monkeypatch):
     confidence = rng.beta(6, 2, 900)
     rows = answered(confidence, rng.random(900) < 0.3 * (1.2 - confidence))
     every = error_driven_intervals(rows, FIGURES)
-    monkeypatch.setattr(error_driven, "_MOST_PLATEAUS", 500)
+    monkeypatch.setattr(answered_rows, "_MOST_PLATEAUS", 500)
     grouped = error_driven_intervals(rows, FIGURES)
     for name, exact in every.items():
         width = exact.high - exact.low
@@ -266,7 +267,7 @@ def test_many_patients_are_pooled_but_counted_one_by_one(monkeypatch):
     rows = answered(confidence, rng.random(900) < 0.3 * (1.2 - confidence))
     every = error_driven_intervals(rows, FIGURES)
     monkeypatch.setattr("krisis.statistics.bootstrap.MOST_POOLS", 100)
-    monkeypatch.setattr(error_driven, "MOST_POOLS", 100)
+    monkeypatch.setattr(answered_rows, "MOST_POOLS", 100)
     pooled = error_driven_intervals(rows, FIGURES)
     for name, exact in every.items():
         width = exact.high - exact.low
@@ -355,7 +356,7 @@ def test_intervals_exist_hold_the_value_and_stay_in_range(seed, n_units, levels,
     if rows.loss.size == 0:
         assert not any(interval.defined for interval in found.values())
         return
-    plateaus = error_driven._Plateaus.of(rows, unseen_loss=1.0)
+    plateaus = Plateaus.of(rows, unseen_loss=1.0)
     values = error_driven._estimates(plateaus, FIGURES)
     for name, interval in found.items():
         assert interval.defined == (not math.isnan(values[name])), name

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 
-from krisis.errors import InvalidValue
-from krisis.statistics.bootstrap import (
-    MOST_POOLS,
-    BootstrapOptions,
-    pooled_units,
-    resample_counts,
-)
+from krisis.statistics.answered_rows import AnsweredRows, Plateaus
+from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval
 from krisis.statistics.risk_masses import Figure, Masses, optimal_areas
 from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
 
+__all__ = ["METHOD", "N_RESAMPLES", "AnsweredRows", "Figure", "error_driven_intervals"]
+
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 METHOD = "error_distribution"
 N_RESAMPLES = 2000
@@ -35,61 +30,7 @@ N_RESAMPLES = 2000
 _UNSEEN_ABOVE, _UNSEEN_BELOW = 1.0, 0.5
 # How far a resample with many errors also gets a high share of errors.
 _KEPT_CORRELATION = 0.5
-# Beyond this many different confidences they are grouped.
-_MOST_PLATEAUS = 1000
-_N_GROUPS = 400
 _CELLS_PER_BLOCK = 100_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AnsweredRows:
-    """The answered rows in any order, and how many rows every patient has, abstained ones too.
-
-    ``loss`` must be 0 where the answer is right; ``unit`` numbers the patient of each row.
-    """
-
-    confidence: FloatArray
-    loss: FloatArray
-    wrong: BoolArray
-    unit: IntArray
-    rows_per_unit: FloatArray
-
-    def __post_init__(self) -> None:
-        columns = (self.confidence, self.loss, self.wrong, self.unit)
-        if len({column.shape for column in columns}) != 1 or self.confidence.ndim != 1:
-            raise InvalidValue(
-                f"answered rows need columns of one length, not {[c.shape for c in columns]}"
-            )
-        if not np.isfinite(self.confidence).all():
-            raise InvalidValue("every answered row needs a finite confidence")
-        if np.any(self.loss[~self.wrong]):
-            raise InvalidValue("a right answer must have the loss 0")
-
-    def errors(self, *, prior_icc: float = PRIOR_ICC, level: float = 0.95) -> ShareDistribution:
-        """Return what the rows say about the share of wrong answers."""
-        n_units = self.rows_per_unit.size
-        wrong = np.bincount(self.unit, weights=self.wrong, minlength=n_units)
-        answered = np.bincount(self.unit, minlength=n_units)
-        return ShareDistribution.of(wrong, answered, prior_icc=prior_icc, level=level)
-
-    def pooled(self) -> AnsweredRows:
-        """Pool many patients."""
-        pool = pooled_units(self.rows_per_unit.size)
-        n_pools = min(pool.size, MOST_POOLS)
-        rows = np.zeros(n_pools)
-        np.add.at(rows, pool, self.rows_per_unit)
-        return replace(self, unit=pool[self.unit], rows_per_unit=rows)
-
-
-def errors_are_more_confident(rows: AnsweredRows) -> bool:
-    """Tell whether wrong answers are more confident than right ones on average.
-
-    The interval of AURC may then be short in small runs; AUGRC is the sturdier figure.
-    """
-    if rows.wrong.all() or not rows.wrong.any():
-        return False
-    mean_wrong = float(rows.confidence[rows.wrong].mean())
-    return mean_wrong > float(rows.confidence[~rows.wrong].mean())
 
 
 def error_driven_intervals(
@@ -119,7 +60,7 @@ def error_driven_intervals(
     if rows.confidence.size == 0:
         nothing = Interval.undefined("no_answered_rows", level=drawn.level, method=METHOD)
         return dict.fromkeys(figures, nothing)
-    plateaus = _Plateaus.of(rows, unseen_loss=min(1.0, largest_loss))
+    plateaus = Plateaus.of(rows, unseen_loss=min(1.0, largest_loss))
     exact = _estimates(plateaus, figures) | dict(estimates or {})
     grouped = plateaus.grouped()
     shift = dict.fromkeys(figures, 0.0)
@@ -143,74 +84,7 @@ def error_driven_intervals(
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plateaus:
-    """The answers with the number of their plateau, counted by falling confidence.
-
-    ``losses`` are the different losses of wrong answers, ``loss_share`` how often each was seen;
-    where no answer is wrong, an error is taken to cost ``unseen_loss``.
-    """
-
-    rows: AnsweredRows
-    code: IntArray
-    n_plateaus: int
-    losses: FloatArray
-    loss_share: FloatArray
-
-    @classmethod
-    def of(cls, rows: AnsweredRows, *, unseen_loss: float) -> _Plateaus:
-        level, code = np.unique(-rows.confidence, return_inverse=True)
-        losses, number = np.unique(rows.loss[rows.wrong], return_counts=True)
-        shares = number / max(number.sum(), 1)
-        if losses.size == 0:
-            losses, shares = np.array([unseen_loss]), np.ones(1)
-        return cls(rows.pooled(), code, level.size, losses, shares)
-
-    @property
-    def mean_loss(self) -> float:
-        """The loss of the mean error."""
-        return float(self.losses @ self.loss_share)
-
-    @property
-    def plain(self) -> bool:
-        """Tell whether every error costs 1."""
-        return self.losses.size == 1 and float(self.losses[0]) == 1.0
-
-    def grouped(self) -> _Plateaus:
-        """Return fewer plateaus of equally many answers, ties kept together."""
-        if self.n_plateaus <= _MOST_PLATEAUS:
-            return self
-        number = np.bincount(self.code, minlength=self.n_plateaus)
-        middle = (np.cumsum(number) - number / 2) / self.code.size
-        _, group = np.unique((middle * _N_GROUPS).astype(np.int64), return_inverse=True)
-        return replace(self, code=group[self.code], n_plateaus=int(group.max()) + 1)
-
-    def per_plateau(self, weights: FloatArray | None = None) -> FloatArray:
-        """Return the number of answers, or the sum of weights, of every plateau."""
-        found = np.bincount(self.code, weights=weights, minlength=self.n_plateaus)
-        return found.astype(np.float64)
-
-    def per_unit(self, weights: FloatArray | None = None) -> FloatArray:
-        """Return the number of answers, or the sum of weights, of every unit."""
-        n_units = self.rows.rows_per_unit.size
-        found = np.bincount(self.rows.unit, weights=weights, minlength=n_units)
-        return found.astype(np.float64)
-
-    def wrong_score(self) -> FloatArray:
-        """Return the squared distance from the truth of a wrong answer on every plateau."""
-        return self.per_plateau(self.rows.confidence**2) / self.per_plateau()
-
-    def matrix(self, weights: FloatArray | None = None) -> FloatArray | sparse.csr_array:
-        """Return the same of every plateau in every unit, sparse where most of it is empty."""
-        shape = (self.n_plateaus, self.rows.rows_per_unit.size)
-        ones = np.ones(self.code.size) if weights is None else weights
-        if self.code.size > 0.1 * shape[0] * shape[1]:
-            place = self.code * shape[1] + self.rows.unit
-            return np.bincount(place, ones, shape[0] * shape[1]).reshape(shape)
-        return sparse.csr_array((ones, (self.code, self.rows.unit)), shape=shape)
-
-
-def _estimates(plateaus: _Plateaus, figures: Mapping[str, Figure]) -> dict[str, float]:
+def _estimates(plateaus: Plateaus, figures: Mapping[str, Figure]) -> dict[str, float]:
     """Return the figures of the answers as they are."""
     rows, n_answers = plateaus.rows, plateaus.code.size
     n_rows = float(rows.rows_per_unit.sum())
@@ -259,7 +133,7 @@ class _Draws:
     the wrong ones at ``unseen_place`` among the answers by falling confidence.
     """
 
-    plateaus: _Plateaus
+    plateaus: Plateaus
     counts: FloatArray
     share: FloatArray
     answer_rate: FloatArray
@@ -273,7 +147,7 @@ class _Draws:
     @classmethod
     def of(
         cls,
-        plateaus: _Plateaus,
+        plateaus: Plateaus,
         errors: ShareDistribution,
         *,
         options: BootstrapOptions,

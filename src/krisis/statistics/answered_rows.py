@@ -1,0 +1,140 @@
+"""Answered rows by patient, and the plateaus of equal confidence on which they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from krisis.errors import InvalidValue
+from krisis.statistics.bootstrap import MOST_POOLS, pooled_units
+from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+# Beyond this many different confidences they are grouped.
+_MOST_PLATEAUS = 1000
+_N_GROUPS = 400
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnsweredRows:
+    """The answered rows in any order, and how many rows every patient has, abstained ones too.
+
+    ``loss`` must be 0 where the answer is right; ``unit`` numbers the patient of each row.
+    """
+
+    confidence: FloatArray
+    loss: FloatArray
+    wrong: BoolArray
+    unit: IntArray
+    rows_per_unit: FloatArray
+
+    def __post_init__(self) -> None:
+        columns = (self.confidence, self.loss, self.wrong, self.unit)
+        if len({column.shape for column in columns}) != 1 or self.confidence.ndim != 1:
+            raise InvalidValue(
+                f"answered rows need columns of one length, not {[c.shape for c in columns]}"
+            )
+        if not np.isfinite(self.confidence).all():
+            raise InvalidValue("every answered row needs a finite confidence")
+        if np.any(self.loss[~self.wrong]):
+            raise InvalidValue("a right answer must have the loss 0")
+
+    def errors(self, *, prior_icc: float = PRIOR_ICC, level: float = 0.95) -> ShareDistribution:
+        """Return what the rows say about the share of wrong answers."""
+        n_units = self.rows_per_unit.size
+        wrong = np.bincount(self.unit, weights=self.wrong, minlength=n_units)
+        answered = np.bincount(self.unit, minlength=n_units)
+        return ShareDistribution.of(wrong, answered, prior_icc=prior_icc, level=level)
+
+    def pooled(self) -> AnsweredRows:
+        """Pool many patients."""
+        pool = pooled_units(self.rows_per_unit.size)
+        n_pools = min(pool.size, MOST_POOLS)
+        rows = np.zeros(n_pools)
+        np.add.at(rows, pool, self.rows_per_unit)
+        return replace(self, unit=pool[self.unit], rows_per_unit=rows)
+
+
+def errors_are_more_confident(rows: AnsweredRows) -> bool:
+    """Tell whether wrong answers are more confident than right ones on average.
+
+    The interval of AURC may then be short in small runs; AUGRC is the sturdier figure.
+    """
+    if rows.wrong.all() or not rows.wrong.any():
+        return False
+    mean_wrong = float(rows.confidence[rows.wrong].mean())
+    return mean_wrong > float(rows.confidence[~rows.wrong].mean())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plateaus:
+    """The answers with the number of their plateau, counted by falling confidence.
+
+    ``losses`` are the different losses of wrong answers, ``loss_share`` how often each was seen;
+    where no answer is wrong, an error is taken to cost ``unseen_loss``.
+    """
+
+    rows: AnsweredRows
+    code: IntArray
+    n_plateaus: int
+    losses: FloatArray
+    loss_share: FloatArray
+
+    @classmethod
+    def of(cls, rows: AnsweredRows, *, unseen_loss: float) -> Plateaus:
+        """Find the plateaus; ``unseen_loss`` is what an error costs if none was seen."""
+        level, code = np.unique(-rows.confidence, return_inverse=True)
+        losses, number = np.unique(rows.loss[rows.wrong], return_counts=True)
+        shares = number / max(number.sum(), 1)
+        if losses.size == 0:
+            losses, shares = np.array([unseen_loss]), np.ones(1)
+        return cls(rows.pooled(), code, level.size, losses, shares)
+
+    @property
+    def mean_loss(self) -> float:
+        """The loss of the mean error."""
+        return float(self.losses @ self.loss_share)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether every error costs 1."""
+        return self.losses.size == 1 and float(self.losses[0]) == 1.0
+
+    def grouped(self) -> Plateaus:
+        """Return fewer plateaus of equally many answers, ties kept together."""
+        if self.n_plateaus <= _MOST_PLATEAUS:
+            return self
+        number = np.bincount(self.code, minlength=self.n_plateaus)
+        middle = (np.cumsum(number) - number / 2) / self.code.size
+        _, group = np.unique((middle * _N_GROUPS).astype(np.int64), return_inverse=True)
+        return replace(self, code=group[self.code], n_plateaus=int(group.max()) + 1)
+
+    def per_plateau(self, weights: FloatArray | None = None) -> FloatArray:
+        """Return the number of answers, or the sum of weights, of every plateau."""
+        found = np.bincount(self.code, weights=weights, minlength=self.n_plateaus)
+        return found.astype(np.float64)
+
+    def per_unit(self, weights: FloatArray | None = None) -> FloatArray:
+        """Return the number of answers, or the sum of weights, of every unit."""
+        n_units = self.rows.rows_per_unit.size
+        found = np.bincount(self.rows.unit, weights=weights, minlength=n_units)
+        return found.astype(np.float64)
+
+    def wrong_score(self) -> FloatArray:
+        """Return the squared distance from the truth of a wrong answer on every plateau."""
+        return self.per_plateau(self.rows.confidence**2) / self.per_plateau()
+
+    def matrix(self, weights: FloatArray | None = None) -> FloatArray | sparse.csr_array:
+        """Return the same of every plateau in every unit, sparse where most of it is empty."""
+        shape = (self.n_plateaus, self.rows.rows_per_unit.size)
+        ones = np.ones(self.code.size) if weights is None else weights
+        if self.code.size > 0.1 * shape[0] * shape[1]:
+            place = self.code * shape[1] + self.rows.unit
+            return np.bincount(place, ones, shape[0] * shape[1]).reshape(shape)
+        return sparse.csr_array((ones, (self.code, self.rows.unit)), shape=shape)
