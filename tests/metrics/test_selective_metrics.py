@@ -21,7 +21,7 @@ from krisis.metrics import (
 from krisis.metrics.base import Rows
 from krisis.metrics.selective_prediction import risk_coverage_curve
 from krisis.metrics.table import Answers
-from krisis.statistics import error_driven as module
+from krisis.statistics import answered_rows as module
 
 ALL = (AURC(), AUGRC(), RiskAtCoverage())
 
