@@ -12,8 +12,8 @@ from krisis.data.base import SuiteConfig
 from krisis.data.ckd import latent, posterior
 from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.egfr import creatinine_for
-from krisis.data.ckd.export import uci_text
 from krisis.data.ckd.suite import CKDSuite
+from krisis.data.ckd.uci import uci_text
 
 
 def load_file(path: Path) -> None:

@@ -93,7 +93,7 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     except OSError as error:
         raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -10,7 +10,7 @@ from typing import Literal
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonValue
 
-Kind = Literal["suites", "backends", "metrics", "formats"]
+Kind = Literal["suites", "backends", "metrics", "formats", "commands"]
 
 # "module:attribute" strings, so that listing names imports nothing.
 BUILT_IN: dict[Kind, dict[str, str]] = {
@@ -40,6 +40,13 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     # Files of finished runs that are not krisis's own: classes with `recognises` and `read`.
     "formats": {
         "phq8-run": "krisis.data.phq8.run_file:PHQ8RunFile",
+    },
+    # What `krisis data NAME` does: functions that the suites bring along.
+    "commands": {
+        "ckd": "krisis.data.ckd.commands:write",
+        "check": "krisis.data.ckd.commands:check",
+        "phq8": "krisis.data.phq8.commands:write",
+        "check-interviews": "krisis.data.phq8.commands:check",
     },
     "metrics": {
         "accuracy": "krisis.metrics.accuracy:Accuracy",

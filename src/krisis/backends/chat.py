@@ -14,7 +14,7 @@ from krisis.backends.reply import Answer, read_answers
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.schema import reply_schema
 from krisis.backends.signals import TokenLogprob, token_signals
-from krisis.data.base import BaseDataSuite, PatientRecord, Task, content_hash
+from krisis.data.base import BaseDataSuite, Features, PatientRecord, Task, content_hash
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -104,7 +104,7 @@ class ChatBackend(BaseBackend):
 
     def build(
         self,
-        cases: Sequence[JsonMapping],
+        cases: Sequence[Features],
         *,
         mode: PromptMode,
         sample_index: int = 0,

@@ -7,15 +7,12 @@ from the names of the features alone, so no value can reach it either.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from krisis.backends.schema import case_name
-from krisis.data.base import FeatureDescription, Task
+from krisis.data.base import FeatureDescription, Features, Task
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping
 
 REDACTED = "[redacted]"
 NOT_MEASURED = "not measured"
@@ -42,7 +39,7 @@ class Prompt:
 
 def build_prompt(
     task: Task,
-    features: Sequence[JsonMapping],
+    features: Sequence[Features],
     *,
     batch: bool = False,
     context: str = "",
@@ -73,7 +70,7 @@ def _redacted_user(task: Task, names: Sequence[str], *, batch: bool, with_contex
     return "\n\n".join([*_shared(REDACTED if with_context else ""), block])
 
 
-def _names_in_order(task: Task, features: Iterable[JsonMapping]) -> list[str]:
+def _names_in_order(task: Task, features: Iterable[Features]) -> list[str]:
     present = dict.fromkeys(name for case in features for name in case)
     return [n for n in task.features if n in present] + [
         n for n in present if n not in task.features
@@ -128,11 +125,11 @@ def _label(name: str, description: FeatureDescription) -> str:
     return description.words or name
 
 
-def _values_in_words(task: Task, case: JsonMapping) -> dict[str, str]:
+def _values_in_words(task: Task, case: Features) -> dict[str, str]:
     return {name: value_in_words(value, _description(task, name)) for name, value in case.items()}
 
 
-def value_in_words(value: Any, description: FeatureDescription) -> str:
+def value_in_words(value: object, description: FeatureDescription) -> str:
     """Write a value with its unit or its coded meaning; a missing one is said to be missing.
 
     >>> value_in_words(2.40, FeatureDescription("serum creatinine", "mg/dL"))
@@ -148,13 +145,15 @@ def value_in_words(value: Any, description: FeatureDescription) -> str:
         return NOT_MEASURED
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    coded = description.values.get(value, description.values.get(str(value)))
+    known = description.values
+    coded = known.get(value) if isinstance(value, int | str) else None
+    coded = known.get(str(value)) if coded is None else coded
     # A line break inside a value could pass for the next finding or the next case.
     text = " ".join(str(value if coded is None else coded).split())
     return _with_unit(text, description, coded=coded is not None)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     if value is None or (isinstance(value, str) and not value.strip()):
         return True
     return isinstance(value, float) and math.isnan(value)
@@ -162,29 +161,3 @@ def _is_missing(value: Any) -> bool:
 
 def _with_unit(text: str, description: FeatureDescription, *, coded: bool) -> str:
     return text if coded or not description.unit else f"{text} {description.unit}"
-
-
-def leaked_features(stored: str, task: Task, features: JsonMapping, context: str = "") -> list[str]:
-    """Return the names of the features whose value stands in a text meant to be redacted.
-
-    A value counts when it stands beside its name, or when it is long enough to be told from
-    chance and the instructions do not contain it themselves.
-    """
-    names = _names_in_order(task, [features])
-    own_words = [_instructions(task, names, batch=batch) for batch in (True, False)]
-    found = [
-        name
-        for name, words in _values_in_words(task, features).items()
-        if words != NOT_MEASURED
-        and _stands_in(stored, _label(name, _description(task, name)), words, own_words)
-    ]
-    return [*found, "context"] if context and context in stored else found
-
-
-def _stands_in(stored: str, label: str, words: str, own_words: Iterable[str]) -> bool:
-    if f"{label}: {words}" in stored:
-        return True
-    if len(words) < 4:
-        return False
-    whole = re.compile(rf"(?<![\w.]){re.escape(words)}(?![\w.])")
-    return bool(whole.search(stored)) and not any(whole.search(text) for text in own_words)

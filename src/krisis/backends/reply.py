@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -13,6 +11,7 @@ from krisis.backends.json_text import JsonObject, Token, objects_in
 from krisis.backends.schema import case_name, checker
 from krisis.data.base import Label, Task
 from krisis.errors import MalformedReply, TruncatedReply
+from krisis.json_values import JsonMapping, JsonValue
 
 MAX_REPLY_CHARACTERS = 1_000_000
 CUT_REASONS = frozenset(
@@ -39,7 +38,7 @@ class Answer:
     abstained: bool
     confidence: float | None
     text: str
-    signals: dict[str, Any] = field(default_factory=dict)
+    signals: dict[str, JsonValue] = field(default_factory=dict)
     prediction_span: tuple[int, int] | None = None
 
 
@@ -132,8 +131,8 @@ def _id_problem(given: list[str], expected: list[str]) -> str:
     unknown = sorted(set(given) - set(expected))
     missing = [name for name in expected if name not in given]
     repeated = sorted({name for name in given if given.count(name) > 1})
-    told = {"missing": missing, "unknown": unknown, "repeated": repeated}
-    problems = [f"{kind} {_shown(', '.join(names))}" for kind, names in told.items() if names]
+    found = {"missing": missing, "unknown": unknown, "repeated": repeated}
+    problems = [f"{kind} {_shown(', '.join(names))}" for kind, names in found.items() if names]
     return f"the reply has {len(given)} results for {len(expected)} cases: {'; '.join(problems)}"
 
 
@@ -157,7 +156,7 @@ def _row_tokens(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
 
 
 def _answer(
-    row: Mapping[str, Any],
+    row: JsonMapping,
     tokens: tuple[Token, ...],
     task: Task,
     text: str,
@@ -179,7 +178,7 @@ def _answer(
     )
 
 
-def _member(row: Mapping[str, Any], key: str) -> Any:
+def _member(row: JsonMapping, key: str) -> JsonValue:
     if key not in row:
         raise MalformedReply(f"an answer in the reply has no {key!r}")
     return row[key]
@@ -227,7 +226,7 @@ def _confidence(value: object) -> float | None:
     return number
 
 
-def _extra(row: Mapping[str, Any], name: str, task: Task) -> Any:
+def _extra(row: JsonMapping, name: str, task: Task) -> JsonValue:
     value = _member(row, name)
     try:
         return checker(task.reply_fields[name].type).validate_python(value, strict=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from krisis.data.base import Label, Task
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonMapping, JsonObject, JsonValue
 
 
-def checker(kind: Any) -> TypeAdapter[Any]:
+def checker(kind: JsonValue) -> TypeAdapter[JsonValue]:
     """Return what checks a reply field of a type: slow to make, so each is made once."""
     try:
         return _known_checker(kind)
@@ -20,7 +19,7 @@ def checker(kind: Any) -> TypeAdapter[Any]:
 
 
 @cache
-def _known_checker(kind: Any) -> TypeAdapter[Any]:
+def _known_checker(kind: JsonValue) -> TypeAdapter[JsonValue]:
     return TypeAdapter(kind)
 
 

@@ -1,110 +1,14 @@
-"""`krisis data`: write the embedded cohorts to files, and check files of one's own."""
+"""`krisis data`: what the suites offer to write their data and to check files of one's own."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import typer
 
-from krisis.cli.data_phq8 import check_interviews, write_phq8
-from krisis.data.ckd.cohort import draw_cohort
-from krisis.data.ckd.egfr import ADULT_AGE_YEARS
-from krisis.data.ckd.export import uci_text, write_uci
-from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, read_uci
-from krisis.errors import InvalidValue
-from krisis.json_values import JsonObject
+from krisis import registry
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Write and check data files of the suites."
 )
 
-
-@app.command("ckd", epilog="Example:  krisis data ckd --out cohort.csv --n-patients 400 --seed 42")
-def write_ckd(
-    out: Path = typer.Option(..., "--out", help="the CSV file to write"),
-    n_patients: int = typer.Option(400, "--n-patients", help="how many patients"),
-    seed: int = typer.Option(42, "--seed", help="the same seed gives the same bytes"),
-    with_sex: bool = typer.Option(False, "--with-sex", help="add sex as a 27th column"),
-    overwrite: bool = typer.Option(False, "--overwrite", help="replace an existing file"),
-) -> None:
-    """Write patients of the embedded cohort in the 26 columns of the UCI file."""
-    if n_patients < 2:
-        raise InvalidValue(f"--n-patients must be 2 or more, not {n_patients}")
-    if seed < 0:
-        raise InvalidValue(f"--seed must be 0 or more, not {seed}")
-    patients = draw_cohort(n_patients, seed=seed)
-    write_uci(out, uci_text(patients, with_sex=with_sex), overwrite=overwrite)
-    typer.echo(f"Wrote {n_patients} synthetic patients to {out}")
-
-
-@app.command("check", epilog="Example:  krisis data check ckd_full.csv")
-def check(
-    file: Path = typer.Argument(..., help="a CSV or ARFF file in the schema of the UCI file"),
-    sex_column: str | None = typer.Option(None, "--sex-column", help="a column that holds sex"),
-    as_json: bool = typer.Option(False, "--json", help="print JSON instead of text"),
-) -> None:
-    """Read a file as the suite would and say what was found, or what must be put right."""
-    found = summary(read_uci(file, sex_column=sex_column))
-    typer.echo(json.dumps(found, indent=2) if as_json else _text(found))
-
-
-app.command("phq8", epilog="Example:  krisis data phq8 --out interviews --n-participants 40")(
-    write_phq8
-)
-app.command("check-interviews", epilog="Example:  krisis data check-interviews interviews")(
-    check_interviews
-)
-
-
-def summary(file: UciFile) -> JsonObject:
-    """Return what `krisis data check` prints."""
-    n_ckd = sum(patient.has_ckd for patient in file.patients)
-    ages = [patient.values["age"] for patient in file.patients]
-    complete = [None not in patient.values.values() for patient in file.patients]
-    return {
-        "file": str(file.path),
-        "sha256": file.sha256,
-        "n_bytes": file.n_bytes,
-        "n_patients": len(file.patients),
-        "n_ckd": n_ckd,
-        "n_notckd": len(file.patients) - n_ckd,
-        "n_complete": sum(complete),
-        "n_under_18": sum(age is not None and age < ADULT_AGE_YEARS for age in ages),
-        "n_with_sex": sum(patient.female is not None for patient in file.patients),
-        "n_missing": file.n_missing.total(),
-        "missing_by_column": {name: count for name, count in file.n_missing.items() if count},
-        "anomalies_normalised": dict(sorted(file.anomalies.items())),
-        "implausible_values": [
-            {"id": name, "column": column, "value": value}
-            for name, column, value in file.implausible
-        ],
-        "licence": f"{LICENCE} if this is the file of {SOURCE}; other data keep their own",
-    }
-
-
-def _text(found: JsonObject) -> str:
-    missing = ", ".join(f"{name} {count}" for name, count in found["missing_by_column"].items())
-    lines = [
-        f"{found['file']}: readable",
-        f"  sha256     {found['sha256']}",
-        (
-            f"  patients   {found['n_patients']}: {found['n_ckd']} ckd, {found['n_notckd']} notckd"
-            f"; {found['n_complete']} complete, {found['n_under_18']} under 18, "
-            f"{found['n_with_sex']} with sex"
-        ),
-        f"  missing    {found['n_missing']} values" + (f": {missing}" if missing else ""),
-        "  put right  " + ("; ".join(_counts(found["anomalies_normalised"])) or "nothing"),
-        "  implausible, kept and deferred  "
-        + ("; ".join(_implausible(found["implausible_values"])) or "nothing"),
-        f"  licence    {found['licence']}",
-    ]
-    return "\n".join(lines)
-
-
-def _counts(found: dict[str, int]) -> list[str]:
-    return [f"{what} ({count})" for what, count in found.items()]
-
-
-def _implausible(values: list[JsonObject]) -> list[str]:
-    return [f"{entry['column']} {entry['value']:g} (id {entry['id']})" for entry in values]
+for _name in registry.names("commands"):
+    app.command(_name)(registry.find("commands", _name))

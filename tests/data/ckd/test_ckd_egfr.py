@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krisis.data.ckd.egfr import MICROMOL_PER_MG_DL, ckd_epi_2021, creatinine_for, stage
-from krisis.data.ckd.measurement import category_probabilities
+from krisis.data.ckd.egfr import (
+    MICROMOL_PER_MG_DL,
+    category_probabilities,
+    ckd_epi_2021,
+    creatinine_for,
+    stage,
+)
 
 creatinine = st.floats(0.2, 20.0)
 age = st.floats(18.0, 95.0)

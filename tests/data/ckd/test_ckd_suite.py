@@ -16,12 +16,11 @@ from krisis.data.ckd.assessment import Assessor
 from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.deferral import REASONS, DeferralRule
 from krisis.data.ckd.egfr import ckd_epi_2021, stage
-from krisis.data.ckd.export import uci_text
 from krisis.data.ckd.imputation import Imputer
 from krisis.data.ckd.progression import change_limits, course_label, shown_egfr, shown_visits
 from krisis.data.ckd.schema import FEATURES, REDUCED
 from krisis.data.ckd.suite import CKDSuite
-from krisis.data.ckd.uci import read_uci
+from krisis.data.ckd.uci import read_uci, uci_text
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 
 TASKS = ("detection", "staging", "progression")

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from krisis.cli.app import main
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.cohort import draw_cohort
-from krisis.data.ckd.export import uci_text
 from krisis.data.ckd.schema import FEATURES
 from krisis.data.ckd.suite import CKDSuite
-from krisis.data.ckd.uci import COLUMNS, read_uci
+from krisis.data.ckd.uci import COLUMNS, read_uci, uci_text
 from krisis.errors import InvalidFile
 
 HEADER = ",".join(COLUMNS)
@@ -113,7 +112,7 @@ BROKEN = {
     "column twice": ([HEADER.replace(",sod,", ",sc,"), ROW], "column 'sc' twice"),
     "duplicate id": (
         [HEADER, ROW, OTHER.replace("1,", "0,", 1)],
-        "row 3, column id: '0' stands in row 2",
+        "row 3, column id: '0' is already in row 2",
     ),
     "text in a number": (
         [HEADER, ROW.replace(",15.4,", ",low,"), OTHER],

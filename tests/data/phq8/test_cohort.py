@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, multivariate_normal
 
-from krisis.data.phq8.cohort import draw_cohort, draw_participant, scores_of
+from krisis.data.phq8.interviews import draw_cohort, draw_participant, scores_of
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 
 N = 12_000

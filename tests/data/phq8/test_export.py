@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from krisis.data.phq8.export import summary, synthetic_interviews, write_directory
-from krisis.data.phq8.readers import read_interviews
+from krisis.data.phq8.commands import summary, synthetic_interviews
+from krisis.data.phq8.corpus import read_interviews, write_directory
 from krisis.errors import InvalidFile
 
 

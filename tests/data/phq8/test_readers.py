@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from krisis.data.phq8.corpus import read_interviews, read_labels
 from krisis.data.phq8.items import ITEM_KEYS
-from krisis.data.phq8.readers import read_interviews, read_labels
 from krisis.errors import InvalidFile
 
 HEADER = "start_time\tstop_time\tspeaker\tvalue\n"
@@ -53,7 +53,7 @@ BROKEN = {
     "short line": (LINES + "4.0\t5.0\tEllie\n", "line 4: the line ends before column 'value'"),
     "latin-1": (LINES.encode() + b"4\t5\tParticipant\tcaf\xe9\n", "line 4: byte 0xe9 is not UTF-8"),
     "utf-16": (LINES.encode("utf-16"), "line 1: the text is UTF-16"),
-    "nul": (LINES + "4\t5\tParticipant\ta\x00b\n", "line 4: a NUL byte"),
+    "nul": (LINES + "4\t5\tParticipant\ta\x00b\n", "line 4: the text contains a NUL byte"),
     "empty": ("", "line 1: the file is empty"),
     "blank": ("\n \n", "line 1: the file is empty"),
     "header only": (HEADER, "line 1: the transcript of 300 ends without one word"),
@@ -134,7 +134,7 @@ def test_json_lines_are_read(tmp_path: Path) -> None:
         ("{", "line 2: not JSON"),
         ("[" * 100_000, "line 2: not JSON"),
         ("[]", "line 2: key 'participant_id' is missing"),
-        (GOOD_LINE, "line 2: participant 7 stands there twice"),
+        (GOOD_LINE, "line 2: participant 7 appears twice"),
         ({**GOOD_LINE, "participant_id": " "}, "line 2: participant_id must be a short name"),
         ({**GOOD_LINE, "participant_id": "a\nb"}, "participant_id must be a short name"),
         (

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from krisis.data.phq8.cohort import draw_cohort
 from krisis.data.phq8.embedding import EndpointEmbedder, TfidfEmbedder, make_embedder
-from krisis.data.phq8.interviews import write_interview
+from krisis.data.phq8.interviews import draw_cohort, write_interview
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, passages
 from krisis.data.phq8.transcripts import Transcript, Turn

@@ -6,19 +6,29 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.baselines.constant import prepared, training_of
-from krisis.data.base import BaseDataSuite, Label, PatientRecord
+from krisis.data.base import BaseDataSuite, Features, Label, PatientRecord
 from krisis.errors import InvalidValue, MissingExtra
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonObject
 
-Array = npt.NDArray[Any]
+Array = npt.NDArray[np.float64]
 MAX_WORDS_PER_COLUMN = 12
+
+
+class Model(Protocol):
+    """What is needed of a classifier of scikit-learn."""
+
+    def fit(self, rows: Array, codes: npt.NDArray[np.int64]) -> Model:
+        """Learn from rows and the codes of their answers."""
+
+    def predict_proba(self, rows: Array) -> Array:
+        """Return the probability of each answer for every row."""
 
 
 class Logistic(BaseBackend):
@@ -36,7 +46,7 @@ class Logistic(BaseBackend):
                 f"least_confidence must lie between 0 and 1, not {least_confidence!r}"
             )
         self.least_confidence = least_confidence
-        self._fitted: list[tuple[FeatureTable, Any, list[Label]]] = []
+        self._fitted: list[tuple[FeatureTable, Model, list[Label]]] = []
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Fit the model on the training records."""
@@ -70,7 +80,7 @@ class Logistic(BaseBackend):
         return {"backend": self.name, "least_confidence": self.least_confidence}
 
 
-def _model(codes: Array) -> Any:
+def _model(codes: npt.NDArray[np.int64]) -> Model:
     """Return an unfitted model, calibrated as far as the rarest answer allows."""
     try:
         from sklearn.calibration import CalibratedClassifierCV
@@ -84,7 +94,10 @@ def _model(codes: Array) -> Any:
         raise InvalidValue("'logistic' needs training records with at least two different labels")
     plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     n_folds = min(5, *counts.values())
-    return CalibratedClassifierCV(plain, method="temperature", cv=n_folds) if n_folds > 1 else plain
+    model: Model = plain
+    if n_folds > 1:
+        model = CalibratedClassifierCV(plain, method="temperature", cv=n_folds)
+    return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,24 +128,25 @@ class FeatureTable:
     words: dict[str, list[str]]
 
     @classmethod
-    def fit(cls, features: Sequence[JsonMapping]) -> FeatureTable:
+    def fit(cls, features: Sequence[Features]) -> FeatureTable:
         """Learn which columns are numbers and which are words; long texts are left out."""
         numbers: dict[str, NumberColumn] = {}
         words: dict[str, list[str]] = {}
         for name in dict.fromkeys(name for row in features for name in row):
             values = [n for row in features if (n := _number(row, name)) is not None]
-            spoken = sorted({row[name] for row in features if isinstance(row.get(name), str)})
+            given = (row.get(name) for row in features)
+            spoken = sorted({value for value in given if isinstance(value, str)})
             if values:
                 numbers[name] = NumberColumn.of(values)
             elif 1 < len(spoken) <= MAX_WORDS_PER_COLUMN:
                 words[name] = spoken
         return cls(numbers, words)
 
-    def rows(self, features: Iterable[JsonMapping]) -> Array:
+    def rows(self, features: Iterable[Features]) -> Array:
         """Return one row of numbers for each case."""
         return np.array([self._row(case) for case in features], dtype=float)
 
-    def _row(self, case: JsonMapping) -> list[float]:
+    def _row(self, case: Features) -> list[float]:
         cells: list[float] = []
         for name, column in self.numbers.items():
             cells.extend(column.cells(_number(case, name)))
@@ -141,6 +155,6 @@ class FeatureTable:
         return cells
 
 
-def _number(case: JsonMapping, name: str) -> float | None:
+def _number(case: Features, name: str) -> float | None:
     value = case.get(name)
     return float(value) if isinstance(value, int | float) else None

@@ -6,17 +6,14 @@ what a guideline reader can do), and the exact posterior of the embedded cohort.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from krisis.data.base import Features, Judgement, Label, Task
 from krisis.data.ckd import progression
 from krisis.data.ckd.deferral import DeferralRule, candidates, visible_reasons
-from krisis.data.ckd.egfr import stage_labels
-from krisis.data.ckd.measurement import below_60_probability, category_probabilities
+from krisis.data.ckd.egfr import Array, below_60_probability, category_probabilities, stage_labels
 from krisis.data.ckd.posterior import posterior
 from krisis.data.ckd.schema import usable
 
@@ -51,7 +48,7 @@ class Assessor:
     split_stage_3: bool = False
     exact: bool = False
 
-    def __call__(self, features: Mapping[str, Any]) -> Assessment:
+    def __call__(self, features: Features) -> Assessment:
         """Return the assessment of the features that a model is shown."""
         if self.task == Task.PROGRESSION:
             return Assessment(*progression.assess(features, exact=self.exact))
@@ -61,7 +58,7 @@ class Assessor:
             return Assessment({CKD_PRESENT: present, CKD_ABSENT: 1.0 - present}, reasons)
         return Assessment(self._stages(features), reasons)
 
-    def _stages(self, features: Mapping[str, Any]) -> dict[Label, float]:
+    def _stages(self, features: Features) -> dict[Label, float]:
         categories = posterior(features).categories if self.exact else _categories(features)
         labels = stage_labels(self.split_stage_3)
         found: dict[Label, float] = dict.fromkeys(reversed(labels), 0.0)
@@ -95,14 +92,14 @@ class KidneyRule:
         return Judgement(found.answer, 1.0 - found.p_misclass, signals)
 
 
-def _categories(features: Mapping[str, Any]) -> Any:
+def _categories(features: Features) -> Array:
     creatinine = usable(features, "sc")
     if creatinine is None:
         return np.full(6, 1 / 6)
     return category_probabilities(creatinine, *candidates(features))
 
 
-def _ckd_probability(features: Mapping[str, Any]) -> float:
+def _ckd_probability(features: Features) -> float:
     albumin, creatinine = usable(features, "al"), usable(features, "sc")
     if albumin is not None and albumin >= 1:
         return 1.0

@@ -7,16 +7,13 @@ smaller one, and hiding a value never moves another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
 from krisis.data.ckd import latent
+from krisis.data.ckd.egfr import Array, Numbers
 from krisis.data.ckd.schema import CONTEXT, FEATURES, Value
-
-Array = npt.NDArray[Any]
 
 # The share of values that is not measured. It depends on nothing, so it can reveal nothing.
 MISSING_SHARE: dict[str, float] = {
@@ -147,7 +144,7 @@ def _days_observed(draws: Draws) -> Array:
     return np.asarray(chosen.astype(int))
 
 
-def _plain(name: str, value: Any) -> Value:
+def _plain(name: str, value: Numbers) -> Value:
     feature = FEATURES.get(name) or CONTEXT[name]
     number = round(float(value), 3)
     return int(number) if feature.codes or number.is_integer() else number

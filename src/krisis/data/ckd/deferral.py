@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
-from krisis.data.base import Task
-from krisis.data.ckd.egfr import ADULT_AGE_YEARS, CATEGORY_LIMITS, category_index, ckd_epi_2021
-from krisis.data.ckd.measurement import (
+from krisis.data.base import Features, Task
+from krisis.data.ckd.egfr import (
+    ADULT_AGE_YEARS,
+    CATEGORY_LIMITS,
     REFERENCE_AGES,
     below_60_probability,
+    category_index,
     category_probabilities,
+    ckd_epi_2021,
 )
 from krisis.data.ckd.schema import is_implausible, usable
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping
 
 CHRONIC_DAYS = 90
 DeferralKind = Literal["measurement_error", "margin"]
@@ -67,7 +71,7 @@ class DeferralRule:
             raise InvalidValue(f"margin_ml_min must be 0 or more, not {self.margin_ml_min!r}")
 
     @classmethod
-    def of(cls, given: DeferralKind | DeferralRule | Mapping[str, Any]) -> DeferralRule:
+    def of(cls, given: DeferralKind | DeferralRule | JsonMapping) -> DeferralRule:
         """Take a rule, its name, or its fields as a configuration file states them."""
         if isinstance(given, DeferralRule):
             return given
@@ -84,7 +88,7 @@ class DeferralRule:
         return [*(["category_uncertain"] if p_misclass >= self.risk else []), *visible]
 
 
-def visible_reasons(features: Mapping[str, Any], task: str) -> list[str]:
+def visible_reasons(features: Features, task: str) -> list[str]:
     """Return the reasons for which a shown case should be deferred."""
     found = _value_reasons(features)
     if task == Task.DETECTION:
@@ -94,7 +98,7 @@ def visible_reasons(features: Mapping[str, Any], task: str) -> list[str]:
     return found
 
 
-def _value_reasons(features: Mapping[str, Any]) -> list[str]:
+def _value_reasons(features: Features) -> list[str]:
     found = []
     if any(is_implausible(name, value) for name, value in features.items()):
         found.append("implausible_value")
@@ -109,7 +113,7 @@ def _value_reasons(features: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _markers_contradict(features: Mapping[str, Any]) -> bool:
+def _markers_contradict(features: Features) -> bool:
     """Compare the pairs that measure the same thing.
 
     Packed cell volume is about three times haemoglobin; urea and creatinine rise together.
@@ -123,7 +127,7 @@ def _markers_contradict(features: Mapping[str, Any]) -> bool:
     return (creatinine >= 4.0 and urea < 20.0) or (creatinine <= 1.2 and urea >= 120.0)
 
 
-def _detection_reasons(features: Mapping[str, Any]) -> list[str]:
+def _detection_reasons(features: Features) -> list[str]:
     albumin, creatinine = usable(features, "al"), usable(features, "sc")
     if albumin is not None and albumin >= 1:
         return []  # damage is shown; no further value is needed
@@ -139,7 +143,7 @@ def _detection_reasons(features: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _staging_reasons(features: Mapping[str, Any]) -> list[str]:
+def _staging_reasons(features: Features) -> list[str]:
     creatinine, age = usable(features, "sc"), usable(features, "age")
     found = ["creatinine_missing"] if creatinine is None else []
     if age is None:
@@ -150,7 +154,7 @@ def _staging_reasons(features: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def candidates(features: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[bool, ...]]:
+def candidates(features: Features) -> tuple[tuple[float, ...], tuple[bool, ...]]:
     """Return the ages and sexes (``True`` is female) that the shown values leave open."""
     age, sex = usable(features, "age"), usable(features, "sex")
     ages = tuple(map(float, REFERENCE_AGES)) if age is None else (float(age),)

@@ -1,19 +1,25 @@
-"""Estimated glomerular filtration rate (CKD-EPI 2021), its inverse, and the KDIGO categories.
+"""The filtration rate by creatinine (CKD-EPI 2021), the KDIGO categories, and their uncertainty.
 
 Equation: Inker et al., N Engl J Med 2021;385:1737 (creatinine, without race; adults only).
-Categories: KDIGO 2024 guideline, G1 to G5. Units are mg/dL, years and mL/min/1.73 m².
+Categories: KDIGO 2024 guideline, G1 to G5. Units are mg/dL, years and mL/min/1.73 m². Creatinine
+varies by 5.0 % within a person and by 1.1 % analytically (meta-analysis of 37 studies, Front Med
+2022, doi 10.3389/fmed.2022.1009358).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
-Numbers = float | npt.NDArray[np.floating[Any]]
+# Numbers or arrays that broadcast together, which NumPy's types cannot say.
+Numbers: TypeAlias = Any
+Array: TypeAlias = npt.NDArray[Any]
 
 MICROMOL_PER_MG_DL = 88.4
 ADULT_AGE_YEARS = 18
@@ -22,6 +28,13 @@ ADULT_AGE_YEARS = 18
 CATEGORY_LIMITS = (15.0, 30.0, 45.0, 60.0, 90.0)
 CATEGORY_NAMES = ("G5", "G4", "G3b", "G3a", "G2", "G1")
 CATEGORY_STAGES = (5, 4, 3, 3, 2, 1)
+
+WITHIN_PERSON_CV = 0.050
+ANALYTICAL_CV = 0.011
+LOG_CREATININE_SD = math.hypot(WITHIN_PERSON_CV, ANALYTICAL_CV)
+
+# Stated reference ages for a record that does not show the age: every adult age alike.
+REFERENCE_AGES = tuple(range(18, 91))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +51,7 @@ _MALE = _Coefficients(0.9, -0.302, 1.0)
 _EXPONENT_ABOVE = -1.200
 
 
-def ckd_epi_2021(creatinine_mg_dl: Numbers, age_years: Numbers, *, female: bool) -> Any:
+def ckd_epi_2021(creatinine_mg_dl: Numbers, age_years: Numbers, *, female: bool) -> Numbers:
     """Estimate the filtration rate of an adult from serum creatinine.
 
     >>> round(ckd_epi_2021(1.2, 55, female=False))
@@ -55,7 +68,7 @@ def ckd_epi_2021(creatinine_mg_dl: Numbers, age_years: Numbers, *, female: bool)
     )
 
 
-def creatinine_for(gfr: Numbers, age_years: Numbers, *, female: bool) -> Any:
+def creatinine_for(gfr: Numbers, age_years: Numbers, *, female: bool) -> Numbers:
     """Invert `ckd_epi_2021`: the creatinine at which the estimate equals a filtration rate.
 
     >>> round(float(creatinine_for(ckd_epi_2021(0.6, 40, female=True), 40, female=True)), 6)
@@ -68,7 +81,7 @@ def creatinine_for(gfr: Numbers, age_years: Numbers, *, female: bool) -> Any:
     return constants.knee_mg_dl * below * above
 
 
-def _at_knee(age_years: Numbers, constants: _Coefficients) -> Any:
+def _at_knee(age_years: Numbers, constants: _Coefficients) -> Numbers:
     return 142.0 * 0.9938 ** np.asarray(age_years) * constants.factor
 
 
@@ -82,7 +95,7 @@ def printed_down(gfr: float, n_decimals: int) -> float:
     return math.floor(gfr * scale + 1e-9) / scale
 
 
-def category_index(gfr: Numbers) -> Any:
+def category_index(gfr: Numbers) -> Numbers:
     """Return the position in `CATEGORY_NAMES`, worst first: 0 is G5, 5 is G1."""
     return np.searchsorted(CATEGORY_LIMITS, gfr, side="right")
 
@@ -99,3 +112,31 @@ def stage(gfr: float, *, split_stage_3: bool = False) -> int | str:
     (3, 2, 'G3a')
     """
     return stage_labels(split_stage_3)[int(category_index(gfr))]
+
+
+def category_probabilities(
+    creatinine_mg_dl: float, ages: Iterable[float], sexes: Iterable[bool]
+) -> npt.NDArray[np.float64]:
+    """Return the probability of each category, worst first, given one measured creatinine.
+
+    Category limits are translated into creatinine by inverting the equation, so the bend below the
+    knee needs no approximation. Several ages or sexes (``True`` is female) count alike; they are
+    what is not known.
+
+    >>> category_probabilities(1.0, [50], [True]).round(3).tolist()
+    [0.0, 0.0, 0.0, 0.014, 0.986, 0.0]
+    """
+    years = np.asarray(list(ages), dtype=float)
+    limits = np.asarray(CATEGORY_LIMITS)[:, None]
+    at_limit = np.concatenate(
+        [creatinine_for(limits, years, female=female) for female in sexes], axis=1
+    )
+    below = 1.0 - ndtr((np.log(at_limit) - math.log(creatinine_mg_dl)) / LOG_CREATININE_SD)
+    cumulative = np.concatenate([[0.0], below.mean(axis=1), [1.0]])
+    probabilities: npt.NDArray[np.float64] = np.diff(cumulative)
+    return probabilities
+
+
+def below_60_probability(categories: Array) -> float:
+    """Return the probability of a filtration rate below 60 from the six categories."""
+    return float(categories[:4].sum())

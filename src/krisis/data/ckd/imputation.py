@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from krisis.data.ckd.egfr import Array
 from krisis.data.ckd.schema import FEATURES, Value, usable
 
 ImputeMethod = Literal["none", "median", "nearest"]
@@ -23,8 +23,8 @@ class Imputer:
 
     method: ImputeMethod
     middles: dict[str, Value]
-    table: npt.NDArray[Any]
-    scale: npt.NDArray[Any]
+    table: Array
+    scale: Array
 
     @classmethod
     def fit(cls, training: Sequence[Mapping[str, Value]], method: ImputeMethod) -> Imputer:
@@ -45,7 +45,7 @@ class Imputer:
             filled[name] = self._estimate(name, near)
         return filled, gaps
 
-    def _nearest(self, values: Mapping[str, Value]) -> npt.NDArray[Any]:
+    def _nearest(self, values: Mapping[str, Value]) -> Array:
         own = np.array(_numbers({name: usable(values, name) for name in FEATURES}), dtype=float)
         apart = ((self.table - own) / self.scale) ** 2
         n_shared = (~np.isnan(apart)).sum(axis=1)
@@ -54,7 +54,7 @@ class Imputer:
         )
         return np.argsort(distance, kind="stable")
 
-    def _estimate(self, name: str, near: npt.NDArray[Any] | None) -> Value:
+    def _estimate(self, name: str, near: Array | None) -> Value:
         if near is None:
             return self.middles[name]
         column = self.table[near, list(FEATURES).index(name)]

@@ -10,16 +10,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, ndtr
 
-from krisis.data.ckd.egfr import CATEGORY_LIMITS, creatinine_for
-from krisis.data.ckd.measurement import LOG_CREATININE_SD
-
-Array = npt.NDArray[Any]
+from krisis.data.ckd.egfr import CATEGORY_LIMITS, LOG_CREATININE_SD, Array, Numbers, creatinine_for
 
 GFR_RANGE = (5.0, 130.0)
 GFR_EDGES = (GFR_RANGE[0], *CATEGORY_LIMITS, GFR_RANGE[1])
@@ -35,31 +30,31 @@ DIABETES_PROBABILITY = 0.3
 class Person:
     """Latent state and risk factors, as numbers or as arrays that broadcast together."""
 
-    gfr: Any
-    age: Any
-    female: Any
-    diabetes: Any
-    hypertension: Any
+    gfr: Numbers
+    age: Numbers
+    female: Numbers
+    diabetes: Numbers
+    hypertension: Numbers
 
     @cached_property
-    def lost_function(self) -> Any:
+    def lost_function(self) -> Numbers:
         """Return how far the filtration rate lies below 60, between 0 and 1."""
         return np.maximum(60.0 - np.asarray(self.gfr), 0.0) / 60.0
 
     @cached_property
-    def log_creatinine(self) -> Any:
+    def log_creatinine(self) -> Numbers:
         """Return the logarithm of the creatinine at the person's set point."""
         women = creatinine_for(self.gfr, self.age, female=True)
         men = creatinine_for(self.gfr, self.age, female=False)
         return np.log(np.where(self.female, women, men))
 
 
-def hypertension_probability(diabetes: Any) -> Any:
+def hypertension_probability(diabetes: Numbers) -> Numbers:
     """Return the chance of known hypertension."""
     return np.where(diabetes, 0.6, 0.35)
 
 
-def category_weights(age: Any, diabetes: Any, hypertension: Any) -> Array:
+def category_weights(age: Numbers, diabetes: Numbers, hypertension: Numbers) -> Array:
     """Return the prior of the six categories, worst first, on the last axis.
 
     Inside a category the logarithm of the filtration rate is uniform. Age, diabetes and
@@ -73,7 +68,7 @@ def category_weights(age: Any, diabetes: Any, hypertension: Any) -> Array:
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-def log_acr_mean(person: Person) -> Any:
+def log_acr_mean(person: Person) -> Numbers:
     """Return the mean of log10 albumin-creatinine ratio in mg/g."""
     return 0.90 + 0.30 * np.asarray(person.diabetes) + 0.90 * person.lost_function
 
@@ -87,12 +82,12 @@ DIPSTICK_LIMITS = np.log10([30.0, 100.0, 300.0, 1000.0, 3000.0])
 class Measurement:
     """A number with normal scatter around its mean, shown in steps; on the log scale if so said."""
 
-    mean: Callable[[Person], Any]
+    mean: Callable[[Person], Numbers]
     sd: float
     step: float
     logarithmic: bool = False
 
-    def value(self, person: Person, scatter: Any) -> Array:
+    def value(self, person: Person, scatter: Numbers) -> Array:
         """Return what the laboratory prints for standard normal scatter."""
         raw = self.mean(person) + self.sd * scatter
         raw = np.exp(raw) if self.logarithmic else raw
@@ -135,7 +130,7 @@ FROM_HAEMOGLOBIN: Mapping[str, tuple[float, float, float]] = {
 }
 
 
-def _two(probability: Any) -> Array:
+def _two(probability: Numbers) -> Array:
     chance = np.asarray(probability, dtype=float)
     return np.stack([1.0 - chance, chance], axis=-1)
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr
 
+from krisis.data.base import Features
 from krisis.data.ckd import latent
+from krisis.data.ckd.egfr import Array
 from krisis.data.ckd.schema import Value, usable
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Posterior:
         return np.bincount(latent.gfr_grid().category, weights=self.cells, minlength=6)
 
 
-def posterior(features: Mapping[str, Any], *, without: frozenset[str] = frozenset()) -> Posterior:
+def posterior(features: Features, *, without: frozenset[str] = frozenset()) -> Posterior:
     """Return what the visible features say; names in ``without`` are treated as hidden."""
     seen = {name: usable(features, name) for name in features if name not in without}
     cells = np.zeros_like(latent.gfr_grid().log_gfr)

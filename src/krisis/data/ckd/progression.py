@@ -8,30 +8,28 @@ variability of 20 %. Improving mirrors the first. Everything else is stable.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from krisis.data.base import Label, Task
+from krisis.data.base import Features, Label, Task
 from krisis.data.ckd import latent
 from krisis.data.ckd.cohort import Draws
 from krisis.data.ckd.deferral import CHRONIC_DAYS, visible_reasons
 from krisis.data.ckd.egfr import (
     CATEGORY_LIMITS,
+    LOG_CREATININE_SD,
+    Array,
+    Numbers,
     category_index,
     ckd_epi_2021,
     creatinine_for,
     printed_down,
 )
-from krisis.data.ckd.measurement import LOG_CREATININE_SD
 from krisis.data.ckd.posterior import posterior
-
-Array = npt.NDArray[Any]
+from krisis.data.ckd.schema import Value, usable
 
 MAX_VISITS = 4
 DAYS_PER_YEAR = 365.25
@@ -68,7 +66,7 @@ class Course:
         return LABELS[int(course_label(self.first_gfr, self.last_gfr, self.days[-1]))]
 
 
-def course_label(first_gfr: Any, last_gfr: Any, n_days: float) -> Array:
+def course_label(first_gfr: Numbers, last_gfr: Numbers, n_days: float) -> Array:
     """Return the position in `LABELS` by the definition, for numbers or arrays."""
     first, last = np.asarray(first_gfr), np.asarray(last_gfr)
     ratio = last / first
@@ -151,9 +149,9 @@ def _course(
     return Course(days, tuple(shown), first, float(person.gfr[index]))
 
 
-def course_features(course: Course, *, age: int, female: bool) -> dict[str, Any]:
+def course_features(course: Course, *, age: int, female: bool) -> dict[str, Value]:
     """Return the visits as features: day, creatinine, and the estimate that follows from it."""
-    features: dict[str, Any] = {}
+    features: dict[str, Value] = {}
     for number, (day, value) in enumerate(zip(course.days, course.creatinine, strict=True), 1):
         features[f"visit_{number}_day"] = day
         features[f"visit_{number}_sc"] = value
@@ -171,31 +169,32 @@ def shown_egfr(creatinine: float, *, age: float, female: bool, days_before_last:
     return printed_down(float(ckd_epi_2021(creatinine, then, female=female)), 1)
 
 
-def assess(features: Mapping[str, Any], *, exact: bool) -> tuple[dict[Label, float], list[str]]:
+def assess(features: Features, *, exact: bool) -> tuple[dict[Label, float], list[str]]:
     """Return the probability of each answer and the visible reasons to defer."""
     visits = shown_visits(features)
     reasons = visible_reasons(features, Task.PROGRESSION)
-    usable = [(day, egfr) for day, _, egfr in visits if egfr is not None]
-    if len(usable) < 2:
+    known = [(day, egfr) for day, _, egfr in visits if egfr is not None]
+    if len(known) < 2:
         reasons.append("too_few_visits")
     elif visits[0][2] is None or visits[-1][2] is None:
         reasons.append("creatinine_missing")
     else:
-        n_days, ratio = usable[-1][0] - usable[0][0], usable[-1][1] / usable[0][1]
+        n_days, ratio = known[-1][0] - known[0][0], known[-1][1] / known[0][1]
         if n_days < CHRONIC_DAYS:
             reasons.append("chronicity_not_shown")
         if STABLE_CHANGE <= round(abs(ratio - 1), 9) < VARIABILITY:
             reasons.append("change_within_variability")
-    found = _exact_probabilities(features, visits) if exact else _reader_probabilities(usable)
+    found = _exact_probabilities(features, visits) if exact else _reader_probabilities(known)
     return dict(zip(LABELS, map(float, found), strict=True)), reasons
 
 
-def shown_visits(features: Mapping[str, Any]) -> list[Visit]:
+def shown_visits(features: Features) -> list[Visit]:
     """Return day, creatinine and estimate of each shown visit."""
+    days = [(k, usable(features, f"visit_{k}_day")) for k in range(1, MAX_VISITS + 1)]
     return [
-        (features[f"visit_{k}_day"], features[f"visit_{k}_sc"], features[f"visit_{k}_egfr"])
-        for k in range(1, MAX_VISITS + 1)
-        if f"visit_{k}_day" in features
+        (int(day), usable(features, f"visit_{k}_sc"), usable(features, f"visit_{k}_egfr"))
+        for k, day in days
+        if day is not None
     ]
 
 
@@ -210,7 +209,7 @@ def _reader_probabilities(visits: list[tuple[int, float]]) -> Array:
     return np.bincount(labels.ravel(), minlength=3) / labels.size
 
 
-def _exact_probabilities(features: Mapping[str, Any], visits: list[Visit]) -> Array:
+def _exact_probabilities(features: Features, visits: list[Visit]) -> Array:
     """Sum the model over the last filtration rate and the change, given all that is shown."""
     grid = latent.gfr_grid()
     cells = posterior(features, without=frozenset({"sc"})).cells
@@ -238,13 +237,13 @@ def _exact_probabilities(features: Mapping[str, Any], visits: list[Visit]) -> Ar
 _FINE_LOG_GFR = np.linspace(math.log(2.0), math.log(300.0), 2500)
 
 
-def _visit_likelihood(
-    features: Mapping[str, Any], visit: Visit, n_days: int, log_gfr: Array
-) -> Array:
+def _visit_likelihood(features: Features, visit: Visit, n_days: int, log_gfr: Array) -> Array:
     """Return the probability of a printed creatinine, read off a fine table."""
-    age = features["age"] - (n_days - visit[0]) / DAYS_PER_YEAR
-    person = latent.Person(np.exp(_FINE_LOG_GFR), age, features["sex"], 0, 0)
+    age, sex = usable(features, "age"), usable(features, "sex")
+    assert age is not None
     assert visit[1] is not None
+    then = age - (n_days - visit[0]) / DAYS_PER_YEAR
+    person = latent.Person(np.exp(_FINE_LOG_GFR), then, sex, 0, 0)
     table = latent.MEASUREMENTS["sc"].likelihood(person, visit[1])
     return np.interp(log_gfr, _FINE_LOG_GFR, table)
 

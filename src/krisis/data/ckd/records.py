@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 from zlib import crc32
 
 import numpy as np
 from scipy.special import expit
 
-from krisis.data.base import Label, PatientRecord, SuiteConfig, Task
+from krisis.data.base import Features, Label, PatientRecord, SuiteConfig, Task
 from krisis.data.ckd import latent
 from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, Assessment, Assessor
 from krisis.data.ckd.cohort import SyntheticPatient
 from krisis.data.ckd.deferral import DeferralRule, margin_reasons
 from krisis.data.ckd.egfr import CATEGORY_NAMES, category_index, ckd_epi_2021, printed_down, stage
-from krisis.data.ckd.groups import group_fields
 from krisis.data.ckd.imputation import Imputer
 from krisis.data.ckd.progression import Course, course_features
 from krisis.data.ckd.schema import Value, feature_names, usable
 from krisis.data.ckd.uci import UciPatient
+from krisis.json_values import JsonObject
+
+Shown: TypeAlias = dict[str, Value]
+_AGE_BANDS = ((0, 18, "0–17"), (18, 40, "18–39"), (40, 60, "40–59"), (60, 75, "60–74"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class RecordMaker:
         }
         return PatientRecord(features, label, metadata, f"uci-{patient.patient_id}")
 
-    def _shown(self, values: Mapping[str, Value], *, with_days: bool = True) -> dict[str, Any]:
+    def _shown(self, values: Mapping[str, Value], *, with_days: bool = True) -> Shown:
         names = list(feature_names(self.config.features))
         if self.config.task != Task.DETECTION:
             names = list(dict.fromkeys(["age", "sex", *names]))
@@ -96,21 +99,19 @@ class RecordMaker:
             names.append("days_observed")
         return {name: values[name] for name in names}
 
-    def _with_visits(
-        self, shown: dict[str, Any], patient: SyntheticPatient, course: Course
-    ) -> dict[str, Any]:
+    def _with_visits(self, shown: Shown, patient: SyntheticPatient, course: Course) -> Shown:
         shown.pop("sc")  # the visits show it, with its day
         age, sex = patient.visible["age"], patient.visible["sex"]
         if age is None or sex is None:
             raise AssertionError("a course needs age and sex, which its estimates are made from")
         return shown | course_features(course, age=int(age), female=bool(sex))
 
-    def _filled(self, shown: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    def _filled(self, shown: Shown) -> tuple[Shown, list[str]]:
         return (shown, []) if self.display_imputer is None else self.display_imputer.fill(shown)
 
     def _deferral(
-        self, shown: Mapping[str, Any], label: Label, estimates: Mapping[str, float], *, exact: bool
-    ) -> dict[str, Any]:
+        self, shown: Features, label: Label, estimates: Mapping[str, float], *, exact: bool
+    ) -> JsonObject:
         assessor = Assessor(self.config.task, self.split_stage_3, exact)
         assessment = assessor(shown)
         reasons = self.rule.reasons(assessment.visible_reasons, assessment.p_misclass)
@@ -176,7 +177,7 @@ def _estimates(values: Mapping[str, Value], sexes: tuple[bool, ...]) -> dict[str
     }
 
 
-def _stage_fields(gfr: float) -> dict[str, Any]:
+def _stage_fields(gfr: float) -> JsonObject:
     return {"ckd_stage": stage(gfr), "gfr_category": CATEGORY_NAMES[int(category_index(gfr))]}
 
 
@@ -193,3 +194,20 @@ def adults_with_context(patient: SyntheticPatient, person: latent.Person) -> Syn
     number = patient.number
     known = {"age": int(person.age[number]), "sex": int(person.female[number])}
     return SyntheticPatient(number, {**patient.visible, **known}, patient.gfr, patient.acr_mg_g)
+
+
+def group_fields(values: Mapping[str, Value]) -> dict[str, str | None]:
+    """Return sex and age band as far as they are known; metadata, never shown to a model.
+
+    >>> group_fields({"sex": 1, "age": 61})
+    {'sex': 'female', 'age_band': '60–74'}
+    """
+    sex, age = values.get("sex"), values.get("age")
+    return {
+        "sex": None if sex is None else ("female" if sex else "male"),
+        "age_band": None if age is None else _band(float(age)),
+    }
+
+
+def _band(age: float) -> str:
+    return next((name for low, high, name in _AGE_BANDS if low <= age < high), "75+")

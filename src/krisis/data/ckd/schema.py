@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from krisis.data.base import FeatureDescription, FeatureSet, Label
+from krisis.data.base import FeatureDescription, Features, FeatureSet, FeatureValue, Label
 
 Value = int | float | None
 
@@ -108,15 +107,17 @@ def feature_names(feature_set: FeatureSet) -> tuple[str, ...]:
     return REDUCED if feature_set is FeatureSet.REDUCED else tuple(FEATURES)
 
 
-def is_implausible(name: str, value: Value) -> bool:
+def is_implausible(name: str, value: FeatureValue) -> bool:
     """Say whether a measurement cannot be right in its unit."""
     feature = FEATURES.get(name) or CONTEXT.get(name)
-    if value is None or feature is None or feature.codes:
+    if not isinstance(value, int | float) or feature is None or feature.codes:
         return False
     return not feature.low <= value <= feature.high
 
 
-def usable(features: Mapping[str, Any], name: str) -> Value:
+def usable(features: Features, name: str) -> Value:
     """Return a visible value, or ``None`` where it is hidden, not measured or implausible."""
-    value: Value = features.get(name)
-    return None if is_implausible(name, value) else value
+    value = features.get(name)
+    if not isinstance(value, int | float) or is_implausible(name, value):
+        return None
+    return value

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from krisis.data.ckd.progression import draw_courses
 from krisis.data.ckd.records import RecordMaker, adults_with_context
 from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci, refuse_single_class
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject
 
 SEX_CHOICES = ("unknown", "engineered")
 _HELD_OUT, _TRAINING = 0, 1
@@ -63,7 +63,7 @@ class CKDSuite(BaseDataSuite):
         sex_column: str | None = None,
         split_stage_3: bool = False,
         impute: ImputeMethod = "none",
-        deferral: DeferralKind | DeferralRule | Mapping[str, Any] = "measurement_error",
+        deferral: DeferralKind | DeferralRule | JsonMapping = "measurement_error",
     ) -> None:
         super().__init__(config)
         if sex not in SEX_CHOICES:
@@ -105,7 +105,7 @@ class CKDSuite(BaseDataSuite):
             "bayes-optimal": KidneyRule(replace(guideline, exact=True)),
         }
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """Say where the cases come from, how they were made and how many ask to be deferred."""
         records = self.records()
         reasons = Counter(name for r in records for name in r.metadata["abstain_reasons"])
@@ -139,8 +139,8 @@ class CKDSuite(BaseDataSuite):
                 f"{self.config.task}; set n_synthetic to 1 or more"
             )
 
-    def _provenance(self) -> list[dict[str, Any]]:
-        sources: list[dict[str, Any]] = []
+    def _provenance(self) -> list[JsonObject]:
+        sources: list[JsonObject] = []
         if self._uses_file:
             file = self._read()
             sources.append(

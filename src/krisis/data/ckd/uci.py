@@ -1,4 +1,4 @@
-"""Read the UCI chronic kidney disease file as it circulates: CSV or ARFF, with all its blemishes.
+"""Read the UCI chronic kidney disease file as it circulates, CSV or ARFF, and write its schema.
 
 Source: Rubini, Soundarapandian, Eswaran (2015), UCI Machine Learning Repository 336,
 doi 10.24432/C5G020, CC BY 4.0. Blemishes are normalised and counted, implausible values are kept
@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from krisis.data.ckd.schema import FEATURES, Value, is_implausible
+from krisis.data.ckd.cohort import SyntheticPatient
+from krisis.data.ckd.schema import CONTEXT, FEATURES, Value, is_implausible
 from krisis.errors import InvalidFile
 
 MAX_BYTES = 20_000_000
 LICENCE = "CC BY 4.0"
 SOURCE = "UCI Machine Learning Repository 336, doi 10.24432/C5G020"
 COLUMNS = ("id", *FEATURES, "class")
+SEX_COLUMN = "sex"
 
 _OTHER_NAMES = {"wc": "wbcc", "rc": "rbcc", "classification": "class"}
 _MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
@@ -215,8 +218,8 @@ def _check_new(patient_id: str, row: _Row, found: UciFile) -> None:
     earlier = found.row_of.setdefault(patient_id, row.line)
     if earlier != row.line:
         raise InvalidFile(
-            f"{found.path} row {row.line}, column id: {_short(patient_id)} stands in row {earlier} "
-            "already; give every patient an id of its own"
+            f"{found.path} row {row.line}, column id: {_short(patient_id)} is already in "
+            f"row {earlier}; give every patient an id of its own"
         )
 
 
@@ -290,3 +293,23 @@ def refuse_single_class(found: UciFile) -> None:
             f"{found.path} column class: every row is {only!r} and detection needs both classes; "
             "add patients of the other class, or ask for staging"
         )
+
+
+def uci_text(patients: Iterable[SyntheticPatient], *, with_sex: bool = False) -> str:
+    """Return the CSV: 26 columns, and sex as one more where wanted."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*COLUMNS, *([SEX_COLUMN] if with_sex else [])])
+    for patient in patients:
+        cells = [_word(name, patient.visible[name]) for name in FEATURES]
+        diagnosis = "ckd" if patient.has_ckd else "notckd"
+        sex = [_word(SEX_COLUMN, patient.visible[SEX_COLUMN])] if with_sex else []
+        writer.writerow([patient.number, *cells, diagnosis, *sex])
+    return out.getvalue()
+
+
+def _word(name: str, value: Value) -> str:
+    if value is None:
+        return ""
+    codes = (FEATURES.get(name) or CONTEXT[name]).codes
+    return next((word for word, code in codes.items() if code == value), str(value))

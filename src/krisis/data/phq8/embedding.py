@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from krisis.errors import (
     MissingKey,
     UnknownName,
 )
+from krisis.json_values import JsonValue
 
 Matrix = NDArray[np.float64]
 _WORD = re.compile(r"[a-z0-9']{2,}")
@@ -90,12 +91,12 @@ class SentenceEmbedder:
             raise MissingExtra.named("embeddings", f"the embedder {model!r}") from None
         self.name = f"sentence-transformers/{model}"
         try:
-            self._encoder: Any = SentenceTransformer(model)
+            self._encoder: JsonValue = SentenceTransformer(model)
         except Exception as error:  # the library raises many kinds, all for the same reason
-            told = " ".join(str(error).split())[:200]
+            reason = " ".join(str(error).split())[:200]
             raise InvalidFile(
-                f"the sentence encoder {model!r} cannot be loaded ({told}); name a folder on this "
-                "machine or a model that can be fetched, or use the embedder 'tfidf'"
+                f"the sentence encoder {model!r} cannot be loaded ({reason}); name a folder on "
+                "this machine or a model that can be fetched, or use the embedder 'tfidf'"
             ) from None
 
     def fit(self, texts: Sequence[str]) -> None:
@@ -143,9 +144,9 @@ class EndpointEmbedder:
             except self._errors as error:
                 # The provider's own words may show a part of the key, or of a passage.
                 status = getattr(error, "status_code", None)
-                told = type(error).__name__ + (f", status {status}" if status else "")
+                reason = type(error).__name__ + (f", status {status}" if status else "")
                 raise BackendError(
-                    f"the embeddings endpoint failed for {self._model!r} ({told}); check the "
+                    f"the embeddings endpoint failed for {self._model!r} ({reason}); check the "
                     "model name, OPENAI_BASE_URL and OPENAI_API_KEY, or use the embedder 'tfidf'"
                 ) from None
             rows += [entry.embedding for entry in sorted(reply.data, key=lambda e: e.index)]

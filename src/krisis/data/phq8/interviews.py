@@ -1,4 +1,4 @@
-"""Write a synthetic interview for a participant, with the evidence for some items withheld."""
+"""Synthetic participants with NHANES margins, and interviews that withhold some evidence."""
 
 from __future__ import annotations
 
@@ -7,12 +7,49 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from krisis.data.phq8 import wording
-from krisis.data.phq8.cohort import INTERVIEW, Participant
-from krisis.data.phq8.items import ITEM_KEYS
+from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.transcripts import Transcript, Turn
 from krisis.data.phq8.wording_topics import TOPICS, Topic
+
+# Each purpose has a stream of its own: a new draw in one never moves the draws of another.
+_SCORES, _INTERVIEW, SPLIT = 1, 2, 3
+_LOADINGS = np.array([item.loading for item in ITEMS])
+_THRESHOLDS = np.array([item.thresholds() for item in ITEMS])
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A synthetic person: the latent severity and the eight scores that follow from it."""
+
+    participant_id: str
+    severity: float
+    scores: tuple[int, ...]
+
+
+def draw_participant(index: int, *, seed: int) -> Participant:
+    """Draw one participant; the same index and seed give the same person in any cohort size.
+
+    Ordinal probit: liability = loading · severity + √(1 − loading²) · noise, and the score is the
+    number of NHANES cut points that lie below it.
+    """
+    normals = np.random.default_rng([seed, _SCORES, index]).standard_normal(1 + len(ITEMS))
+    severity, noise = float(normals[0]), normals[1:]
+    scores = scores_of(_LOADINGS * severity + np.sqrt(1 - _LOADINGS**2) * noise)
+    return Participant(f"S{index:04d}", severity, tuple(int(score) for score in scores))
+
+
+def scores_of(liability: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Turn liabilities of the eight items (last axis) into scores 0 to 3."""
+    return np.asarray((liability[..., None] > _THRESHOLDS).sum(axis=-1))
+
+
+def draw_cohort(n_participants: int, *, seed: int) -> list[Participant]:
+    """Draw participants 0 to n − 1."""
+    return [draw_participant(index, seed=seed) for index in range(n_participants)]
+
 
 # Why an item cannot be scored from the interview, each about as likely as the next.
 WITHHELD_REASONS = (
@@ -43,7 +80,7 @@ def write_interview(participant: Participant, *, seed: int, withheld_rate: float
     Independence matters: were severe items withheld more often, a model could score by the gap.
     """
     index = int(participant.participant_id[1:])
-    author = _Author(np.random.default_rng([seed, INTERVIEW, index]))
+    author = _Author(np.random.default_rng([seed, _INTERVIEW, index]))
     early: list[Exchange] = []
     late: list[Exchange] = []
     withheld: dict[str, str] = {}
@@ -90,7 +127,7 @@ class _Author:
         return [(self.pick(topic.ask), truth)], []
 
     def withhold(self, topic: Topic, reason: str) -> tuple[list[Exchange], list[Exchange]]:
-        """Talk about the topic, or not, so that the score cannot be told."""
+        """Talk about the topic, or not, so that the score cannot be known."""
         if reason == "topic_not_raised":
             return [], []
         question = self.pick(topic.ask)

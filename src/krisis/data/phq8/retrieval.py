@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from krisis.data.phq8.embedding import Embedder, Matrix
 from krisis.data.phq8.items import ITEMS
 from krisis.data.phq8.transcripts import Transcript
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping
 
 # A question about the topic shares one word in ten or so with the item's description.
 _TOPIC_SIMILARITY = 0.04
@@ -63,7 +63,7 @@ class RetrievalOptions:
             )
 
     @classmethod
-    def of(cls, given: RetrievalOptions | Mapping[str, Any] | str | None) -> RetrievalOptions:
+    def of(cls, given: RetrievalOptions | JsonMapping | str | None) -> RetrievalOptions:
         """Return the options that a program, a configuration file or a command line gives.
 
         >>> RetrievalOptions.of({"n_references": 3}).n_references

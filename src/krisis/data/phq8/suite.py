@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +20,26 @@ from krisis.data.base import (
     SuiteConfig,
     content_hash,
 )
-from krisis.data.phq8.cohort import SPLIT, draw_cohort
+from krisis.data.phq8.corpus import LabelledInterview, read_interviews
 from krisis.data.phq8.embedding import make_embedder
-from krisis.data.phq8.interviews import write_interview
+from krisis.data.phq8.interviews import SPLIT, draw_cohort, write_interview
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.lexicon import Lexicon
-from krisis.data.phq8.readers import LabelledInterview, read_interviews
 from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, Retrieved
 from krisis.data.phq8.task import TASK, item_words, references_in_words
 from krisis.data.phq8.totals import totals_report
 from krisis.data.phq8.transcripts import Transcript, check_quotes
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonMapping, JsonObject
 
 NOTICE = (
     "The interviews in {path} are your own copy and may be under a licence (DAIC-WOZ is: its "
     "terms forbid passing transcripts on, and a hosted model is a third party). krisis keeps "
     "participant ids, scores and figures in a run, and no text of the interviews or of replies."
 )
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Mode(StrEnum):
@@ -85,7 +87,7 @@ class PHQ8Suite(BaseDataSuite):
         labels: str | Path | None = None,
         mode: str = Mode.ZERO_SHOT,
         split: str = Split.TEST,
-        retrieval: RetrievalOptions | Mapping[str, Any] | str | None = None,
+        retrieval: RetrievalOptions | JsonMapping | str | None = None,
         withheld_rate: float = 0.3,
     ) -> None:
         super().__init__(config)
@@ -95,8 +97,8 @@ class PHQ8Suite(BaseDataSuite):
             raise InvalidValue("labels were given without data; name the interviews with data=")
         self.data = None if data is None else Path(data)
         self.labels = None if labels is None else Path(labels)
-        self.mode: Mode = _choice(Mode, mode, "mode")
-        self.split: Split = _choice(Split, split, "split")
+        self.mode = _choice(Mode, mode, "mode")
+        self.split = _choice(Split, split, "split")
         self.retrieval = RetrievalOptions.of(retrieval)
         self.withheld_rate = withheld_rate
         self.stores_text = self.data is None
@@ -117,7 +119,7 @@ class PHQ8Suite(BaseDataSuite):
             return []
         return self._records_of([case for case in self._cases if case.split is Split.TRAIN])
 
-    def review(self, record: PatientRecord, signals: Mapping[str, Any]) -> Mapping[str, Any]:
+    def review(self, record: PatientRecord, signals: JsonMapping) -> JsonMapping:
         """Check the quotes against the transcript and add the retrieval figures.
 
         Only a quote that the participant said counts as evidence. Quotes themselves are kept for
@@ -147,7 +149,7 @@ class PHQ8Suite(BaseDataSuite):
         """Return PHQ-8 totals, severity bands and screening."""
         return totals_report(cluster, item, truth, prediction)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """Say what is scored, by whom it was said and what was produced."""
         cases = self._cases
         return {
@@ -172,7 +174,7 @@ class PHQ8Suite(BaseDataSuite):
             **self._describe_retrieval(),
         }
 
-    def _describe_retrieval(self) -> dict[str, Any]:
+    def _describe_retrieval(self) -> JsonObject:
         if self.mode is Mode.ZERO_SHOT:
             return {}
         return {
@@ -253,8 +255,8 @@ class PHQ8Suite(BaseDataSuite):
             )
         return records
 
-    def _metadata(self, case: _Case, key: str, found: Retrieved) -> dict[str, Any]:
-        metadata: dict[str, Any] = {
+    def _metadata(self, case: _Case, key: str, found: Retrieved) -> JsonObject:
+        metadata: JsonObject = {
             "item": key,
             "mode": self.mode.value,
             "split": case.split.value,
@@ -269,7 +271,7 @@ class PHQ8Suite(BaseDataSuite):
         return metadata
 
 
-def _choice(kind: type[Any], value: object, what: str) -> Any:
+def _choice(kind: type[Choice], value: object, what: str) -> Choice:
     try:
         return kind(str(value).strip().lower().replace("-", "_"))
     except ValueError:
@@ -304,6 +306,6 @@ def _given_splits(interviews: Sequence[LabelledInterview]) -> list[Split]:
     if unknown:
         raise InvalidValue(
             f"the split of a participant is {unknown[0]!r}; write train, dev or test for each "
-            "participant, or leave the column out"
+            "participant, or omit the column"
         )
     return [Split.TRAIN if one.split == "train" else Split.TEST for one in interviews]

@@ -1,4 +1,4 @@
-"""Read a user's interviews: a DAIC-WOZ-style directory with a labels file, or JSON lines."""
+"""Interviews in files: a DAIC-WOZ-style directory with a labels file, or JSON lines."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.transcripts import Speaker, Transcript, Turn
 from krisis.errors import InvalidFile
+from krisis.json_values import JsonValue
 
 # About 250,000 tokens: ten times the longest interview known, less than any model's window.
 MAX_TRANSCRIPT_BYTES = 1_000_000
+_SECONDS_PER_TURN = 4
 TRANSCRIPT_COLUMNS = ("start_time", "stop_time", "speaker", "value")
 _SPEAKERS: Mapping[str, Speaker] = {
     "ellie": "interviewer",
@@ -162,7 +164,7 @@ def read_labels(file: Path) -> dict[str, tuple[tuple[int, ...], str]]:
         participant_id = cells.get("participant_id", "").strip()
         if not participant_id or participant_id in labels:
             raise InvalidFile(
-                f"{file} line {line}: participant {participant_id!r} is empty or stands there "
+                f"{file} line {line}: participant {participant_id!r} is empty or appears "
                 "twice; keep one line for each"
             )
         place = f"{file} line {line}: participant {participant_id}"
@@ -189,7 +191,7 @@ def _read_json_lines(file: Path) -> list[LabelledInterview]:
         interview = _json_interview(text, place)
         participant_id = interview.transcript.participant_id
         if participant_id in interviews:
-            raise InvalidFile(f"{place}: participant {participant_id} stands there twice")
+            raise InvalidFile(f"{place}: participant {participant_id} appears twice")
         interviews[participant_id] = interview
     if not interviews:
         raise InvalidFile(f"{file} line 1: the file is empty; expected one participant per line")
@@ -198,7 +200,7 @@ def _read_json_lines(file: Path) -> list[LabelledInterview]:
 
 def _json_interview(text: str, place: str) -> LabelledInterview:
     try:
-        data: Any = json.loads(text)
+        data: JsonValue = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise InvalidFile(f"{place}: not JSON ({error}); write one object per line") from None
     for key in ("participant_id", "transcript", "labels"):
@@ -267,7 +269,7 @@ def _decoded(line: bytes, place: str) -> str:
             f"{place}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8"
         ) from None
     if "\x00" in text:
-        raise InvalidFile(f"{place}: a NUL byte stands in the text; save the file as UTF-8 text")
+        raise InvalidFile(f"{place}: the text contains a NUL byte; save the file as UTF-8 text")
     return text
 
 
@@ -276,3 +278,38 @@ def _too_long(place: str) -> str:
         f"{place}: the transcript is longer than {MAX_TRANSCRIPT_BYTES:,} bytes here, more than "
         "a model can read; check that the file holds one interview, or cut it"
     )
+
+
+def write_directory(folder: Path, interviews: Sequence[LabelledInterview]) -> None:
+    """Write transcripts and labels into a folder that does not exist yet or is empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidFile(f"{folder} exists and is not empty; choose another folder")
+    for interview in interviews:
+        name = interview.transcript.participant_id
+        place = folder / f"{name}_P"
+        place.mkdir(parents=True)
+        (place / f"{name}_TRANSCRIPT.csv").write_text(
+            transcript_text(interview.transcript), encoding="utf-8"
+        )
+    (folder / "labels.csv").write_text(labels_text(interviews), encoding="utf-8")
+
+
+def transcript_text(transcript: Transcript) -> str:
+    """Return a transcript as tab-separated text, with made-up times."""
+    lines = ["\t".join(TRANSCRIPT_COLUMNS)]
+    for number, turn in enumerate(transcript.turns):
+        speaker = "Ellie" if turn.speaker == "interviewer" else "Participant"
+        start = number * _SECONDS_PER_TURN
+        lines.append(f"{start}\t{start + _SECONDS_PER_TURN - 1}\t{speaker}\t{turn.text}")
+    return "\n".join(lines) + "\n"
+
+
+def labels_text(interviews: Sequence[LabelledInterview]) -> str:
+    """Return the scores as a labels file."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["Participant_ID", *(f"PHQ8_{key}" for key in ITEM_KEYS)])
+    writer.writerows(
+        [interview.transcript.participant_id, *interview.scores] for interview in interviews
+    )
+    return stream.getvalue()
