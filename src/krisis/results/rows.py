@@ -34,13 +34,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 # Many rows share few different texts: one copy of each is enough.
 _REPEATED = ("prompt_mode", "failure_class", "model", "finish_reason")
+_PLAIN = frozenset({str, int, bool, type(None)})
 _NAMES = tuple(field.name for field in fields(EvaluationResult))
 
 
 def row_to_dict(row: EvaluationResult) -> JsonObject:
     """Return a row as a JSON object, with its outcome beside its fields."""
-    values = {name: plain(getattr(row, name)) for name in _NAMES}
-    return {"outcome": row.outcome, **values}
+    content: JsonObject = {"outcome": row.outcome}
+    for name in _NAMES:
+        value = getattr(row, name)
+        content[name] = value if type(value) in _PLAIN else plain(value)
+    return content
 
 
 def row_from_dict(data: JsonMapping, place: str) -> EvaluationResult:
