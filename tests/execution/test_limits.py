@@ -428,6 +428,27 @@ def test_who_waits_for_a_slot_is_not_sent_after_the_end_was_asked_for() -> None:
     assert asyncio.run(story()) == ([StopRequested] * 6, 0)
 
 
+def test_who_leaves_the_queue_gives_its_share_of_the_budget_back() -> None:
+    """400 characters are 100 tokens and 64 more are expected back: 164 for each call."""
+
+    async def story() -> bool:
+        stop = Stop()
+        limits = Limits(max_tokens=164 * 5)
+        held = Gate(limits, Budget(limits, None, stop), stop, max_concurrency=4)
+        under_way = [await held.enter(400, 1) for _ in range(4)]
+        queued = asyncio.create_task(held.enter(400, 1))
+        await asyncio.sleep(0)
+        stop.request(Interrupted("enough"))
+        for ticket in under_way:
+            held.failed(ticket, ProviderUnavailable("gone", status=500))
+        with pytest.raises(StopRequested):
+            await queued
+        held.budget.reserve(Estimate(164 * 5, 0))  # raises where anything is still set aside
+        return True
+
+    assert asyncio.run(story())
+
+
 def test_the_longest_wait_of_a_run_is_that_of_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     asked = {"suite": "ckd", "model": "openai/m", "limit": 1, "timeout_seconds": 900}

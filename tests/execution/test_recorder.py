@@ -22,10 +22,11 @@ from krisis.errors import (
     RunFailed,
 )
 from krisis.execution.options import Execution
+from krisis.execution.pacing.budget import Limits
 from krisis.execution.recorder import Recorder, RunLock
 from krisis.execution.stopping import Stop
 from krisis.results.journal import read_journal
-from krisis.results.stops import Interrupted, Unfinished
+from krisis.results.stops import BudgetReached, Interrupted, Unfinished
 from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
 
 
@@ -68,8 +69,9 @@ def run(
     **options: int,
 ) -> BenchmarkResult:
     suite = RecordListSuite(some_records(n), config=SuiteConfig(seed=options.pop("seed", 42)))
+    batch_size = options.pop("batch_size", 4)
     execution = Execution(recorder=recorder, stop=stop, **options)
-    return Benchmark(suite, backend, batch_size=4, execution=execution).run()
+    return Benchmark(suite, backend, batch_size=batch_size, execution=execution).run()
 
 
 def only_run(out: Path) -> RunDirectory:
@@ -183,6 +185,7 @@ def test_retry_failed_asks_only_the_failed_ones(tmp_path: Path) -> None:
         ({"seed": 1}, "seed was 42 and is 1"),
         ({"n": 19}, "n_records was 20 and is 19"),
         ({"repeats": 2}, "repeats was 1 and is 2"),
+        ({"batch_size": 2}, "batch_size was 4 and is 2"),
     ],
 )
 def test_another_run_is_refused_with_what_differs(
@@ -319,6 +322,18 @@ def test_what_was_paid_for_a_batch_that_is_left_for_later_is_not_forgotten(tmp_p
     assert (result.extras["n_api_calls"], result.extras["lost_input_tokens"]) == (1, 100)
     again = run(Parity(), Recorder.resume(only_run(tmp_path).path))
     assert (again.extras["n_api_calls"], again.extras["lost_output_tokens"]) == (21, 7)
+
+
+def test_a_resumed_run_has_only_what_is_left_of_its_budget(tmp_path: Path) -> None:
+    """Ten rows took 3 tokens each and the next call is expected to take 64: 94 in all."""
+    directory = start_and_stop(tmp_path)
+    assert read_journal(directory.rows).spent.paid_tokens == (30, 0)
+    suite, backend = RecordListSuite(some_records(20), config=SuiteConfig(seed=42)), Parity()
+    recorder = Recorder.resume(directory.path)
+    execution = Execution(recorder=recorder, limits=Limits(max_tokens=93))
+    result = Benchmark(suite, backend, batch_size=4, execution=execution).run()
+    assert isinstance(result.stop, BudgetReached)
+    assert backend.asked == []
 
 
 def test_old_scores_go_when_a_retry_changes_the_rows_and_stay_when_it_does_not(

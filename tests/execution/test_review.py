@@ -1,12 +1,21 @@
+"""What a suite takes out of responses, and what may not be kept of restricted records."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from krisis.backends.base import BackendResponse, BaseBackend
+from krisis.backends.chat import ChatReply
+from krisis.backends.scripted import ScriptedBackend
 from krisis.benchmark import Benchmark
-from krisis.data.base import PatientRecord, RecordListSuite
+from krisis.data.base import PatientRecord, RecordListSuite, Task
 from krisis.errors import RequestRefused
+from krisis.execution.cache import ReplyCache
+from krisis.execution.options import Execution
 
 RECORDS = [PatientRecord({"x": x}, 1, record_id=f"r{x}") for x in range(3)]
 
@@ -45,6 +54,21 @@ def test_nothing_that_was_written_about_restricted_records_is_kept() -> None:
     assert result.evaluation_results[2].error is not None
     assert result.evaluation_results[2].error.startswith("(text not stored")
     assert result.evaluation_results[2].failure_class == "refused_request"
+
+
+@pytest.mark.parametrize(("kind", "n_kept"), [(Restricted, 0), (RecordListSuite, 3)])
+def test_replies_about_restricted_records_are_not_cached(
+    tmp_path: Path, kind: type[RecordListSuite], n_kept: int
+) -> None:
+    task = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
+    text = '{"abstained": false, "prediction": 1, "confidence": 0.7}'
+    backend = ScriptedBackend(lambda request: ChatReply(text, "stop", "script"))
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    Benchmark(
+        kind(RECORDS, task=task), backend, batch_size=1, execution=Execution(cache=cache)
+    ).run()
+    assert cache.info().n_replies == n_kept
+    cache.close()
 
 
 def test_other_suites_keep_the_text() -> None:

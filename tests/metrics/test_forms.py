@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.invented_runs import invented_rows
 
-from krisis.metrics import default_benchmark_metrics, score_all
+from krisis.metrics import BalancedAccuracy, default_benchmark_metrics, score_all
 from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.curve_form import CurveFigure, CurvePlan
 from krisis.metrics.forms import Form, Mean, Share
@@ -97,6 +97,22 @@ def test_groups_are_weights_of_zero_and_one() -> None:
         assert form.by_group(codes, len(names))[code] == pytest.approx(expected), name
         slow = Form.by_group(form, codes, len(names))[code]
         assert slow == pytest.approx(expected)
+
+
+def test_balanced_accuracy_of_one_class_is_undefined_under_any_weights() -> None:
+    rows = [
+        EvaluationResult(1, truth, record_id=f"r{truth}{i}") for truth in (0, 1) for i in (0, 1)
+    ]
+    table = Rows(rows).table
+    weights = np.array([[1.0, 1, 0, 0], [0, 0, 1, 2], [1, 1, 1, 1]]).T
+    values = form_of(BalancedAccuracy(), table).on(table.patients).values(weights)
+    assert values.tolist() == pytest.approx([np.nan, np.nan, 0.5], nan_ok=True)
+
+
+def test_one_answer_moves_the_generalized_area_by_half_of_what_it_moves_the_selective_one() -> None:
+    table = invented_rows(20).table
+    slopes = [CurveFigure(name, table, CurvePlan()).slope for name in ("aurc", "augrc")]
+    assert slopes == [1.0, 0.5]
 
 
 def test_a_mean_by_hand_and_by_unit() -> None:

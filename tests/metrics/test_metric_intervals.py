@@ -186,6 +186,19 @@ def test_a_metric_with_compute_alone_is_scored_again_on_fewer_resamples():
     assert (score.direction, score.key) == ("higher", "agreement")
 
 
+def test_the_interval_of_a_rescored_metric_holds_a_value_that_no_resample_reaches():
+    class Variety(BaseMetric):
+        name, direction = "Variety", "higher"
+
+        def compute(self, results):
+            share = len({row.cluster_id for row in results}) / len(results)
+            return MetricScore(self.name, share, n_evaluated=len(results))
+
+    score = score_all([Variety()], make_rows(60), intervals=OPTIONS)["Variety"]
+    assert score.value == 1.0
+    assert score.interval.low < score.interval.high == 1.0
+
+
 def test_repeats_of_one_case_count_as_one_case():
     class Right(BaseMetric):
         name = "Right"

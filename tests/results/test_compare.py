@@ -15,11 +15,19 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics import AUGRC, AURC, Accuracy, ExpectedCalibrationError, score_all
-from krisis.metrics.base import EvaluationResult, Rows
-from krisis.results.comparison.compare import CompareOptions, Comparison, MetricDelta, compare_runs
+from krisis.metrics.base import Direction, EvaluationResult, MetricScore, Rows
+from krisis.results.comparison.compare import (
+    CompareOptions,
+    Comparison,
+    MetricDelta,
+    Pair,
+    compare_runs,
+    unpaired_interval,
+)
 from krisis.results.leaderboard import leaderboards
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
+from krisis.statistics.intervals import Interval
 
 QUICK = CompareOptions(n_permutations=399)
 
@@ -308,6 +316,58 @@ def test_files_without_rows_compare_unpaired_and_say_so(tmp_path: Path) -> None:
     assert tighter.high - tighter.low < delta.interval.high - delta.interval.low
     shown = CliRunner().invoke(app, ["compare", *map(str, paths)])
     assert shown.output.startswith("UNPAIRED")
+
+
+def test_the_unpaired_interval_by_hand() -> None:
+    """.9 [.6, .95] − .8 [.7, .85]: below √(.3² + .05²), above √(.05² + .1²)."""
+    left = MetricScore("Accuracy", 0.8, interval=Interval(0.7, 0.85))
+    right = MetricScore("Accuracy", 0.9, interval=Interval(0.6, 0.95))
+    interval = unpaired_interval(left, right)
+    assert interval is not None
+    ends = (0.1 - 0.3041381, 0.1 + 0.1118034)
+    assert (interval.low, interval.high) == pytest.approx(ends, abs=1e-6)
+
+
+def test_p_values_of_several_pairs_are_multiplied_by_their_number() -> None:
+    runs = {"a": answers("-" * 40), "b": answers("+" * 10 + "-" * 30), "c": answers("-" * 40)}
+    comparison = compare_runs(runs, CompareOptions(("accuracy",), 1999))
+    first, second, _ = (pair.deltas["accuracy"] for pair in comparison.pairs)
+    assert 0 < first.p_value < 0.01
+    assert first.p_adjusted == pytest.approx(3 * first.p_value)
+    assert second.p_adjusted == 1.0
+
+
+@pytest.mark.parametrize(
+    ("direction", "delta", "p_value", "p_adjusted", "expected"),
+    [
+        ("higher", 0.1, 0.01, 0.04, "better"),
+        ("higher", -0.1, 0.01, 0.04, "worse"),
+        ("lower", 0.1, 0.01, 0.04, "worse"),
+        ("lower", -0.1, 0.01, 0.04, "better"),
+        ("neither", 0.1, 0.01, 0.04, "different"),
+        ("higher", 0.1, 0.01, 0.06, "no significant difference"),
+        ("higher", 0.1, math.nan, math.nan, "not tested"),
+        ("higher", math.nan, 0.01, 0.01, "not comparable"),
+    ],
+)
+def test_a_verdict_follows_the_direction_and_the_adjusted_p_value(
+    direction: Direction, delta: float, p_value: float, p_adjusted: float, expected: str
+) -> None:
+    found = MetricDelta("m", "M", direction, 0.5, 0.5 + delta, delta, None, p_value, p_adjusted)
+    assert found.verdict() == expected
+
+
+def test_the_best_is_that_of_the_numbers_compared_in_the_direction_of_the_metric() -> None:
+    """b has the larger area only because it answers more: as if all were answered it is better."""
+    area = MetricDelta(
+        "aurc", "AURC", "lower", 0.05, 0.1, -0.1, None, 0.001, 0.001,
+        left_compared=0.2, right_compared=0.1,
+    )  # fmt: skip
+    run = answers("+-")
+    comparison = Comparison(
+        {"a": run, "b": run}, {}, [Pair("a", "b", {"aurc": area})], CompareOptions(), None
+    )
+    assert comparison.tied_with_best() == {"aurc": ["b"]}
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:

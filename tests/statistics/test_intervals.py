@@ -56,6 +56,21 @@ def test_the_expanded_percentile_contains_the_percentile():
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
+def test_the_expanded_percentile_by_hand():
+    """Five clusters: Φ(√(5/4) · t₄) = Φ(1.118034 · −2.776445) = .000954, of uniform replicates."""
+    replicates = Replicates(0.5, np.linspace(0, 1, 100_001), 5)
+    interval = replicates.interval("expanded_percentile")
+    assert (interval.low, interval.high) == pytest.approx((0.000954, 0.999046), abs=1e-6)
+
+
+def test_the_basic_interval_mirrors_the_percentiles_at_the_estimate():
+    """Of x², x uniform, the percentiles are .025² and .975²; mirrored at ¼, ½ − each of them."""
+    replicates = Replicates(0.25, np.linspace(0, 1, 100_001) ** 2, 5)
+    interval = replicates.interval("basic")
+    ends = (0.5 - 0.975**2, 0.5 - 0.025**2)
+    assert (interval.low, interval.high) == pytest.approx(ends, abs=1e-6)
+
+
 def test_replicates_that_never_move_give_a_reason_and_not_a_point():
     still = _mean_bootstrap(np.zeros(9))
     rounded = _mean_bootstrap(0.09 * (1 + 1e-15 * np.arange(9)))

@@ -1,0 +1,37 @@
+"""The inference of a paired difference against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from krisis.metrics import Accuracy
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
+
+
+def difference(left: Sequence[int], right: Sequence[int], *, n_rows: int) -> PairedDifference:
+    """Compare accuracies, given how many of the rows of each patient are right in either run."""
+    tables = [
+        Rows(
+            EvaluationResult(int(j < hits), 1, record_id=f"{i}-{j}", cluster_id=f"p{i}")
+            for i, hits in enumerate(run)
+            for j in range(n_rows)
+        ).table
+        for run in (left, right)
+    ]
+    found, _ = paired_differences(*tables, {"accuracy": Accuracy().form}, exchanges=Exchanges(999))
+    return found["accuracy"]
+
+
+def test_the_standard_error_is_that_of_the_patients_differences() -> None:
+    """Differences 1 × 6 and 5 × 2 of 80: Δ = .2, Σ(d − 2)² = 24, se² = 8/7 · 24/80², t₇ = 2.3646.
+
+    Of the 128 exchanges none but the observed one is as extreme, so that Student decides.
+    """
+    found = difference([2] * 8, [3, 3, 3, 7, 3, 3, 3, 7], n_rows=10)
+    assert found.delta == pytest.approx(0.2)
+    assert found.p_value == pytest.approx(0.018452, abs=1e-6)
+    ends = (found.interval.low, found.interval.high)
+    assert ends == pytest.approx((0.2 - 2.364624 * 0.0654654, 0.2 + 2.364624 * 0.0654654), abs=1e-6)

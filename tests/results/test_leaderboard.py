@@ -1,0 +1,53 @@
+"""A leaderboard ranks by what the reader chose, in the direction of each metric."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from krisis.metrics.base import Direction, MetricScore
+from krisis.results.leaderboard import Leaderboard, leaderboards
+from krisis.results.result import BenchmarkResult
+from krisis.statistics.intervals import Interval
+
+
+def run_of(direction: Direction, value: float, **details: object) -> BenchmarkResult:
+    score = MetricScore(
+        "AURC", value, details=details, interval=Interval(0.0, 1.0), key="aurc", direction=direction
+    )
+    return BenchmarkResult([], {"AURC": score}, {"suite": "ckd", "task": "detection"})
+
+
+def table_of(runs: dict[str, BenchmarkResult]) -> Leaderboard:
+    (table,) = leaderboards(runs, sort=["aurc"])
+    return table
+
+
+@pytest.mark.parametrize(("direction", "order"), [("lower", "abc"), ("higher", "cba")])
+def test_the_first_place_belongs_to_the_better_end(direction: Direction, order: str) -> None:
+    values = {"a": 0.1, "b": 0.2, "c": 0.3}
+    table = table_of({name: run_of(direction, value) for name, value in values.items()})
+    assert "".join(entry.name for entry in table.entries) == order
+    assert [entry.rank for entry in table.entries] == [1, 2, 3]
+
+
+def test_equal_values_share_a_place_and_a_run_without_a_value_has_none() -> None:
+    values = {"none": math.nan, "a": 0.2, "b": 0.1, "c": 0.2}
+    table = table_of({name: run_of("lower", value) for name, value in values.items()})
+    ranks = [(entry.name, entry.rank) for entry in table.entries]
+    assert ranks == [("b", 1), ("a", 2.5), ("c", 2.5), ("none", None)]
+
+
+def test_an_area_is_ranked_as_if_every_row_had_been_answered() -> None:
+    """Answering a tenth makes any area small: .01 at Cmax .1 is worse than .05 at Cmax 1."""
+    table = table_of(
+        {
+            "few": run_of("lower", 0.01, aurc_normalized=0.1, normalized_interval=[0.05, 0.2]),
+            "all": run_of("lower", 0.05, aurc_normalized=0.05, normalized_interval=[0.02, 0.1]),
+        }
+    )
+    assert [entry.name for entry in table.entries] == ["all", "few"]
+    cell = table.entries[1].cells["aurc"]
+    assert cell.interval is not None
+    assert (cell.value, cell.interval.low, cell.interval.high) == (0.1, 0.05, 0.2)
