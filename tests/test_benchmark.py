@@ -468,6 +468,16 @@ def test_whatever_happens_while_reading_a_reply_is_a_row(
     assert failure(result, 0)[1].startswith(words)
 
 
+def test_a_reply_that_the_reader_stumbles_over_was_paid_all_the_same() -> None:
+    class Unreadable(Chat):
+        def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+            raise ZeroDivisionError("odd")
+
+    spending = Benchmark(RecordListSuite(some_records(1)), Unreadable()).run().spending
+    assert spending.n_api_calls == 2  # a single case is asked once more
+    assert (spending.lost_input_tokens, spending.lost_output_tokens) == (20, 2)
+
+
 def test_a_kept_reply_that_can_no_longer_be_read_is_asked_for_again(tmp_path: Path) -> None:
     execution = Execution(cache=ReplyCache(tmp_path / "replies.sqlite"))
     suite = RecordListSuite(some_records(3))

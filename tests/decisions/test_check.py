@@ -42,8 +42,9 @@ def test_a_requirement_speaks_of_the_estimate_or_of_an_end_of_its_interval() -> 
         "lower(accuracy) >= 0.9",
         "lower( accuracy ) >= 0.8",
         "upper(accuracy) <= 1",
+        "upper(accuracy) <= 0.9",
         "brier_score <= 0.5",
-    ) == ["met", "failed", "met", "failed", "met", "met", "met"]
+    ) == ["met", "failed", "met", "failed", "met", "met", "failed", "met"]
 
 
 def test_an_undefined_metric_cannot_be_judged() -> None:

@@ -178,6 +178,15 @@ def test_runs_scored_with_other_parameters_are_not_compared_under_one_name() -> 
     assert "these parameters" in comparison.left_out["Expected Calibration Error [n_bins=10]"]
 
 
+def test_one_label_with_other_parameters_is_not_compared_either() -> None:
+    """A label leaves defaults out, and another version may have had others."""
+    runs = {name: result_of(invented_rows(40)) for name in ("a", "b")}
+    runs["b"].metric_scores["Expected Calibration Error"].parameters["n_bins"] = 10
+    comparison = compare_runs(runs, QUICK)
+    assert "these parameters" in comparison.left_out["Expected Calibration Error"]
+    assert "expected_calibration_error" not in comparison.pairs[0].deltas
+
+
 def test_abstaining_at_random_does_not_look_better() -> None:
     """The same answers with a third dropped by lot: the areas are compared as if none were."""
     generator, found = np.random.default_rng(5), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,6 +59,20 @@ def test_a_later_session_forgets_the_stop_of_the_earlier_one(tmp_path: Path) -> 
     contents = read_journal(path)
     assert contents.stop is None
     assert contents.rows[1] == FAILED
+
+
+def test_what_was_lost_was_paid_and_what_was_cached_was_not() -> None:
+    spent = Spent(input_tokens=10, lost_input_tokens=3, cached_input_tokens=100)
+    spent.add(Spent(output_tokens=5, lost_output_tokens=2, cached_output_tokens=100))
+    assert spent.paid_tokens == (13, 7)
+
+
+def test_the_time_of_a_run_is_that_of_all_its_sessions(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    times = [("session", 0.0), ("calls", 2.0), ("calls", 2.5), ("session", 0.0), ("calls", 4.0)]
+    lines = [json.dumps({"kind": kind, "at": at, "calls": {}}) for kind, at in times]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert read_journal(path).elapsed_seconds == 6.5
 
 
 def test_the_last_row_of_a_position_counts(tmp_path: Path) -> None:
