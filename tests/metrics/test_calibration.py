@@ -100,6 +100,8 @@ def test_the_brier_score_is_not_decided_by_which_labels_happened_to_be_drawn() -
     assert BrierScore()(staging).details["reason"] == reason
     detection = Rows(only, Answers(allowed=(0, 1)))
     assert BrierScore()(detection).value == 0.25
+    stray = Rows([*only, EvaluationResult(2, 1, confidence=0.5)], Answers(allowed=(0, 1)))
+    assert BrierScore()(stray).details["reason"] == reason
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.floats(0, 1)), min_size=1))

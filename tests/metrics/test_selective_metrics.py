@@ -51,6 +51,17 @@ def test_a_row_curve_is_the_curve_of_its_errors():
     assert AURC()(rows).n_evaluated == len(answered)
 
 
+def test_the_order_in_which_a_task_lists_its_answers_is_no_scale_unless_it_says_so():
+    names = ("viral", "bacterial", "fungal")
+    rows = [EvaluationResult("viral", "fungal", confidence=0.9)]
+    listed, ordered = (Answers(allowed=names, ordered=ordered) for ordered in (False, True))
+    score = AURC(loss="abs").compute(Rows(rows, listed))
+    assert math.isnan(score.value)
+    assert score.details["reason"] == "labels_have_no_order"
+    assert AURC(loss="abs").compute(Rows(rows, ordered)).value == 2.0
+    assert AURC(loss="abs_norm").compute(Rows(rows, ordered)).value == 1.0
+
+
 def test_failed_rows_are_not_in_the_curve():
     rows = make_rows(50)
     failed = [EvaluationResult(None, 1, error="timeout")] * 9

@@ -271,8 +271,12 @@ def test_repeated_askings_are_matched_one_by_one() -> None:
         first, second = answers(pattern[:2]), answers(pattern[2:])
         return result_of(Rows([*first.evaluation_results, *second.evaluation_results]))
 
-    comparison = compare_runs({"a": twice("++--"), "b": twice("++-+")}, QUICK)
-    assert [row.record_id for row in comparison.pairs[0].changes["wrong → right"]] == ["r1"]
+    comparison = compare_runs({"a": twice("++--"), "b": twice("-+-+")}, QUICK)
+    assert comparison.matched is not None
+    assert comparison.matched.n_compared == 4
+    changes = comparison.pairs[0].changes
+    assert [row.record_id for row in changes["wrong → right"]] == ["r1"]
+    assert [row.record_id for row in changes["right → wrong"]] == ["r0"]
 
 
 def test_the_best_and_all_that_tie_with_it_are_one_set() -> None:

@@ -42,6 +42,12 @@ def test_totals_and_their_bounds_by_hand():
     assert found.decision.tolist() == [-1, -1]
 
 
+def test_a_coverage_between_two_numbers_of_items_asks_for_the_larger():
+    """.55 · 8 = 4.4 items, so that four are too few."""
+    truth, prediction = [[1] * 8, [1] * 8], [[1] * 4 + [NAN] * 4, [1] * 5 + [NAN] * 3]
+    assert totals(truth, prediction, min_coverage=0.55).usable.tolist() == [False, True]
+
+
 @pytest.mark.parametrize(
     ("total", "band"),
     [(0, 0), (4, 0), (5, 1), (9, 1), (10, 2), (14, 2), (15, 3), (19, 3), (20, 4), (24, 4)],
