@@ -309,6 +309,16 @@ def test_a_prompt_that_shows_a_patient_value_is_refused(value: float) -> None:
         Benchmark(RecordListSuite(records), Chat(leak=True)).run()
 
 
+def test_a_prompt_that_shows_the_text_about_a_patient_is_refused() -> None:
+    class Quoting(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            return BackendResponse(0, prompt=f"Read this: {record.context}")
+
+    records = [PatientRecord({"x": 1}, 0, record_id="r7", context="I sleep badly.")]
+    with pytest.raises(PromptLeak, match=r"r7.*'context'"):
+        Benchmark(RecordListSuite(records), Quoting()).run()
+
+
 def test_a_plain_backend_may_not_store_a_patient_value_either() -> None:
     class Telling(Parity):
         def evaluate(self, record: PatientRecord) -> BackendResponse:

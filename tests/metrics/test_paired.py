@@ -8,6 +8,7 @@ import pytest
 
 from krisis.metrics import Accuracy
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.forms import Share
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 
 
@@ -35,3 +36,30 @@ def test_the_standard_error_is_that_of_the_patients_differences() -> None:
     assert found.p_value == pytest.approx(0.018452, abs=1e-6)
     ends = (found.interval.low, found.interval.high)
     assert ends == pytest.approx((0.2 - 2.364624 * 0.0654654, 0.2 + 2.364624 * 0.0654654), abs=1e-6)
+
+
+def test_a_primary_metric_does_not_pay_for_the_others() -> None:
+    """Six of twelve patients become right, the six others sure: p = 1/32 each by exchanging all.
+
+    Together one of the two is as extreme in 1 − (31/32)² of the exchanges.
+    """
+    tables = [
+        Rows(
+            EvaluationResult(
+                int(after and i < 6),
+                1,
+                confidence=0.9 if after and i >= 6 else 0.1,
+                record_id=str(i),
+            )
+            for i in range(12)
+        ).table
+        for after in (False, True)
+    ]
+    forms = {
+        "right": Accuracy().form,
+        "sure": lambda table: Share(table.confidence > 0.5, among=table.everyone),
+    }
+    for primary, expected in ((None, 1 - (31 / 32) ** 2), ("right", 1 / 32)):
+        found, _ = paired_differences(*tables, forms, exchanges=Exchanges(), primary=primary)
+        assert found["right"].p_value == pytest.approx(1 / 32)
+        assert found["right"].p_adjusted == pytest.approx(expected)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.invented_runs import invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
+
+from krisis.viewer.security import Guard
 
 PATHS = ["/", "/index.json", "/runs/run", "/runs/run/rows", "/static/viewer.js", "/nowhere"]
 
@@ -47,6 +51,23 @@ def test_a_foreign_origin_is_refused_and_the_own_one_served(site: Site) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_nothing_but_reading_is_possible(site: Site, method: str) -> None:
     assert site.get("/", method=method).status == 405
+
+
+@pytest.mark.parametrize(("method", "expected"), [("GET", 200), ("HEAD", 200), ("POST", 405)])
+def test_the_guard_lets_only_reading_through_whatever_the_pages_would_do(
+    method: str, expected: int
+) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def obliging(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "headers": [(b"host", b"127.0.0.1:8000")]}
+    asyncio.run(Guard(obliging)(scope, None, send))
+    assert sent[0]["status"] == expected
 
 
 @pytest.mark.parametrize("path", PATHS)
