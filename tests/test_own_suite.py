@@ -105,6 +105,7 @@ def test_a_sepsis_suite_keeps_its_names_everywhere(
     page = tmp_path / "report.html"
     assert command("report", str(onset), "--output", str(page))[0] == 0
     assert "sepsis · sepsis-onset" in page.read_text()
+    assert "By ward" in page.read_text()
 
     tables = json.loads(command("leaderboard", str(onset), str(shock), "--json")[1])
     named = [(table["suite"], table["task"]) for table in tables]
@@ -119,6 +120,11 @@ def test_a_sepsis_suite_keeps_its_names_everywhere(
     with TestClient(create_app(tmp_path / "runs"), base_url="http://127.0.0.1") as client:
         listed = client.get("/index.json").text
         one = client.get(f"/runs/{onset.name}.json").text
+        explorer = client.get(f"/runs/{onset.name}/rows").text
+        found = client.get(f"/runs/{onset.name}/rows.json?group=ward:+ICU").json()
+    assert '<option value="ward: ED">' in explorer
+    assert "stage" not in explorer
+    assert found["n_found"] == 6
     for shown in (listed, one):
         assert "sepsis · sepsis-onset" in shown
     for shown in (heading(text), json.dumps(described), str(named), refusal, listed):

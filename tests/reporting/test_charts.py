@@ -14,6 +14,7 @@ from tests.invented_runs import invented_rows
 
 from krisis.metrics import ExpectedCalibrationError
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.table import Answers
 from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
 from krisis.reporting.confidence_histogram import histogram_figure, histogram_table
 from krisis.reporting.deferral import alignment_of, confusion_figure, confusion_table, deferral_cell
@@ -143,6 +144,26 @@ def test_ages_fall_into_bands_and_missing_ones_are_said_to_be_missing() -> None:
         row["group"]: row["n"] for row in breakdown_table(rows) if row["metric"] == "accuracy"
     }
     assert groups == {"18–39": 40, "40–59": 20, "60–74": 20, "75+": 20, "not stated": 40}
+
+
+def test_the_groups_of_a_task_come_first_under_their_own_names() -> None:
+    answers = Answers(groups={"care_unit": "ward"})
+    rows = Rows(
+        (
+            EvaluationResult(1, 1, metadata={"ward": ward, "sex": "female" if i % 2 else "male"})
+            for ward in ("ICU", "ED", None)
+            for i in range(40)
+        ),
+        answers,
+    )
+    headings = dict.fromkeys((row["by"], row["group"]) for row in breakdown_table(rows))
+    assert list(headings) == [
+        ("care unit", "ED"),
+        ("care unit", "ICU"),
+        ("care unit", "not stated"),
+        ("sex", "female"),
+        ("sex", "male"),
+    ]
 
 
 def test_charts_without_data_are_not_drawn() -> None:

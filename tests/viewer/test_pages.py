@@ -80,7 +80,7 @@ def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
         ("outcome=failed", lambda row: row.outcome == "failed"),
         ("correct=yes", is_correct),
         ("correct=no", lambda row: row.outcome == "answered" and not is_correct(row)),
-        ("stage=3", lambda row: row.metadata["ckd_stage"] == 3),
+        ("group=stage:+3", lambda row: row.metadata["ckd_stage"] == 3),
         ("text=CASE-00001", lambda row: row.record_id.startswith("case-00001")),
         (
             "cell=answer_when_should_defer",
@@ -109,7 +109,7 @@ def test_pages_of_rows_neither_overlap_nor_miss_any(site: Site) -> None:
 
 def test_rows_without_confidence_come_last_in_either_order() -> None:
     stated = [0.5, None, 0.9, 0.1]
-    index = RowIndex(Rows(EvaluationResult(1, 1, confidence=c) for c in stated))
+    index = RowIndex(Rows(EvaluationResult(1, 1, confidence=c) for c in stated), {})
     assert index.select(RowFilter(sort="confidence")).tolist() == [3, 0, 2, 1]
     assert index.select(RowFilter(sort="-confidence")).tolist() == [2, 0, 3, 1]
 
@@ -159,7 +159,7 @@ def test_a_wrong_address_gets_a_sentence(site: Site, path: str, status: int) -> 
 
 def test_a_row_index_agrees_with_the_columns() -> None:
     rows = invented_rows(500)
-    index = RowIndex(rows)
+    index = RowIndex(rows, {})
     scored = np.array([row.error is None for row in rows])
     assert np.array_equal(index.correct[scored], rows.table.correct)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
-from krisis.metrics.table import BoolArray, Table
+from krisis.metrics.table import Answers, BoolArray, Table
 from krisis.reporting.figure import Chart, Figure, altair, data
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -18,36 +17,37 @@ from krisis.statistics.bootstrap import BootstrapOptions
 # Patients, not rows: a handful of people must not be shown as a group.
 SMALLEST_GROUP = 20
 LARGEST_NUMBER_OF_GROUPS = 24
+_GENERAL = ("sex", "age_band", "item", "site")
 _AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))
 
 
-def group_columns(rows: Sequence[EvaluationResult]) -> dict[str, list[str]]:
-    """Return the group of every scored row under each heading that the metadata support."""
+def group_columns(rows: Rows) -> dict[str, list[str]]:
+    """Return the group of every scored row under each heading that the metadata support.
+
+    The headings are the groups of the task, and what any suite may state in its metadata.
+    """
     scored = [row for row in rows if row.error is None]
+    groups = (rows.answers or Answers()).groups
+    headings = {**groups, **{name: name for name in _GENERAL if name not in groups}}
     labels = {
-        "stage": [stage_of(row) for row in scored],
-        "sex": [_text(row.metadata.get("sex")) for row in scored],
-        "age band": [_age_band(row) for row in scored],
-        "item": [_text(row.metadata.get("item")) for row in scored],
-        "site": [_text(row.metadata.get("site")) for row in scored],
-        "source": [_source(row) for row in scored],
+        name.replace("_", " "): [
+            _age_band(row) if key == "age_band" else group_of(row, name, key) for row in scored
+        ]
+        for name, key in headings.items()
     }
+    labels["source"] = [_source(row) for row in scored]
     known = {heading: [name or "not stated" for name in names] for heading, names in labels.items()}
     return {heading: groups for heading, groups in known.items() if len(set(groups)) > 1}
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value).strip()
-
-
-def stage_of(row: EvaluationResult) -> str:
-    """Return the stage that the metadata give, or nothing."""
-    value = row.metadata.get("ckd_stage", row.metadata.get("stage"))
-    if isinstance(value, float) and math.isnan(value):
+def group_of(row: EvaluationResult, name: str, key: str) -> str:
+    """Return the group that the metadata of a row give under a key, or under its name."""
+    value = row.metadata.get(key, row.metadata.get(name))
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return _text(value)
+    return str(value).strip()
 
 
 def _source(row: EvaluationResult) -> str:
@@ -56,7 +56,7 @@ def _source(row: EvaluationResult) -> str:
 
 
 def _age_band(row: EvaluationResult) -> str:
-    band = _text(row.metadata.get("age_band"))
+    band = group_of(row, "age_band", "age_band")
     age = row.metadata.get("age")
     if band or isinstance(age, bool) or not isinstance(age, int | float) or not 0 <= age < 200:
         return band

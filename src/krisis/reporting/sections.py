@@ -58,7 +58,7 @@ def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Sectio
             "groups",
             "Groups",
             breakdown_figures(rows),
-            "The metadata name no stage, sex, age, item or site that would divide the rows.",
+            "The metadata name no group of the task, sex, age, item or site that divides the rows.",
             wide=True,
         ),
     ]

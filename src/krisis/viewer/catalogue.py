@@ -14,6 +14,7 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError, UnknownName
 from krisis.json_values import JsonMapping
+from krisis.metrics.table import Answers
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.journal import JournalTail, read_journal
@@ -68,7 +69,7 @@ class LoadedRun:
     @cached_property
     def index(self) -> RowIndex:
         """Return the searchable columns."""
-        return RowIndex(self.rows)
+        return RowIndex(self.rows, (self.rows.answers or Answers()).groups)
 
     @cached_property
     def report(self) -> RunReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.metrics.base import EvaluationResult
-from krisis.reporting.breakdown import stage_of
+from krisis.reporting.breakdown import group_of
 from krisis.reporting.costliest import is_correct
 from krisis.reporting.deferral import CELLS, deferral_cell
 
@@ -29,7 +29,7 @@ class RowFilter:
     outcome: str = ""
     correct: str = ""
     cell: str = ""
-    stage: str = ""
+    group: str = ""
     text: str = ""
     confidence_min: float | None = None
     confidence_max: float | None = None
@@ -38,27 +38,29 @@ class RowFilter:
 
 
 class RowIndex:
-    """The columns of one run."""
+    """The columns of one run; ``groups`` maps the groups of its task to metadata keys."""
 
-    def __init__(self, rows: Sequence[EvaluationResult]) -> None:
+    def __init__(self, rows: Sequence[EvaluationResult], groups: Mapping[str, str]) -> None:
         n_rows = len(rows)
         cells = {name: code for code, name in enumerate(("", *CELLS))}
-        stages: dict[str, int] = {}
         self.outcome = np.fromiter((OUTCOMES.index(r.outcome) for r in rows), np.int8, n_rows)
         self.correct = np.fromiter(map(is_correct, rows), np.bool_, n_rows)
         self.cell = np.fromiter((cells[deferral_cell(r)] for r in rows), np.int8, n_rows)
-        self.stage = np.fromiter(
-            (stages.setdefault(stage_of(r), len(stages)) for r in rows), np.int32, n_rows
-        )
+        self._groups = {name: _coded(rows, name, key) for name, key in groups.items()}
         self.confidence = np.array([r.confidence for r in rows], dtype=np.float64)
         self.texts = [_searched(row) for row in rows]
-        self._cells, self._stages = cells, stages
+        self._cells = cells
         self._containing = lru_cache(maxsize=16)(self._search)
 
     @property
-    def stages(self) -> list[str]:
-        """Return the stages that occur, in order."""
-        return sorted(name for name in self._stages if name)
+    def groups(self) -> list[str]:
+        """Return the groups that occur, such as "sex: female", in order."""
+        return [
+            f"{name}: {value}"
+            for name, (values, _) in self._groups.items()
+            for value in sorted(values)
+            if value
+        ]
 
     def select(self, wanted: RowFilter) -> IntArray:
         """Return the positions of the rows that pass, in the order asked for."""
@@ -69,8 +71,8 @@ class RowIndex:
             kept &= (self.outcome == 0) & (self.correct == (wanted.correct == "yes"))
         if wanted.cell:
             kept &= self.cell == self._cells[wanted.cell]
-        if wanted.stage:
-            kept &= self.stage == self._stages.get(wanted.stage, -1)
+        if wanted.group:
+            kept &= self._inside(wanted.group)
         if wanted.confidence_min is not None:
             kept &= self.confidence >= wanted.confidence_min
         if wanted.confidence_max is not None:
@@ -80,6 +82,11 @@ class RowIndex:
         if wanted.text:
             kept &= self._containing(wanted.text.casefold())
         return self._ordered(np.flatnonzero(kept), wanted.sort)
+
+    def _inside(self, group: str) -> NDArray[np.bool_]:
+        name, _, value = group.partition(":")
+        values, codes = self._groups.get(name.strip(), ({}, np.zeros(len(self.texts))))
+        return np.asarray(codes == values.get(value.strip(), -1))
 
     def _search(self, needle: str) -> NDArray[np.bool_]:
         return np.fromiter((needle in text for text in self.texts), np.bool_, len(self.texts))
@@ -91,6 +98,15 @@ class RowIndex:
         # Rows that state no confidence come last in either direction.
         order = np.argsort(-values if sort == "-confidence" else values, kind="stable")
         return positions[order]
+
+
+def _coded(
+    rows: Sequence[EvaluationResult], name: str, key: str
+) -> tuple[dict[str, int], NDArray[np.int32]]:
+    values: dict[str, int] = {}
+    found = (values.setdefault(group_of(row, name, key), len(values)) for row in rows)
+    codes = np.fromiter(found, np.int32, len(rows))
+    return values, codes
 
 
 def _searched(row: EvaluationResult) -> str:

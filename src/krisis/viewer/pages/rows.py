@@ -43,7 +43,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "outcomes": OUTCOMES,
         "sorts": SORTS,
         "cells": {cell: words for cell, (_, _, _, words) in CELLS.items()},
-        "stages": {stage: stage for stage in run.index.stages},
+        "groups": {group: group for group in run.index.groups},
         "query": _kept(query),
         "heading": run.result.backend_name,
     }
@@ -56,7 +56,7 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         outcome=choice_of(query, "outcome", OUTCOMES),
         correct=choice_of(query, "correct", ("yes", "no")),
         cell=choice_of(query, "cell", tuple(CELLS)),
-        stage=text_of(query, "stage"),
+        group=text_of(query, "group"),
         text=text_of(query, "text"),
         confidence_min=number_of(query, "confidence_min"),
         confidence_max=number_of(query, "confidence_max"),
