@@ -85,3 +85,20 @@ def test_a_run_of_another_suite_is_refused(
     assert recorder.directory is not None
     assert call(monkeypatch, "run-file", recorder.directory.path) == 2
     assert "of these suites: phq8" in capsys.readouterr().err
+
+
+def test_a_run_has_the_same_figures_as_a_directory_and_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run(tmp_path, "zero_shot")
+    assert call(monkeypatch, "run-file", path, "-o", tmp_path / "run.json") == 0
+    found = []
+    for place in (path, tmp_path / "run.json"):
+        out = tmp_path / f"figures-{len(found)}.json"
+        options = ["--bootstrap-resamples", 50, "--output", out]
+        assert call(monkeypatch, "selective", "--input", place, *options) == 0
+        found.append(json.loads(out.read_text()))
+    assert found[0]["loss"]["name"] == "abs_norm"
+    for part in ("loss", "confidence_variants", "totals", "population"):
+        assert found[0][part] == found[1][part], part
+    assert list(found[0]["confidence_variants"]) == ["llm"]

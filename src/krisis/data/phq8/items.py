@@ -118,4 +118,3 @@ ITEMS: tuple[Item, ...] = (
 )
 
 ITEM_KEYS: tuple[str, ...] = tuple(item.key for item in ITEMS)
-ITEMS_BY_KEY = MappingProxyType({item.key: item for item in ITEMS})
