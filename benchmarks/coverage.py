@@ -14,23 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.coverage_worlds import (
-    N_BINS,
-    Run,
-    World,
-    figures,
-    listed_worlds,
-    other_worlds,
-    true_figures,
-)
-from krisis.statistics.answered_rows import AnsweredRows
+from benchmarks.coverage_worlds import Run, World, listed_worlds, other_worlds, true_figures
+from krisis.metrics import default_benchmark_metrics
+from krisis.metrics.base import EvaluationResult, score_all
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.calibrated_bins import BinnedAnswers
-from krisis.statistics.calibration_gap import calibration_gap_interval
-from krisis.statistics.error_driven import error_driven_intervals
 from krisis.statistics.intervals import Interval
-from krisis.statistics.risk_masses import Figure
-from krisis.statistics.shares import mean_of_shares_interval, share_interval
 
 # A method takes a run and a seed and gives, by metric, the printed value and its interval.
 Method = Callable[[Run, int], Mapping[str, tuple[float, Interval]]]
@@ -64,44 +52,36 @@ class Cell:
         return self.coverage > 0.985 and self.effective_errors >= 5
 
 
-def by_statistics(run: Run, seed: int) -> dict[str, tuple[float, Interval]]:
-    """Give every interval by the functions of krisis.statistics themselves."""
-    value = figures(run)
-    n_patients = int(run.patient.max()) + 1
-    answered = ~run.abstained
-    correct = answered & (run.prediction == run.truth)
+METRICS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced_accuracy",
+    "answer_rate": "answer_rate",
+    "selective_accuracy": "selective_accuracy",
+    "brier_score": "brier",
+    "expected_calibration_error": "ece",
+    "aurc": "aurc",
+    "augrc": "augrc",
+    "risk_at_80_coverage": "risk_at_80",
+}
 
-    def count(rows: np.ndarray) -> np.ndarray:
-        return np.bincount(run.patient[rows], minlength=n_patients).astype(float)
 
-    everyone = count(np.ones(run.truth.size, dtype=bool))
-    classes = [run.truth == label for label in np.unique(run.truth)]
-    interval = {
-        "accuracy": share_interval(count(correct), everyone),
-        "answer_rate": share_interval(count(answered), everyone),
-        "selective_accuracy": share_interval(count(correct), count(answered)),
-        "balanced_accuracy": mean_of_shares_interval(
-            [count(correct & c) for c in classes], [count(c) for c in classes]
-        ),
-    }
-    confidence, unit = run.confidence[answered], run.patient[answered]
-    wrong = ~correct[answered]
-    index = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
-    rows = AnsweredRows(confidence, wrong.astype(float), wrong, unit, everyone)
-    wanted = {
-        "brier": Figure("brier"),
-        "aurc": Figure("aurc"),
-        "augrc": Figure("augrc"),
-        "risk_at_80": Figure("risk", 0.8),
-    }
-    options = BootstrapOptions(n_resamples=1000, seed=seed)
-    interval |= error_driven_intervals(rows, wanted, options=options, estimates=value)
-    gap = calibration_gap_interval(
-        BinnedAnswers(confidence, ~wrong, index, unit),
-        options=BootstrapOptions(n_resamples=500, seed=seed),
+def by_product(run: Run, seed: int) -> dict[str, tuple[float, Interval]]:
+    """Score a run with the default metrics and their intervals, as every command does."""
+    columns = (run.prediction, run.truth, run.abstained, run.confidence, run.patient)
+    rows = [
+        EvaluationResult(prediction, truth, abstained, confidence, cluster_id=str(patient))
+        for prediction, truth, abstained, confidence, patient in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]
+    metrics = {m.label: METRICS[m.key] for m in default_benchmark_metrics() if m.key in METRICS}
+    scores = score_all(
+        default_benchmark_metrics(), rows, intervals=BootstrapOptions(n_resamples=500, seed=seed)
     )
-    interval["ece"] = gap.interval
-    return {name: (value[name], interval[name]) for name in interval}
+    return {
+        name: (scores[label].value, scores[label].interval or Interval.undefined("missing"))
+        for label, name in metrics.items()
+    }
 
 
 def cells(world: World, method: Method, *, n_runs: int) -> list[Cell]:
@@ -178,7 +158,7 @@ def main() -> None:
         if asked.match not in world.name:
             continue
         start = time.perf_counter()
-        fresh = cells(world, by_statistics, n_runs=asked.runs)
+        fresh = cells(world, by_product, n_runs=asked.runs)
         found += fresh
         worst = min(fresh, key=lambda c: c.coverage)
         print(
