@@ -134,6 +134,33 @@ def test_a_confident_model_without_errors_may_be_as_wrong_as_accuracy_allows():
     assert found.interval.low <= 0.01
 
 
+def test_accuracy_and_mean_confidence_are_uncertain_apart():
+    # Confidences 0.7 and 0.9, 20 each: se = √(40/39·Σ(c − 0.8)²)/40 = 0.1/√39.
+    data = answers([0.7] * 20 + [0.9] * 20, [1] * 40)
+    whole = calibration_gap._error_of_the_whole(data, data.sums(), level=0.95, prior_icc=0.5)
+    spread = stats.t.ppf(0.975, 39) * 0.1 / math.sqrt(39)
+    below = math.hypot(1 - 0.05 ** (1 / 40), spread)
+    assert whole == pytest.approx(max(abs(0.2 - below), 0.2 + spread))
+    # Six errors: the lower limit of accuracy is the farther one.
+    data = answers([0.9] * 20 + [1.0] * 20, [0] * 6 + [1] * 34)
+    accuracy = share_interval([0] * 6 + [1] * 34, [1] * 40)
+    spread /= 2
+    whole = calibration_gap._error_of_the_whole(data, data.sums(), level=0.95, prior_icc=0.5)
+    assert whole == pytest.approx(0.1 + math.hypot(0.85 - accuracy.low, spread))
+
+
+def test_ties_with_the_observed_error_count_half():
+    redrawn = np.array([[0.1, 0.2, 0.3, 0.4], [0.2, 0.2, 0.2, 0.1]])
+    assert calibration_gap._share_beyond(redrawn, 0.2).tolist() == [0.625, 0.375]
+
+
+def test_quantiles_of_the_mid_distribution():
+    # Half of the values at 0 and half at 1: the mid-distribution has ¼ at 0 and ¾ at 1.
+    values = np.array([0.0, 1.0, 0.0, 1.0])
+    assert calibrated_bins._mid_quantiles(values, 0.375) == (0.25, 0.75)
+    assert calibrated_bins._mid_quantiles(values, 0.1) == (0.0, 1.0)
+
+
 def test_without_rows_there_is_nothing():
     found = calibration_gap_interval(answers([], []))
     assert not found.interval.defined

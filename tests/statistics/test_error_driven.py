@@ -261,6 +261,17 @@ def test_many_confidences_are_grouped_around_the_exact_value(monkeypatch):
         assert grouped[name].high == pytest.approx(exact.high, abs=0.06 * width), name
 
 
+def test_grouping_shifts_the_interval_to_the_exact_value(monkeypatch):
+    rng = np.random.default_rng(8)
+    confidence = rng.beta(6, 2, 300)
+    rows = answered(confidence, rng.random(300) < 0.3 * (1.2 - confidence))
+    monkeypatch.setattr(answered_rows, "_MOST_PLATEAUS", 100)
+    wanted = {"aurc": Figure("aurc")}
+    near = error_driven_intervals(rows, wanted, options=FEW, estimates={"aurc": 0.10})["aurc"]
+    other = error_driven_intervals(rows, wanted, options=FEW, estimates={"aurc": 0.12})["aurc"]
+    assert (other.low, other.high) == pytest.approx((near.low + 0.02, near.high + 0.02))
+
+
 def test_many_patients_are_pooled_but_counted_one_by_one(monkeypatch):
     rng = np.random.default_rng(8)
     confidence = rng.integers(1, 6, 900) / 5

@@ -259,3 +259,13 @@ def test_one_more_error_never_raises_a_limit_in_the_designs_of_the_field():
             before, after = share_interval(rows - errors, rows), share_interval(rows - more, rows)
             assert after.low <= before.low + 1e-9
             assert after.high <= before.high + 1e-9
+
+
+def test_few_hits_that_fell_apart_leave_more_of_the_assumed_correlation():
+    # Three errors in three of 15 × 8: p = 1/40, Σ(x − pt)² = 3·0.8² + 12·0.2² = 2.4,
+    # 15/14·2.4/(120·p(1−p)) = 0.88 < 1, so D̂ = 1; w = 1 + 3(½ − 1/40) = 2.425.
+    found = ShareDistribution.of([1] * 3 + [0] * 12, [8] * 15)
+    assert found.design_effect == pytest.approx((3 * 1 + 2.425 * 4.5) / (3 + 2.425))
+    # Of the hits (p = 39/40) nothing is rare: w = 1, and three patients with misses.
+    hits = ShareDistribution.of([7] * 3 + [8] * 12, [8] * 15)
+    assert hits.design_effect == pytest.approx((3 * 1 + 4.5) / (3 + 1))
