@@ -137,13 +137,14 @@ def test_no_error_seen_is_no_certainty():
     assert unseen / 2 < found["augrc"].high < unseen
 
 
-def slow_figures(rows: AnsweredRows, *, weights, share, unseen, place) -> dict[str, float]:
+def slow_figures(
+    rows: AnsweredRows, *, weights, share, unseen, place, unseen_loss
+) -> dict[str, float]:
     """One draw, row by row, straight from the definition."""
     confidence, wrong, loss = rows.confidence, rows.wrong, rows.loss
     n = confidence.size
     seen_wrong = sum(w for w, bad in zip(weights, wrong, strict=True) if bad)
     seen_right = sum(weights) - seen_wrong
-    mean_loss = loss[wrong].mean() if wrong.any() else 1.0
     levels = sorted(set(confidence), reverse=True)
     right_at, wrong_at, lost_at = [], [], []
     passed = 0.0
@@ -157,7 +158,7 @@ def slow_figures(rows: AnsweredRows, *, weights, share, unseen, place) -> dict[s
         passed += part
         right = sum(weights[i] for i in at if not wrong[i]) + unseen * right_place
         bad = sum(weights[i] for i in at if wrong[i]) + unseen * wrong_place
-        lost = sum(weights[i] * loss[i] for i in at) + unseen * wrong_place * mean_loss
+        lost = sum(weights[i] * loss[i] for i in at) + unseen * wrong_place * unseen_loss
         right_at.append((1 - share) * right / (seen_right + unseen))
         wrong_at.append(share * bad / (seen_wrong + unseen))
         lost_at.append(share * lost / (seen_wrong + unseen))
@@ -181,22 +182,28 @@ def slow_figures(rows: AnsweredRows, *, weights, share, unseen, place) -> dict[s
 @pytest.mark.parametrize("losses", [(1.0,), (1.0, 2.0, 3.0)])
 def test_every_draw_is_what_the_definition_says(losses):
     rows = sample(1, losses=losses)
-    plateaus = Plateaus.of(rows, unseen_loss=1.0)
+    plateaus = Plateaus.of(rows, largest_loss=3.0)
     errors = rows.errors()
     draws = error_driven._Draws.of(plateaus, errors, options=FEW, ranked=True)
     assert sorted(draws.share) == pytest.approx(errors.quantile((np.arange(200) + 0.5) / 200))
     matrices = [plateaus.matrix(w) for w in (None, rows.wrong.astype(float), rows.loss)]
     sums = [np.cumsum(m @ draws.counts, axis=0) for m in matrices]
     assert draws.unseen_above == errors.design_effect
-    for unseen, amount, places in (
-        (draws._unseen_above, errors.design_effect, draws.unseen_place),
-        (draws._unseen_below, 0.5, [None] * 200),
+    mean_loss = [rows.loss[rows.wrong].mean()] * 200
+    for unseen, amount, places, unseen_losses in (
+        (draws._unseen_above, errors.design_effect, draws.unseen_place, draws.unseen_loss),
+        (draws._unseen_below, 0.5, [None] * 200, mean_loss),
     ):
         masses = draws._masses(slice(None), sums, unseen(slice(None), sums[0]))
         for b in (0, 1, 57, 199):
             weights = draws.counts[rows.unit, b]
             slow = slow_figures(
-                rows, weights=weights, share=draws.share[b], unseen=amount, place=places[b]
+                rows,
+                weights=weights,
+                share=draws.share[b],
+                unseen=amount,
+                place=places[b],
+                unseen_loss=unseen_losses[b],
             )
             for kind, value in slow.items():
                 assert masses.value(Figure(kind))[b] == pytest.approx(value)
@@ -209,7 +216,7 @@ def test_every_draw_is_what_the_definition_says(losses):
 
 def test_the_limits_are_percentiles_of_the_two_ends():
     rows = sample(2)
-    plateaus = Plateaus.of(rows, unseen_loss=1.0)
+    plateaus = Plateaus.of(rows)
     draws = error_driven._Draws.of(plateaus, rows.errors(), options=FEW, ranked=False)
     matrices = [plateaus.matrix(w) for w in (None, rows.wrong.astype(float))]
     sums = [np.cumsum(m @ draws.counts, axis=0) for m in matrices]
@@ -239,6 +246,17 @@ def test_an_error_not_seen_lies_anywhere_and_rather_at_a_confident_answer():
     # Half by lot (mean 1/2), half the first of two (mean 1/3).
     assert places.mean() == pytest.approx(5 / 12, abs=0.01)
     assert np.mean(places < 0.1) == pytest.approx((0.1 + 0.19) / 2, abs=0.01)
+    always = error_driven._places(np.random.default_rng(0), 20_000, always=True)
+    assert always.mean() == pytest.approx(1 / 3, abs=0.01)
+    confident, usual = (answered([0.9, 0.5, 0.5], loss) for loss in ([1, 0, 0], [0, 1, 0]))
+    means = []
+    for rows in (confident, usual):
+        options = BootstrapOptions(n_resamples=20_000)
+        draws = error_driven._Draws.of(
+            Plateaus.of(rows), rows.errors(), options=options, ranked=False
+        )
+        means.append(draws.unseen_place.mean())
+    assert means == pytest.approx([1 / 3, 5 / 12], abs=0.01)
 
 
 def test_a_resample_without_an_answer_becomes_the_data():
@@ -319,12 +337,24 @@ def test_a_coverage_never_reached_has_no_interval():
     assert error_driven_intervals(nobody, FIGURES)["aurc"].reason == "no_answered_rows"
 
 
-def test_an_ordinal_error_not_seen_costs_one_step_or_the_largest_loss():
+def test_an_ordinal_error_not_seen_costs_midway_if_none_was_seen():
     rows = answered(np.full(44, 0.9), np.zeros(44))
     raw = error_driven_intervals(rows, FIGURES, largest_loss=4.0)
     scaled = error_driven_intervals(rows, FIGURES, largest_loss=0.25)
-    assert raw["aurc"].high == pytest.approx(1 - 0.05 ** (1 / 44), rel=0.02)
-    assert scaled["aurc"].high == pytest.approx(raw["aurc"].high / 4)
+    share = 1 - 0.05 ** (1 / 44)
+    assert raw["aurc"].high == pytest.approx(2.5 * share, rel=0.02)
+    assert scaled["aurc"].high == pytest.approx(0.25 * share, rel=0.02)
+
+
+def test_an_ordinal_error_not_seen_may_be_the_largest():
+    # Losses 1, 1, 2 were seen; 3 is possible: by falling loss 3, 2, 1, 1.
+    plateaus = Plateaus.of(answered([0.9] * 5, [0, 1, 1, 2, 0]), largest_loss=3.0)
+    places = np.array([0.0, 0.2, 0.3, 0.45, 0.55, 0.99, 1.0])
+    assert plateaus.unseen_losses(places).tolist() == [3, 3, 2, 2, 1, 1, 1]
+    assert plateaus.mean_loss == pytest.approx(4 / 3)
+    assert not plateaus.plain
+    assert Plateaus.of(answered([0.9] * 2, [0, 1])).plain
+    assert not Plateaus.of(answered([0.9] * 2, [0, 1]), largest_loss=3.0).plain
 
 
 def test_the_weak_spot_is_named():
@@ -367,7 +397,7 @@ def test_intervals_exist_hold_the_value_and_stay_in_range(seed, n_units, levels,
     if rows.loss.size == 0:
         assert not any(interval.defined for interval in found.values())
         return
-    plateaus = Plateaus.of(rows, unseen_loss=1.0)
+    plateaus = Plateaus.of(rows, largest_loss=3.0)
     values = error_driven._estimates(plateaus, FIGURES)
     for name, interval in found.items():
         assert interval.defined == (not math.isnan(values[name])), name

@@ -76,25 +76,33 @@ def errors_are_more_confident(rows: AnsweredRows) -> bool:
 class Plateaus:
     """The answers with the number of their plateau, counted by falling confidence.
 
-    ``losses`` are the different losses of wrong answers, ``loss_share`` how often each was seen;
-    where no answer is wrong, an error is taken to cost ``unseen_loss``.
+    ``losses`` are the different losses of wrong answers, rising, and ``n_losses`` how often each
+    was seen; where no answer is wrong, an error is taken to cost as much as lies midway between 1
+    and the largest loss.
     """
 
     rows: AnsweredRows
     code: IntArray
     n_plateaus: int
     losses: FloatArray
-    loss_share: FloatArray
+    n_losses: FloatArray
+    largest_loss: float
 
     @classmethod
-    def of(cls, rows: AnsweredRows, *, unseen_loss: float) -> Plateaus:
-        """Find the plateaus; ``unseen_loss`` is what an error costs if none was seen."""
+    def of(cls, rows: AnsweredRows, *, largest_loss: float = 1.0) -> Plateaus:
+        """Find the plateaus; no error can cost more than ``largest_loss``."""
         level, code = np.unique(-rows.confidence, return_inverse=True)
         losses, number = np.unique(rows.loss[rows.wrong], return_counts=True)
-        shares = number / max(number.sum(), 1)
+        n_losses = number.astype(np.float64)
         if losses.size == 0:
-            losses, shares = np.array([unseen_loss]), np.ones(1)
-        return cls(rows.pooled(), code, level.size, losses, shares)
+            losses, n_losses = np.array([(min(1.0, largest_loss) + largest_loss) / 2]), np.zeros(1)
+        return cls(rows.pooled(), code, level.size, losses, n_losses, largest_loss)
+
+    @property
+    def loss_share(self) -> FloatArray:
+        """How often each loss was seen among the errors."""
+        n_wrong = float(self.n_losses.sum())
+        return self.n_losses / n_wrong if n_wrong else np.ones_like(self.n_losses)
 
     @property
     def mean_loss(self) -> float:
@@ -103,8 +111,20 @@ class Plateaus:
 
     @property
     def plain(self) -> bool:
-        """Tell whether every error costs 1."""
-        return self.losses.size == 1 and float(self.losses[0]) == 1.0
+        """Tell whether every error, seen or not, costs 1."""
+        return self.largest_loss == 1.0 and self.losses.size == 1 and float(self.losses[0]) == 1.0
+
+    def unseen_losses(self, place: FloatArray) -> FloatArray:
+        """Return what errors not seen cost: the loss at each place among those seen, falling.
+
+        One more error, of the largest loss, counts as seen, for the worst may be still to come.
+        """
+        if not self.n_losses.any():
+            return np.full(place.shape, self.losses[0])
+        losses = np.append(self.losses, self.largest_loss)[::-1]
+        reached = np.cumsum(np.append(self.n_losses, 1.0)[::-1]) / (self.n_losses.sum() + 1)
+        found: FloatArray = losses[np.searchsorted(reached, place * (1 - 1e-12), side="right")]
+        return found
 
     def grouped(self) -> Plateaus:
         """Return fewer plateaus of equally many answers, ties kept together."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from krisis.statistics.answered_rows import AnsweredRows, Plateaus
+from krisis.statistics.answered_rows import AnsweredRows, Plateaus, errors_are_more_confident
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval
 from krisis.statistics.risk_masses import Figure, Masses, optimal_areas
@@ -47,11 +47,12 @@ def error_driven_intervals(
     Patients are resampled, but every resample gets its share of errors from the confidence
     distribution of that share, which is wide also where no error was seen, and a pseudo-error
     stands for the wrong answers not seen: for the upper limit at an answer drawn by lot (every
-    other time at the more confident of two), for the lower one at the least confident. The limits
-    are percentiles, widened to contain the estimate (``estimates`` if given: the numbers to be
-    printed). An interval exists for every figure that has a value. With losses other than 0 and 1
-    an error not seen costs what the mean error costs, or 1 (at most ``largest_loss``) if none was
-    seen. ``prior_icc`` is 1 for rows that repeat one case.
+    other time at the more confident of two, and always where errors are more confident than right
+    answers), for the lower one at the least confident. The limits are percentiles, widened to
+    contain the estimate (``estimates`` if given: the numbers to be printed). An interval exists
+    for every figure that has a value. With losses other than 0 and 1
+    an error not seen costs what an error drawn by lot costs, one of ``largest_loss`` among them.
+    ``prior_icc`` is 1 for rows that repeat one case.
 
     Reference: Schweder and Hjort, Confidence, Likelihood, Probability (2016), for confidence
     distributions; the combination is described in docs/intervals.md.
@@ -60,7 +61,7 @@ def error_driven_intervals(
     if rows.confidence.size == 0:
         nothing = Interval.undefined("no_answered_rows", level=drawn.level, method=METHOD)
         return dict.fromkeys(figures, nothing)
-    plateaus = Plateaus.of(rows, unseen_loss=min(1.0, largest_loss))
+    plateaus = Plateaus.of(rows, largest_loss=largest_loss)
     exact = _estimates(plateaus, figures) | dict(estimates or {})
     grouped = plateaus.grouped()
     shift = dict.fromkeys(figures, 0.0)
@@ -114,7 +115,8 @@ def _estimates(plateaus: Plateaus, figures: Mapping[str, Figure]) -> dict[str, f
 class _Unseen(NamedTuple):
     """How many right and as many wrong answers stand for those not seen, and where they lie.
 
-    The places are cumulated over the plateaus; the scores are squared distances from the truth.
+    The places are cumulated over the plateaus; the scores are squared distances from the truth;
+    ``loss`` is what a wrong one costs.
     """
 
     amount: float
@@ -122,6 +124,7 @@ class _Unseen(NamedTuple):
     wrong_place: FloatArray
     right_score: FloatArray
     wrong_score: FloatArray
+    loss: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +133,7 @@ class _Draws:
 
     ``brier`` sums the squared distances of the right answers, of the wrong ones, and of all
     answers if they were right. At the upper end ``unseen_above`` answers stand for those not seen,
-    the wrong ones at ``unseen_place`` among the answers by falling confidence.
+    the wrong ones at ``unseen_place`` among the answers by falling confidence, at ``unseen_loss``.
     """
 
     plateaus: Plateaus
@@ -143,6 +146,7 @@ class _Draws:
     by_loss: FloatArray
     unseen_above: float
     unseen_place: FloatArray
+    unseen_loss: FloatArray
 
     @classmethod
     def of(
@@ -183,7 +187,8 @@ class _Draws:
             brier=np.array(rest[:3]),
             by_loss=np.array(rest[3:]).reshape(-1, share.size),
             unseen_above=_UNSEEN_ABOVE * errors.design_effect,
-            unseen_place=_places(generator, share.size),
+            unseen_place=_places(generator, share.size, always=errors_are_more_confident(rows)),
+            unseen_loss=plateaus.unseen_losses(_places(generator, share.size)),
         )
 
     def ends(
@@ -218,14 +223,16 @@ class _Draws:
         wrong_place = (np.arange(len(number))[:, None] >= found).astype(np.float64)
         right_score = self.brier[2, block] / n_answered
         wrong_score = self.plateaus.wrong_score()[found]
-        return _Unseen(self.unseen_above, place, wrong_place, right_score, wrong_score)
+        loss = self.unseen_loss[block]
+        return _Unseen(self.unseen_above, place, wrong_place, right_score, wrong_score, loss)
 
     def _unseen_below(self, block: slice, number: FloatArray) -> _Unseen:
         """For lower limits the wrong are the least confident and the right the most."""
         first, last = np.ones((2, len(number), 1))
         last[:-1] = 0.0
         least, most = self.plateaus.rows.confidence.min(), self.plateaus.rows.confidence.max()
-        return _Unseen(_UNSEEN_BELOW, first, last, (1 - most) ** 2, least**2)
+        loss = np.full(self.share[block].shape, self.plateaus.mean_loss)
+        return _Unseen(_UNSEEN_BELOW, first, last, (1 - most) ** 2, least**2, loss)
 
     def _masses(self, block: slice, sums: list[FloatArray], unseen: _Unseen) -> Masses:
         """Weigh right and wrong answers: wrong = q (seen + s·place)/(E + s), right likewise."""
@@ -238,7 +245,7 @@ class _Draws:
         accepted += wrong
         lost = wrong
         if not self.plateaus.plain:
-            lost = (sums[2] + s * self.plateaus.mean_loss * unseen.wrong_place) * per_wrong
+            lost = (sums[2] + s * unseen.loss * unseen.wrong_place) * per_wrong
         right_score, wrong_score = self.brier[:2, block]
         by_loss = self.by_loss[:, block]
         if len(by_loss):
@@ -254,10 +261,10 @@ class _Draws:
         )
 
 
-def _places(generator: np.random.Generator, n_draws: int) -> FloatArray:
-    """Return a place among the answers for every draw, every other time the first of two."""
+def _places(generator: np.random.Generator, n_draws: int, *, always: bool = False) -> FloatArray:
+    """Return a place from 0 to 1 for every draw, every other time (or always) the first of two."""
     place, other, coin = generator.random((3, n_draws))
-    chosen: FloatArray = np.where(coin < 0.5, np.minimum(place, other), place)
+    chosen: FloatArray = np.where((coin < 0.5) | always, np.minimum(place, other), place)
     return chosen
 
 

@@ -1,0 +1,60 @@
+"""Simulation: the intervals that krisis prints contain the truth in world after world."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchmarks.coverage import Cell, by_product, cells, table
+from benchmarks.coverage_worlds import World, equal, figures, listed_worlds, other_worlds
+from krisis.statistics.intervals import Interval
+
+N_RUNS = 400
+# With 400 runs the share of hits of a fair interval may lie two standard errors beside its own.
+SLACK = 2 * math.sqrt(0.92 * 0.08 / N_RUNS)
+
+
+def problems(found: list[Cell]) -> list[Cell]:
+    return [
+        cell
+        for cell in found
+        if cell.coverage < 0.92 - SLACK or cell.existence < 1 or cell.inside < 1
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [*listed_worlds(), *other_worlds()], ids=lambda w: w.name)
+def test_every_interval_covers_exists_and_holds_its_value(world):
+    found = cells(world, by_product, n_runs=N_RUNS)
+    print(table(found))
+    # An interval of a correlation near 1 that is not told of it (`prior_icc`) may be short.
+    assert not problems(found)
+
+
+def test_the_simulation_itself_sees_what_is_wrong():
+    """A method that always errs in one way shows it in its cells."""
+    world = World("ten rows", equal(10, 1), error=0.3)
+
+    def too_high(run, seed):
+        value = figures(run)["accuracy"]
+        return {"accuracy": (value, Interval(0.9, 1.0))}
+
+    (cell,) = cells(world, too_high, n_runs=30)
+    assert cell.truth == pytest.approx(0.7, abs=0.002)
+    assert (cell.coverage, cell.missed_below, cell.missed_above) == (0.0, 1.0, 0.0)
+    assert cell.inside < 0.5
+    assert cell.too_low
+
+    def missing(run, seed):
+        return {"accuracy": (0.5, Interval.undefined("none"))}
+
+    (cell,) = cells(world, missing, n_runs=30)
+    assert (cell.existence, cell.coverage) == (0.0, 0.0)
+
+
+def test_the_product_gives_an_interval_to_every_metric_of_a_simulated_run():
+    world = World("40 rows", equal(20, 2), error=0.2, icc=0.3)
+    found = cells(world, by_product, n_runs=5)
+    assert {cell.metric for cell in found} >= {"accuracy", "ece", "aurc", "augrc", "brier"}
+    assert all(cell.existence == 1 and cell.inside == 1 for cell in found)
