@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-
 from benchmarks.coverage import Cell, by_product, cells, table
 from benchmarks.coverage_worlds import World, equal, figures, listed_worlds, other_worlds
+
 from krisis.statistics.intervals import Interval
 
 N_RUNS = 400
