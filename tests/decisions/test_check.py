@@ -97,8 +97,8 @@ def test_unchanged_pairs_hardly_ever_fail() -> None:
         CompareOptions(n_permutations=199),
         0,
     )
-    for seed in range(40):
-        rows = invented_rows(120, seed=seed)
+    for seed in range(12):
+        rows = invented_rows(80, seed=seed)
         drawn = np.random.default_rng(seed).random(len(rows)) < 0.1
         other = [
             replace(row, prediction=1 - row.prediction)
@@ -115,7 +115,7 @@ def test_unchanged_pairs_hardly_ever_fail() -> None:
             options=options,
         )
         n_failed += verdict[0].state == "failed"
-    assert n_failed <= 3
+    assert n_failed <= 1
 
 
 def test_the_command_exits_by_what_it_found_and_writes_reports(tmp_path: Path) -> None:

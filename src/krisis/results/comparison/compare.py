@@ -22,7 +22,7 @@ __all__ = ["CompareOptions", "Comparison", "MetricDelta", "Pair", "compare_runs"
 
 PERMUTATION = "paired permutation by patient"
 # Several pairs multiply the smallest possible p-value, so that more exchanges are drawn for them.
-_EXCHANGES_PER_PAIR = 400
+_EXCHANGES_PER_PAIR = 40
 
 
 def compare_runs(
