@@ -97,7 +97,8 @@ class Benchmark:
             facts.baselines = baselines
             facts.scores_by_source = scores_by_source(self.metrics, rows)
             result = BenchmarkResult(rows, scores, description, self.backend.name, facts=facts)
-            session.conclude(result)
+            if self.execution.recorder is not None:
+                self.execution.recorder.finish(result)
         finally:
             session.close()
         return result

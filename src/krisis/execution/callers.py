@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.backends.retry import RetryPolicy, call_with_retries
-from krisis.errors import BackendError, MalformedReply, MissingExtra, MissingKey
+from krisis.errors import BackendError, CallTimedOut, MalformedReply, MissingExtra, MissingKey
 from krisis.execution.batches import Case
 from krisis.execution.cache import ReplyCache
 from krisis.execution.pacing.budget import Estimate
@@ -40,10 +40,18 @@ class Usage:
 class Attempts:
     """Makes calls; whatever goes wrong comes out as a `BackendError`, a stop or a user's error."""
 
-    def __init__(self, gate: Gate, policy: RetryPolicy, first_calls: FirstCalls) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        policy: RetryPolicy,
+        first_calls: FirstCalls,
+        *,
+        timeout_seconds: float | None = None,
+    ) -> None:
         self._gate = gate
         self._policy = policy
         self._first_calls = first_calls
+        self._timeout_seconds = timeout_seconds
 
     async def make(
         self,
@@ -61,13 +69,17 @@ class Attempts:
             spent.n_calls += 1
             started = time.perf_counter()
             try:
-                value = await _as_backend_errors(call)
-            except BaseException as error:
+                async with asyncio.timeout(self._timeout_seconds):
+                    value = await call()
+            except BaseException as caught:
+                error = self._known(caught)
                 self._gate.failed(ticket, error)
                 if isinstance(error, BackendError):
                     error.latency_seconds = time.perf_counter() - started
                     self._first_calls.failed(error)
-                raise
+                if error is caught:
+                    raise
+                raise error from caught
             finally:
                 spent.latencies_seconds.append(time.perf_counter() - started)
             usage = usage_of(value)
@@ -81,14 +93,20 @@ class Attempts:
 
         return await call_with_retries(attempt, self._policy, on_retry=note, sleep=self._gate.sleep)
 
+    def _known(self, error: BaseException) -> BaseException:
+        """Return an error of krisis for whatever a backend raised; the user's own pass as they are.
 
-async def _as_backend_errors(call: Callable[[], Awaitable[R]]) -> R:
-    try:
-        return await call()
-    except (BackendError, MissingKey, MissingExtra):
-        raise
-    except Exception as error:
-        raise BackendError(error_text(error)) from error
+        ``TimeoutError`` is the clock's own only where there is one.
+        """
+        if isinstance(error, TimeoutError) and self._timeout_seconds is not None:
+            seconds = f"{self._timeout_seconds:g} seconds"
+            return CallTimedOut(
+                f"no reply within {seconds}; raise timeout_seconds if the model is slow"
+            )
+        known = (BackendError, MissingKey, MissingExtra)
+        if isinstance(error, known) or not isinstance(error, Exception):
+            return error
+        return BackendError(error_text(error))
 
 
 def error_text(error: Exception) -> str:
@@ -119,11 +137,10 @@ class ChatCaller:
     takes_batches = True
 
     def __init__(
-        self, backend: ChatBackend, attempts: Attempts, gate: Gate, *, cache: ReplyCache | None
+        self, backend: ChatBackend, attempts: Attempts, *, cache: ReplyCache | None
     ) -> None:
         self._backend = backend
         self._attempts = attempts
-        self._gate = gate
         self._cache = cache
 
     async def ask(
@@ -162,7 +179,7 @@ class ChatCaller:
         self, request: ChatRequest, spent: Spent, key: str = ""
     ) -> list[BackendResponse]:
         reply = await self._attempts.make(
-            lambda: self._gate.timed(self._backend.complete(request)),
+            lambda: self._backend.complete(request),
             _reply_usage,
             n_characters=len(request.system) + len(request.user),
             n_records=request.n_records,

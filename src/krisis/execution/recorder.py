@@ -178,7 +178,9 @@ class Recorder:
         """Write scores and report beside rows that the disk has confirmed."""
         if self.directory is not None and self._journal is not None:
             self._journal.confirm()
-            write_text(self.directory.metrics, result.metrics_to_json() + "\n", overwrite=True)
+            write_text(
+                self.directory.metrics, result.to_json(include_results=False) + "\n", overwrite=True
+            )
             write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 
     def close(self) -> None:

@@ -27,7 +27,6 @@ from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending, TaskFacts
-from krisis.results.base import BenchmarkResult
 from krisis.results.journal import Spent
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import StopCause
@@ -81,11 +80,6 @@ class Session:
             agreement=mark_agreement(rows) if self._execution.repeats > 1 else None,
         )
         return rows, facts
-
-    def conclude(self, result: BenchmarkResult) -> None:
-        """Have the scores written."""
-        if self._execution.recorder is not None:
-            self._execution.recorder.finish(result)
 
     def close(self) -> None:
         """Release every file."""
@@ -164,11 +158,14 @@ class Session:
     def _caller(self, gate: Gate, review: Review) -> Caller:
         backend = self._job.backend
         first_calls = FirstCalls(self._stop, review.error)
-        attempts = Attempts(gate, RetryPolicy.of(backend), first_calls)
+        policy = RetryPolicy.of(backend)
         if isinstance(backend, ChatBackend):
+            seconds = self._execution.limits.timeout_seconds
+            attempts = Attempts(gate, policy, first_calls, timeout_seconds=seconds)
             # A reply to restricted text may quote it, and the cache is a store like any other.
             cache = self._execution.cache if self._job.suite.stores_text else None
-            return ChatCaller(backend, attempts, gate, cache=cache)
+            return ChatCaller(backend, attempts, cache=cache)
+        attempts = Attempts(gate, policy, first_calls)  # a thread cannot be stopped by a clock
         return ThreadCaller(backend, attempts, n_threads=self._job.max_concurrency)
 
     def _provenance(self, rows: Sequence[EvaluationResult], started_at: datetime) -> Provenance:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
 from krisis.backends.waiting import quota_left
-from krisis.errors import BackendError, CallTimedOut, ProviderUnavailable, RateLimited
+from krisis.errors import BackendError, ProviderUnavailable, RateLimited
 from krisis.execution.pacing.budget import Budget, Estimate, Limits
 from krisis.execution.pacing.concurrency import AdaptiveConcurrency
 from krisis.execution.pacing.rates import Bucket, Pause
 from krisis.execution.stopping import Stop
 from krisis.results.stops import AccountRefused
-
-R = TypeVar("R")
 
 OVERLOADED = (503, 529)
 LONGEST_PAUSE_BY_HEADER_SECONDS = 60.0
@@ -37,7 +33,6 @@ class Gate:
     def __init__(self, limits: Limits, budget: Budget, stop: Stop, *, max_concurrency: int) -> None:
         self.concurrency = AdaptiveConcurrency(max_concurrency, adaptive=limits.adaptive)
         self.budget = budget
-        self._limits = limits
         self._stop = stop
         self._pause = Pause()
         self._requests = _bucket(limits.requests_per_minute)
@@ -129,17 +124,6 @@ class Gate:
     async def sleep(self, seconds: float) -> None:
         """Sleep between attempts; raise when the run is to end instead."""
         await self._stop.sleep(seconds)
-
-    async def timed(self, call: Awaitable[R]) -> R:
-        """Await a call for as long as one call may take."""
-        seconds = self._limits.timeout_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return await call
-        except TimeoutError:
-            raise CallTimedOut(
-                f"no reply within {seconds:g} seconds; raise timeout_seconds if the model is slow"
-            ) from None
 
 
 def _bucket(per_minute: float | None) -> Bucket | None:
