@@ -120,6 +120,23 @@ def test_the_row_page_shows_features_only_where_the_run_stored_them(site: Site) 
     assert "did not store the features" in site.get("/runs/run-b/rows/3").text
 
 
+def test_the_row_page_names_model_finish_reason_latency_and_failure_class(
+    tmp_path: Path, serve: Callable[[Path], Site]
+) -> None:
+    rows = Rows(
+        [
+            EvaluationResult(1, 1, model="m-2026-01", finish_reason="stop", latency_seconds=0.25),
+            EvaluationResult(None, 1, error="no reply", failure_class="timeout"),
+        ]
+    )
+    write_run(tmp_path / "run", result_of(rows))
+    site = serve(tmp_path)
+    page = site.get("/runs/run/rows/0").text
+    assert all(words in page for words in ("m-2026-01", "finish reason", "0.25"))
+    assert "The call failed (timeout)" in site.get("/runs/run/rows/1").text
+    assert site.get("/runs/run/rows/1.json").json["row"]["failure_class"] == "timeout"
+
+
 def test_the_slider_agrees_with_counting_by_hand(site: Site) -> None:
     point = site.get("/runs/run-a/coverage.json?coverage=0.5").json["point"]
     scored = [row for row in invented_rows() if row.error is None]
