@@ -8,13 +8,13 @@ from pathlib import Path
 
 from benchmarks.timing import best_seconds, line
 from krisis.backends.baselines.rules import Lexicon
-from krisis.backends.replay import ReplayBackend
 from krisis.benchmark import Benchmark
 from krisis.cli.run_file import write_beside
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
+from krisis.execution.replay import ReplayBackend
 
 N_PARTICIPANTS = 1000
 

@@ -93,7 +93,7 @@ class BackendError(KrisisError):
     model, the finish reason and the latency are carried along where they are known.
     """
 
-    failure_class: ClassVar[str] = "backend"
+    failure_class: str = "backend"
     retryable: ClassVar[bool] = False
 
     def __init__(

@@ -35,7 +35,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "compatible": "krisis.backends.compatible:CompatibleBackend",
         "local": "krisis.backends.local:LocalBackend",
         "hf": "krisis.backends.huggingface:TransformersBackend",
-        "replay": "krisis.backends.replay:ReplayBackend",
+        "replay": "krisis.execution.replay:ReplayBackend",
     },
     # Files of finished runs that are not krisis's own: classes with `recognises` and `read`.
     "formats": {

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from krisis import BenchmarkResult
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.chat import ChatReply, ChatRequest
-from krisis.backends.replay import ReplayBackend
 from krisis.backends.scripted import ScriptedBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.errors import BackendError, InvalidFile, InvalidValue, RequestRefused
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
+from krisis.execution.replay import ReplayBackend
 
 
 def by_turns(request: ChatRequest) -> ChatReply:
@@ -57,6 +58,9 @@ def test_a_run_directory_is_replayed(suite: RecordListSuite, tmp_path: Path) -> 
         row.outcome for row in result.evaluation_results
     ]
     assert again.evaluation_results[0].prompt == result.evaluation_results[0].prompt != ""
+    for old, new in zip(result.evaluation_results, again.evaluation_results, strict=True):
+        assert (old.model, old.finish_reason) == (new.model, new.finish_reason)
+        assert old.failure_class == new.failure_class
 
 
 def test_a_record_that_was_not_asked_is_a_failure_not_a_guess(saved: tuple[Path, object]) -> None:
@@ -67,10 +71,13 @@ def test_a_record_that_was_not_asked_is_a_failure_not_a_guess(saved: tuple[Path,
 def test_what_is_not_a_saved_run_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="does not exist"):
         ReplayBackend(tmp_path / "none.json")
-    with pytest.raises(InvalidFile, match="give a run directory"):
+    with pytest.raises(InvalidFile, match="is not a krisis run"):
         ReplayBackend(tmp_path)
     path = tmp_path / "other.json"
     path.write_text(json.dumps({"metrics": {}}), encoding="utf-8")
+    with pytest.raises(InvalidFile, match="is not a krisis result"):
+        ReplayBackend(path)
+    path.write_text(BenchmarkResult([], {}, {}).to_json(False), encoding="utf-8")
     with pytest.raises(InvalidFile, match="no evaluation_results"):
         ReplayBackend(path)
     with pytest.raises(InvalidValue, match="no rows"):
