@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from krisis.statistics.answered_rows import AnsweredRows, Plateaus, errors_are_more_confident
+from krisis.statistics.answered_rows import AnsweredRows, Plateaus
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval
 from krisis.statistics.risk_masses import Figure, Masses, optimal_areas
@@ -46,12 +46,11 @@ def error_driven_intervals(
 
     Patients are resampled, but every resample gets its share of errors from the confidence
     distribution of that share, which is wide also where no error was seen, and a pseudo-error
-    stands for the wrong answers not seen: for the upper limit at an answer drawn by lot (every
-    other time at the more confident of two, and always where errors are more confident than right
-    answers), for the lower one at the least confident. The limits are percentiles, widened to
+    stands for the wrong answers not seen: for the upper limit at the more confident of two answers
+    drawn by lot, for the lower one at the least confident. The limits are percentiles, widened to
     contain the estimate (``estimates`` if given: the numbers to be printed). An interval exists
-    for every figure that has a value. With losses other than 0 and 1
-    an error not seen costs what an error drawn by lot costs, one of ``largest_loss`` among them.
+    for every figure that has a value. With losses other than 0 and 1 an error not seen costs as
+    much as the worse of two errors drawn by lot, one of ``largest_loss`` among them.
     ``prior_icc`` is 1 for rows that repeat one case.
 
     Reference: Schweder and Hjort, Confidence, Likelihood, Probability (2016), for confidence
@@ -187,7 +186,7 @@ class _Draws:
             brier=np.array(rest[:3]),
             by_loss=np.array(rest[3:]).reshape(-1, share.size),
             unseen_above=_UNSEEN_ABOVE * errors.design_effect,
-            unseen_place=_places(generator, share.size, always=errors_are_more_confident(rows)),
+            unseen_place=_places(generator, share.size),
             unseen_loss=plateaus.unseen_losses(_places(generator, share.size)),
         )
 
@@ -261,11 +260,10 @@ class _Draws:
         )
 
 
-def _places(generator: np.random.Generator, n_draws: int, *, always: bool = False) -> FloatArray:
-    """Return a place from 0 to 1 for every draw, every other time (or always) the first of two."""
-    place, other, coin = generator.random((3, n_draws))
-    chosen: FloatArray = np.where((coin < 0.5) | always, np.minimum(place, other), place)
-    return chosen
+def _places(generator: np.random.Generator, n_draws: int) -> FloatArray:
+    """Return a place from 0 to 1 for every draw, the first of two."""
+    first: FloatArray = generator.random((2, n_draws)).min(axis=0)
+    return first
 
 
 def _given_by_rank(
