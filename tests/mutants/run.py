@@ -70,7 +70,9 @@ class Copy:
             path.write_text(original, encoding="utf-8")
         if code == _FAILED:
             return "caught", _first_failure(output)
-        return ("SURVIVED", "") if code == _PASSED else ("TESTS DID NOT RUN", output[-600:])
+        if code == _PASSED:
+            return "SURVIVED", ""
+        return "TESTS DID NOT RUN", f"(exit code {code}) {output[-600:]}"
 
     def run(
         self, tests: Sequence[str], *, seconds: float = TIME_LIMIT_SECONDS
