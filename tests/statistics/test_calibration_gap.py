@@ -161,6 +161,16 @@ def test_quantiles_of_the_mid_distribution():
     assert calibrated_bins._mid_quantiles(values, 0.1) == (0.0, 1.0)
 
 
+def test_redrawn_errors_equal_to_the_observed_one_count_by_half():
+    """Two right answers at ½: the error ½ is seen again with probability a² + (1 − a)², never more.
+
+    Half of that reaches one half at a = 1 only, so that the unbiased value is ½ itself.
+    """
+    found = calibration_gap_interval(answers([0.5, 0.5], [True, True]))
+    assert found.debiased == pytest.approx(0.5)
+    assert (found.interval.low, found.interval.high) == pytest.approx((0.0, 0.5))
+
+
 def test_without_rows_there_is_nothing():
     found = calibration_gap_interval(answers([], []))
     assert not found.interval.defined
