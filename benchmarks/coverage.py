@@ -169,7 +169,7 @@ def main() -> None:
         )
         if asked.output:
             asked.output.write_text(json.dumps([asdict(c) for c in found], indent=1))
-    print(table(c for c in found if c.too_low or c.too_high))
+    print(table(found))
     print(
         f"{len(found)} cells, {sum(c.too_low for c in found)} too low, "
         f"{sum(c.too_high for c in found)} too high"
