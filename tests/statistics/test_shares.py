@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import integrate, optimize, special
 
 from krisis.errors import InvalidValue
 from krisis.statistics.mid_p import highest_mid_p_quantile, mid_p_cdf, mid_p_quantile
+from krisis.statistics.share_design import ShareDesign
 from krisis.statistics.shares import (
     ShareDistribution,
     mean_of_shares_interval,
@@ -245,6 +247,22 @@ def test_one_more_error_never_raises_a_limit_of_the_hits(data, place, keep):
     before, after = share_interval(rows - errors, rows), share_interval(rows - more, rows)
     assert after.low <= before.low + 1e-9
     assert after.high <= before.high + 1e-9
+
+
+def test_a_limit_covers_every_arrangement_with_fewer_hits():
+    # All arrangements below one of unequal patients; the second case was once too low.
+    for top, rows in (
+        ((3, 2, 4), (4, 6, 4)),
+        ((2, 1, 0, 7), (4, 5, 3, 10)),
+        ((2, 2, 1), (2, 9, 1)),
+    ):
+        design = ShareDesign.of(np.array(rows, dtype=float), prior_icc=0.5, level=0.95)
+        limit = design.limits(np.array(top, dtype=float))[1]
+        n = float(sum(rows))
+        for below in itertools.product(*(range(x + 1) for x in top)):
+            x = np.array(below, dtype=float)
+            size = n / (design.design_effect_of(x) * design.student_factor**2)
+            assert mid_p_quantile(0.975, x.sum() / n * size, size) <= limit + 1e-9
 
 
 def test_one_more_error_never_raises_a_limit_in_the_designs_of_the_field():
