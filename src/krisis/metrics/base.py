@@ -140,13 +140,6 @@ class MetricScore:
         """The key, with the parameters that the label names; programs refer to scores by it."""
         return self.key + self.name[len(_plain_name(self.name)) :].strip()
 
-    @classmethod
-    def undefined(
-        cls, name: str, reason: str, *, n_abstained: int = 0, **details: object
-    ) -> MetricScore:
-        """Return NaN with its reason."""
-        return cls(name, math.nan, n_abstained=n_abstained, details={"reason": reason, **details})
-
 
 class Rows(list[EvaluationResult]):
     """Evaluation results that turn into one table, once, whatever the number of metrics.

@@ -138,10 +138,6 @@ class CurveFigure(Form):
                 return 0 if found is None else round(found[1] * self._table.n_scored)
         return int(self.curve.n_accepted[-1])
 
-    @property
-    def _n_rows(self) -> int:
-        return self._table.n_scored
-
     def value(self) -> float:
         """Return the exact figure."""
         return self.plan.value(self.name, self._table)

@@ -75,19 +75,13 @@ class Form(ABC):
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval by the method that covers for this kind of form."""
 
+    @abstractmethod
     def value(self) -> float:
         """Return the number itself."""
-        everything = Units(np.zeros(self._n_rows, dtype=np.int64), 1)
-        return float(self.on(everything).values(np.ones((1, 1)))[0])
 
     def by_group(self, codes: IntArray, n_groups: int) -> FloatArray:
         """Return the number of every group of rows; NaN where a group has none."""
         return self.on(Units(codes, n_groups)).values(np.eye(n_groups))
-
-    @property
-    @abstractmethod
-    def _n_rows(self) -> int:
-        """Count the rows of the table, in the denominator or not."""
 
 
 def prior_icc(table: Table) -> float:
@@ -130,10 +124,6 @@ class Share(Form):
     def n_evaluated(self) -> int:
         """Count the rows that could be hits."""
         return self._n_among
-
-    @property
-    def _n_rows(self) -> int:
-        return self.among.size
 
     def value(self) -> float:
         """Return hits / rows."""
@@ -178,10 +168,6 @@ class MeanOfShares(Form):
     @property
     def n_evaluated(self) -> int:
         """Count all rows."""
-        return self.classes.size
-
-    @property
-    def _n_rows(self) -> int:
         return self.classes.size
 
     def value(self) -> float:
@@ -249,9 +235,10 @@ class Mean(Form):
         """Count the rows in the mean."""
         return int(np.count_nonzero(self.among))
 
-    @property
-    def _n_rows(self) -> int:
-        return self.among.size
+    def value(self) -> float:
+        """Return Σ value / rows."""
+        n = self.n_evaluated
+        return float(self.kept.sum()) / n if n else math.nan
 
     def on(self, units: Units) -> Weighted:
         """Collect values and rows by unit."""

@@ -31,9 +31,10 @@ class GapSum(Form):
         """Count the rows with a usable confidence."""
         return self.index.size
 
-    @property
-    def _n_rows(self) -> int:
-        return self.among.size
+    def value(self) -> float:
+        """Return the sum of the gaps over all rows."""
+        gaps = np.bincount(self.index, self.hits[self.among] - self.confidence[self.among])
+        return float(np.abs(gaps).sum()) / self.index.size
 
     def on(self, units: Units) -> Weighted:
         """Collect the gaps by bin and unit."""

@@ -40,10 +40,6 @@ class Rescored(Form):
         """Count the rows that the metric says it rests on."""
         return self._n_evaluated
 
-    @property
-    def _n_rows(self) -> int:
-        return self._table.n_scored
-
     def value(self) -> float:
         """Compute the metric on all rows."""
         return self._compute(self._table.rows)

@@ -211,13 +211,6 @@ class Table:
         index = next(i for i, given in enumerate(self._given) if given is row)
         return f"row {index}" + (f" ({row.record_id})" if row.record_id else "")
 
-    def place(self, index: int) -> str:
-        """Name a scored row in a message by its patient and item."""
-        row = self.rows[index]
-        patient = f"patient {row.cluster_id}" if row.cluster_id else f"row {index}"
-        item = row.metadata.get("item")
-        return f"{patient}, item {item}" if item else patient
-
     @cached_property
     def answered(self) -> BoolArray:
         """True where the model did not abstain."""
