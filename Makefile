@@ -20,7 +20,7 @@ check: $(VENV)/.dev
 
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not slow and not hf" \
-		--cov=krisis.metrics --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=90
+		--cov=krisis.metrics --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow

@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 from tests.invented_runs import invented_rows
 
-from krisis.metrics import BalancedAccuracy, default_benchmark_metrics, score_all
-from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
-from krisis.metrics.curve_form import CurveFigure, CurvePlan
-from krisis.metrics.forms import Form, Mean, Share
+from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics import (
+    BalancedAccuracy,
+    BootstrapOptions,
+    default_benchmark_metrics,
+    score_all,
+)
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows, check_distinct
+from krisis.metrics.curve_form import MOST_ITEMS, CurveFigure, CurvePlan
+from krisis.metrics.forms import Form, Mean, Share, Undefined
 from krisis.metrics.table import Table, Units
 
 METRICS = default_benchmark_metrics()
@@ -142,3 +148,64 @@ def test_a_metric_computed_from_rows_has_the_weights_of_a_form() -> None:
     share = Share(np.array([row.prediction == 1 for row in table.rows]), among=table.everyone)
     weights = np.random.default_rng(0).integers(0, 3, (table.patients.n, 5)).astype(float)
     assert weighted.values(weights) == pytest.approx(share.on(table.patients).values(weights))
+
+
+def test_a_metric_computed_from_rows_may_be_undefined() -> None:
+    score = score_all([scripted(lambda rows: float("nan"))], invented_rows(20))["Scripted"]
+    assert np.isnan(score.value)
+    form = scripted(lambda rows: float("nan")).form(invented_rows(20).table)
+    assert isinstance(form, Undefined)
+    assert form.reason == "the metric is undefined"
+
+
+def test_a_metric_without_form_and_compute_says_what_it_lacks() -> None:
+    class Empty(BaseMetric):
+        name, direction = "Empty", "higher"
+
+    with pytest.raises(InvalidValue, match=r"'Empty' defines neither form\(table\) nor compute"):
+        Empty().form(invented_rows(20).table)
+
+
+def test_one_metric_twice_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="'Balanced Accuracy' appears twice"):
+        check_distinct([BalancedAccuracy(), BalancedAccuracy()])
+
+
+def test_very_many_confidences_are_grouped_without_moving_the_figure() -> None:
+    generator = np.random.default_rng(4)
+    confidence = generator.random(MOST_ITEMS + 1000)
+    right = generator.random(confidence.size) < confidence
+    table = Rows(
+        EvaluationResult(
+            int(hit), 1, False, float(stated), record_id=f"{i}", cluster_id=f"{i % 50}"
+        )
+        for i, (hit, stated) in enumerate(zip(right, confidence, strict=True))
+    ).table
+    form = CurveFigure("aurc", table, CurvePlan())
+    weighted = form.on(table.patients)
+    weights = np.ones((50, 2))
+    weights[:5, 1] = 0
+    whole, part = weighted.values(weights)
+    assert whole == pytest.approx(form.value(), abs=1e-12)
+    kept = [row for row in table.rows if int(row.cluster_id) >= 5]
+    exact = CurveFigure("aurc", Rows(kept).table, CurvePlan()).value()
+    assert part == pytest.approx(exact, abs=1e-4)
+
+
+def test_a_figure_that_the_curve_does_not_have_is_refused() -> None:
+    with pytest.raises(UnknownName, match="aurk"):
+        CurvePlan().value("aurk", invented_rows(20).table)
+
+
+def test_a_mean_of_equal_values_without_a_range_has_no_interval() -> None:
+    rows = Rows(EvaluationResult(1, 1, record_id=f"{i}") for i in range(4))
+    form = Mean(np.ones(4), among=rows.table.everyone)
+    interval = form.uncertainty(rows.table, BootstrapOptions()).interval
+    assert (interval.defined, interval.reason) == (False, "every_resample_gives_the_same_value")
+    alone = Rows([EvaluationResult(1, 1, record_id="0")]).table
+    interval = (
+        Mean(np.ones(1), among=alone.everyone).uncertainty(alone, BootstrapOptions()).interval
+    )
+    assert interval.reason == "needs_at_least_two_clusters"
+    bounded = Mean(np.ones(4), among=rows.table.everyone, low=0.0, high=2.0)
+    assert bounded.uncertainty(rows.table, BootstrapOptions()).interval.defined

@@ -240,3 +240,14 @@ def test_the_null_value_is_the_mean_error_of_a_calibrated_model():
 def test_the_null_value_by_hand(count, mean, expected):
     bins = [{"count": count, "mean_confidence": mean}]
     assert null_error(bins) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_brier_score_of_answers_partly_without_a_confidence_still_has_its_interval() -> None:
+    rows = [
+        EvaluationResult(int(i % 5 > 0), 1, False, None if i < 3 else 0.8, record_id=f"{i}")
+        for i in range(40)
+    ]
+    score = score_all([BrierScore()], rows, intervals=OPTIONS)["Brier Score"]
+    assert score.n_evaluated == 37
+    assert score.interval is not None
+    assert score.interval.low < score.value < score.interval.high

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from krisis.errors import InvalidValue
 from krisis.metrics import Accuracy
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
@@ -63,3 +64,21 @@ def test_a_primary_metric_does_not_pay_for_the_others() -> None:
         found, _ = paired_differences(*tables, forms, exchanges=Exchanges(), primary=primary)
         assert found["right"].p_value == pytest.approx(1 / 32)
         assert found["right"].p_adjusted == pytest.approx(expected)
+
+
+def test_rows_of_different_patients_are_not_compared() -> None:
+    rows = [
+        Rows(EvaluationResult(1, 1, record_id=f"{i}", cluster_id=f"p{i // n}") for i in range(6))
+        for n in (1, 2)
+    ]
+    with pytest.raises(InvalidValue, match="different patients \\(6 and 3 of them\\)"):
+        paired_differences(
+            rows[0].table, rows[1].table, {"a": Accuracy().form}, exchanges=Exchanges(99)
+        )
+
+
+def test_one_patient_cannot_be_exchanged_and_decides_nothing() -> None:
+    found = difference([2], [9], n_rows=10)
+    assert found.delta == pytest.approx(0.7)
+    assert found.p_value == 1.0
+    assert found.interval.low <= 0 <= found.interval.high

@@ -107,13 +107,14 @@ class _TwoRuns:
     """Two tables of the same rows in the same order, exchangeable patient by patient."""
 
     def __init__(self, left: Table, right: Table) -> None:
+        if not np.array_equal(left.patients.code, right.patients.code):
+            raise InvalidValue(
+                f"the rows of the two runs belong to different patients ({left.patients.n} and "
+                f"{right.patients.n} of them); compare runs of the same patients"
+            )
         self._left, self._right = left, right
         self._both = joined(left, right)
         first, second = left.pools, right.pools
-        if first.n != second.n:
-            raise InvalidValue(
-                f"the runs have {first.n} and {second.n} patients; compare runs of the same ones"
-            )
         self._n_units = first.n
         self._units = Units(np.concatenate([first.code, second.code + first.n]), 2 * first.n)
 
@@ -130,12 +131,10 @@ class _TwoRuns:
     def _floor(self, form: Form, n_evaluated: int) -> float:
         """Return the smallest standard error: what nobody disagreed on may still differ."""
         left, right = self._left, self._right
-        patients, discordant = left.patients, np.zeros(left.n_scored, dtype=np.bool_)
-        if np.array_equal(patients.code, right.patients.code):
-            discordant = (left.correct != right.correct) | (left.abstained != right.abstained)
+        discordant = (left.correct != right.correct) | (left.abstained != right.abstained)
         return unseen_disagreement(
-            patients.sums(discordant),
-            patients.sums(left.everyone),
+            left.patients.sums(discordant),
+            left.patients.sums(left.everyone),
             slope=form.slope,
             answer_share=max(n_evaluated, 1) / left.n_scored,
             prior_icc=prior_icc(left),

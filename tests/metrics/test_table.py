@@ -1,0 +1,76 @@
+"""One table of rows: what it reads, what it refuses, and how it counts patients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.invented_runs import invented_rows
+
+from krisis.errors import InvalidValue
+from krisis.metrics import table as table_module
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.labels import Answers
+from krisis.metrics.table import MOST_UNITS, Table
+
+
+def row(i: int = 0, **fields: object) -> EvaluationResult:
+    """Return a right answer of one patient."""
+    given = {"record_id": f"case-{i}", "cluster_id": f"patient-{i}", **fields}
+    return EvaluationResult(1, 1, False, 0.8, "", **given)
+
+
+def test_a_row_without_the_right_answer_is_named() -> None:
+    rows = [row(0), row(1)]
+    rows[1].ground_truth = None
+    with pytest.raises(InvalidValue, match=r"row 1 \(case-1\): ground_truth is None"):
+        Table(rows)
+
+
+def test_a_prediction_that_is_no_label_is_named() -> None:
+    rows = [row(0), row(1)]
+    rows[1].prediction = 0.5  # type: ignore[assignment]
+    with pytest.raises(InvalidValue, match=r"row 1 \(case-1\): prediction 0.5 is not a label"):
+        Table(rows)
+
+
+def test_a_confidence_that_is_no_number_is_not_taken_for_a_bad_label() -> None:
+    rows = [row(0), row(1)]
+    rows[1].confidence = "high"  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="could not convert string"):
+        Table(rows)
+
+
+def test_metadata_that_cannot_be_read_at_once_is_read_or_refused_where_it_is_needed(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(table_module, "_ROWS_PER_BLOCK", 2)
+    answers = Answers(groups={"stage": "stage"})
+    rows = [row(i, metadata={"stage": 3, "should_abstain": False}) for i in range(5)]
+    rows[1].metadata = {"stage": ["3a"], "should_abstain": "perhaps"}
+    table = Table(rows, answers)
+    with pytest.raises(InvalidValue, match=r"row 1 \(case-1\).*should_abstain"):
+        _ = table.should_abstain
+    names, group = table.grouped("stage")
+    assert [names[code] for code in group] == ["stage_3", "stage_['3a']", *["stage_3"] * 3]
+
+
+def test_blocks_of_rows_give_the_same_columns_as_one_block(monkeypatch) -> None:
+    rows = invented_rows(50)
+    whole = Table(rows)
+    monkeypatch.setattr(table_module, "_ROWS_PER_BLOCK", 7)
+    parts = Table(rows)
+    for name in ("truth", "prediction", "abstained", "confidence", "should_abstain"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+
+
+def test_very_many_patients_are_pooled_at_random_and_evenly() -> None:
+    n_patients = 2 * MOST_UNITS + 500
+    table = Rows(row(i // 2) for i in range(2 * n_patients)).table
+    pools = table.pools
+    assert pools.n == MOST_UNITS
+    # All rows of a patient share a pool, pools have 2 or 3 patients, and neighbours are apart.
+    np.testing.assert_array_equal(pools.code[::2], pools.code[1::2])
+    assert set(np.bincount(pools.code[::2]).tolist()) == {2, 3}
+    assert np.count_nonzero(np.diff(pools.code[::2]) == 1) < n_patients / 10
+    few = Rows(row(i) for i in range(MOST_UNITS)).table
+    assert few.pools is few.patients
