@@ -259,11 +259,12 @@ def newest_unfinished(out: Path, identity: Identity) -> RunDirectory | None:
 
 
 def run_name(opening: Opening, created_at: datetime, run_id: str) -> str:
-    """Name a run directory after its time, suite and model, in letters that every disk takes."""
+    """Name a run directory after its time, suite, task and model, in letters any disk takes."""
     suite = str(opening.suite_description.get("suite") or opening.identity.suite or "suite")
-    mode = str(opening.suite_description.get("mode") or "")
-    suite = f"{suite}-{mode}" if mode else suite
-    parts = (created_at.strftime("%Y%m%dT%H%M%SZ"), suite, opening.backend_name or "model", run_id)
+    words = (suite, opening.task.name, str(opening.suite_description.get("mode") or ""))
+    question = "-".join(dict.fromkeys(word for word in words if word))
+    model = opening.backend_name or "model"
+    parts = (created_at.strftime("%Y%m%dT%H%M%SZ"), question, model, run_id)
     return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", part).strip("-")[:60] for part in parts)
 
 
