@@ -209,3 +209,6 @@ def test_a_mean_of_equal_values_without_a_range_has_no_interval() -> None:
     assert interval.reason == "needs_at_least_two_clusters"
     bounded = Mean(np.ones(4), among=rows.table.everyone, low=0.0, high=2.0)
     assert bounded.uncertainty(rows.table, BootstrapOptions()).interval.defined
+    bounded = Mean(np.ones(1), among=alone.everyone, low=0.0, high=2.0)
+    interval = bounded.uncertainty(alone, BootstrapOptions()).interval
+    assert (interval.low, interval.high, interval.method) == (0.0, 2.0, "whole_range")
