@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from scipy import stats
 
 from krisis.errors import InvalidValue
-from krisis.metrics import Accuracy
+from krisis.metrics import Accuracy, BrierScore
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
@@ -82,3 +83,18 @@ def test_one_patient_cannot_be_exchanged_and_decides_nothing() -> None:
     assert found.delta == pytest.approx(0.7)
     assert found.p_value == 1.0
     assert found.interval.low <= 0 <= found.interval.high
+
+
+def test_runs_that_differ_in_confidence_alone_are_compared() -> None:
+    """Twelve right answers, stated .9 and .6: every patient's squared error rises by .15."""
+    tables = [
+        Rows(EvaluationResult(1, 1, confidence=stated, record_id=f"{i}") for i in range(12)).table
+        for stated in (0.9, 0.6)
+    ]
+    found, _ = paired_differences(*tables, {"brier": BrierScore().form}, exchanges=Exchanges(999))
+    assert found["brier"].delta == pytest.approx(0.16 - 0.01)
+    # No exchange is as extreme and no answer differs, so that Student decides, with the standard
+    # error of what nobody disagreed on: z/(12 + z²) times the slope mean(2c − 1) = ½.
+    z = stats.norm.ppf(0.975)
+    t = 0.15 / (0.5 * z / (12 + z * z))
+    assert found["brier"].p_value == pytest.approx(2 * stats.t.sf(t, 11))

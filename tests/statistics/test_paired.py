@@ -12,24 +12,40 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from krisis.errors import InvalidValue
-from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.metrics import Accuracy
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import (
     non_inferior,
     paired_inference,
-    paired_share,
-    permuted_error,
     studentised,
     swap_masks,
     unseen_disagreement,
 )
 
 
-def discordant(left_only: int, right_only: int, n_cases: int = 200):
+def compared_shares(left, right, rows, exchanges: Exchanges | None = None) -> PairedDifference:
+    """Compare accuracies, given the right answers of every patient among its rows in either run."""
+    tables = [
+        Rows(
+            EvaluationResult(int(j < n_right), 1, record_id=f"{i}-{j}", cluster_id=f"p{i}")
+            for i, (n_right, n_rows) in enumerate(zip(run, rows, strict=True))
+            for j in range(int(n_rows))
+        ).table
+        for run in (left, right)
+    ]
+    found, _ = paired_differences(
+        tables[0], tables[1], {"accuracy": Accuracy().form}, exchanges=exchanges or Exchanges(3999)
+    )
+    return found["accuracy"]
+
+
+def discordant(left_only: int, right_only: int, n_cases: int = 200) -> PairedDifference:
     left, right = np.ones(n_cases), np.ones(n_cases)
     right[:left_only] = 0
     left[left_only : left_only + right_only] = 0
-    return paired_share(left, right, np.ones(n_cases))
+    return compared_shares(left, right, np.ones(n_cases))
 
 
 @pytest.mark.parametrize(
@@ -44,35 +60,43 @@ def discordant(left_only: int, right_only: int, n_cases: int = 200):
 )
 def test_200_cases_give_the_values_worked_out_by_hand(pairs, delta, low, high, p_value):
     found = discordant(*pairs)
-    assert found.difference[0] == pytest.approx(delta)
-    assert (found.low[0], found.high[0]) == pytest.approx((low, high), abs=6e-5)
-    assert found.p_value[0] == pytest.approx(p_value, abs=0.002)
-    assert found.adjusted_p_value[0] == found.p_value[0]
+    assert found.delta == pytest.approx(delta)
+    ends = (found.interval.low, found.interval.high)
+    assert ends == pytest.approx((low, high), abs=6e-5)
+    assert found.p_value == pytest.approx(p_value, abs=0.002)
+    assert found.p_adjusted == found.p_value
 
 
 def test_five_of_200_all_one_way_leave_0_inside_and_p_above_a_twentieth():
     found = discordant(5, 0)
-    assert found.low[0] <= 0 <= found.high[0]
-    assert found.p_value[0] > 0.05
+    assert found.interval.low <= 0 <= found.interval.high
+    assert found.p_value == pytest.approx(1 / 16)
 
 
 def test_ten_to_three_by_hand():
     # Δ = −7/200; Σ(d − Δ)² = 13 − 49/200; C/(C−1)·that/200² = se².
     error = math.sqrt(200 / 199 * (13 - 49 / 200)) / 200
     found = discordant(10, 3)
-    assert found.standard_error[0] == pytest.approx(error)
-    assert found.multiplier[0] == pytest.approx(stats.t.ppf(0.975, 199))
+    half = (found.interval.high - found.interval.low) / 2
+    assert half == pytest.approx(error * stats.t.ppf(0.975, 199))
 
 
 def test_patients_on_whom_nobody_disagrees_are_worth_their_assumed_correlation():
     right = np.full(15, 8.0)
-    found = paired_share(right, right, right)
-    assert (found.low[0], found.high[0]) == pytest.approx((-0.138, 0.138), abs=5e-4)
-    assert found.p_value[0] == 1.0
+    found = compared_shares(right, right, right)
+    ends = (found.interval.low, found.interval.high)
+    assert ends == pytest.approx((-0.138, 0.138), abs=5e-4)
+    assert found.p_value == 1.0
     # f = z/(120/4.5 + z²), times Student's quantile of 14 degrees of freedom.
     z = stats.norm.ppf(0.975)
     half = z / (120 / 4.5 + z * z) * stats.t.ppf(0.975, 14)
-    assert found.high[0] == pytest.approx(half)
+    assert found.interval.high == pytest.approx(half)
+
+
+def test_the_floor_of_agreeing_runs_knows_the_level():
+    found = compared_shares(np.ones(200), np.ones(200), np.ones(200), Exchanges(99, 0, 0.99))
+    z = stats.norm.ppf(0.995)
+    assert found.interval.high == pytest.approx(z / (200 + z * z) * stats.t.ppf(0.995, 199))
 
 
 def test_the_floor_scales_with_slope_and_answer_share():
@@ -107,11 +131,13 @@ def test_the_paired_share_agrees_with_trying_every_exchange():
     for _ in range(20):
         rows = rng.integers(1, 5, 7).astype(float)
         left, right = rng.binomial(rows.astype(int), 0.6), rng.binomial(rows.astype(int), 0.8)
-        found = paired_share(left, right, rows)
+        found = compared_shares(left, right, rows)
         delta, error, p = slow_paired_share((right - left).astype(float), rows)
-        assert found.difference[0] == pytest.approx(delta)
-        assert found.standard_error[0] == pytest.approx(error)
-        assert found.p_value[0] == pytest.approx(p)
+        assert found.delta == pytest.approx(delta)
+        assert found.p_value == pytest.approx(p)
+        # The interval is Δ ± κ·se with κ at least Student's quantile.
+        half = max(found.interval.high - delta, delta - found.interval.low)
+        assert half >= error * stats.t.ppf(0.975, 6) * (1 - 1e-9) or half >= 1
 
 
 def test_few_patients_exchange_in_every_way_once():
@@ -202,15 +228,13 @@ def test_the_adjusted_p_values_are_those_of_westfall_and_young():
 def test_a_metric_without_standard_error_is_decided_by_its_exchanges_alone():
     rng = np.random.default_rng(0)
     differences = np.append(rng.normal(0, 0.02, 998), math.nan)
-    scale = permuted_error(differences)
-    assert scale == pytest.approx(math.sqrt(np.nanmean(differences**2)))
+    scale = math.sqrt(np.nanmean(differences**2))
     permuted = studentised(differences, scale)
     found = paired_inference([0.06], [scale], permuted, degrees_of_freedom=math.nan)
     n_reaching = (np.abs(differences) >= 0.06).sum() + 1  # one exchange was undefined
     assert found.p_value[0] == pytest.approx((1 + n_reaching) / 1000)
     limit = np.sort(np.append(np.abs(differences[:-1]), math.inf))[-50]
     assert found.low[0] == pytest.approx(0.06 - limit)
-    assert permuted_error([0.0, math.nan]) == 1.0
 
 
 def test_no_standard_error_and_no_difference_is_no_evidence():
@@ -230,12 +254,11 @@ def test_p_is_at_most_alpha_exactly_where_0_lies_outside(apart, n_equal, level):
     apart = np.array(apart + [0] * n_equal, dtype=float)
     rows = np.full(apart.size, 3.0)
     left, right = np.maximum(-apart, 0), np.maximum(apart, 0)
-    options = BootstrapOptions(n_resamples=199, seed=3, level=level)
-    found = paired_share(left, right, rows, options=options)
-    outside = found.low[0] > 0 or found.high[0] < 0
-    assert (found.p_value[0] <= round(1 - level, 12)) == outside
-    assert found.low[0] <= found.difference[0] <= found.high[0]
-    assert found.low[0] < found.high[0]
+    found = compared_shares(left, right, rows, Exchanges(199, 3, level))
+    low, high = found.interval.low, found.interval.high
+    assert (found.p_value <= round(1 - level, 12)) == (low > 0 or high < 0)
+    assert low <= found.delta <= high
+    assert low < high
 
 
 @settings(max_examples=300, deadline=None)
@@ -277,8 +300,8 @@ def test_non_inferiority_looks_at_the_end_on_which_right_is_worse(low, high, dir
 
 def test_equal_and_perfect_runs_are_decided():
     found = discordant(0, 0)
-    assert non_inferior(found.interval(0), 0.05, "higher") is True
-    assert non_inferior(found.interval(0), 0.01, "higher") is False
+    assert non_inferior(found.interval, 0.05, "higher") is True
+    assert non_inferior(found.interval, 0.01, "higher") is False
     assert non_inferior(Interval.undefined("no_rows"), 0.05, "higher") is None
 
 

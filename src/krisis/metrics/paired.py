@@ -11,7 +11,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.metrics.forms import Form, Undefined, Weighted, prior_icc
 from krisis.metrics.rescored import Rescored
-from krisis.metrics.table import BoolArray, FloatArray, Table, Units, joined
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units, joined
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import (
     paired_inference,
@@ -73,7 +73,7 @@ def paired_differences(
     Permutation p-values should never be zero, Statistical Applications in Genetics and Molecular
     Biology 9 (2010) 39, for counting the observed assignment as one of them.
     """
-    runs = _TwoRuns(left, right)
+    runs = _TwoRuns(left, right, exchanges.level)
     found = {label: runs.compared(form) for label, form in forms.items()}
     defined = {label: side for label, side in found.items() if side is not None}
     rescored = any(isinstance(side.form, Rescored) for side in defined.values())
@@ -103,20 +103,28 @@ class _Compared:
     floor: float
 
 
+def _differing(both: Table, n_rows: int) -> BoolArray:
+    """Tell on which rows the first and the second run of a joined table differ."""
+    columns = (both.prediction, both.abstained, np.nan_to_num(both.confidence, nan=-1.0))
+    differ: BoolArray = np.any([column[:n_rows] != column[n_rows:] for column in columns], axis=0)
+    return differ
+
+
 class _TwoRuns:
     """Two tables of the same rows in the same order, exchangeable patient by patient."""
 
-    def __init__(self, left: Table, right: Table) -> None:
+    def __init__(self, left: Table, right: Table, level: float) -> None:
         if not np.array_equal(left.patients.code, right.patients.code):
             raise InvalidValue(
                 f"the rows of the two runs belong to different patients ({left.patients.n} and "
                 f"{right.patients.n} of them); compare runs of the same patients"
             )
-        self._left, self._right = left, right
+        self._left, self._right, self._level = left, right, level
         self._both = joined(left, right)
         first, second = left.pools, right.pools
         self._n_units = first.n
         self._units = Units(np.concatenate([first.code, second.code + first.n]), 2 * first.n)
+        self._moving = np.flatnonzero(first.sums(_differing(self._both, left.n_scored)))
 
     def compared(self, form_of: TableForm) -> _Compared | None:
         """Return a number on both runs, or nothing where one of them does not have it."""
@@ -137,6 +145,7 @@ class _TwoRuns:
             left.patients.sums(left.everyone),
             slope=form.slope,
             answer_share=max(n_evaluated, 1) / left.n_scored,
+            level=self._level,
             prior_icc=prior_icc(left),
         )
 
@@ -144,13 +153,16 @@ class _TwoRuns:
         self, family: Mapping[str, _Compared], exchanges: Exchanges, n: int
     ) -> dict[str, PairedDifference]:
         """Test the metrics of one family together, on the same exchanges."""
+        # Exchanging the other patients changes nothing, but for metrics that read rows themselves.
+        rescored = any(isinstance(side.form, Rescored) for side in family.values())
+        moving = np.arange(self._n_units) if rescored else self._moving
         observed, drawn = [], []
         for side in family.values():
             weighted = side.form.on(self._units)
             nobody = np.zeros((self._n_units, 1), dtype=np.bool_)
             error, (swapped, errors) = (
                 self._exchanged(weighted, nobody)[1],
-                self._permuted(weighted, exchanges, n),
+                self._permuted(weighted, moving, exchanges, n),
             )
             if error is None or errors is None:
                 # Without influences the spread of the exchanges stands in for every one of them.
@@ -179,19 +191,21 @@ class _TwoRuns:
         }
 
     def _permuted(
-        self, weighted: Weighted, exchanges: Exchanges, n: int
+        self, weighted: Weighted, moving: IntArray, exchanges: Exchanges, n: int
     ) -> tuple[FloatArray, FloatArray | None]:
-        deltas, errors = [], []
-        for masks in swap_masks(self._n_units, n, seed=exchanges.seed):
+        """Return difference and standard error, where known, under every exchange."""
+        deltas, errors = [np.empty(0)], [np.empty(0)]
+        for masks in swap_masks(moving.size, n, seed=exchanges.seed) if moving.size else ():
             for start in range(0, masks.shape[1], _COLUMNS_PER_BLOCK):
                 block = masks[:, start : start + _COLUMNS_PER_BLOCK]
-                delta, error = self._exchanged(weighted, block)
+                swapped = np.zeros((self._n_units, block.shape[1]), dtype=np.bool_)
+                swapped[moving] = block
+                delta, error = self._exchanged(weighted, swapped)
                 deltas.append(delta)
                 if error is not None:
                     errors.append(error)
-        if not deltas:  # one patient can be exchanged in no way that changes anything
-            return np.empty(0), None
-        return np.concatenate(deltas), np.concatenate(errors) if errors else None
+        known = len(errors) == len(deltas)
+        return np.concatenate(deltas), np.concatenate(errors) if known else None
 
     def _exchanged(
         self, weighted: Weighted, swapped: BoolArray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from krisis.errors import InvalidValue
-from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
 from krisis.statistics.shares import PRIOR_ICC, ShareDistribution
 
@@ -58,18 +57,6 @@ def studentised(difference: ArrayLike, standard_error: ArrayLike) -> FloatArray:
         return np.where(delta == 0, 0.0, delta / np.asarray(standard_error, dtype=np.float64))
 
 
-def permuted_error(differences: ArrayLike) -> float:
-    """Return a standard error for a metric that has none: the root mean square over exchanges.
-
-    Dividing by it changes neither p-value nor interval of that metric, but makes it comparable
-    with the others in the adjustment. NaN is left out.
-    """
-    delta = np.asarray(differences, dtype=np.float64)
-    delta = delta[~np.isnan(delta)]
-    spread = math.sqrt(float(np.square(delta).mean())) if delta.size else 0.0
-    return spread or 1.0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedInference:
     """Of every metric: difference, p-value, adjusted p-value and the interval of the same test.
@@ -111,9 +98,8 @@ def paired_inference(
     exchanges, p is the larger of (1 + #{t_π ≥ t})/(B + 1) and Student's two-sided p, and the
     interval is Δ ± κ·se, κ being the larger of the ⌊α(B + 1)⌋-th largest t_π and Student's
     quantile: p ≤ α exactly where 0 lies outside. With NaN for ``degrees_of_freedom`` the exchanges
-    alone decide, as they must where the standard error is a `permuted_error`. ``largest`` is the
-    largest difference that the metric can show, at which the interval ends. Patients on whom the
-    runs do not differ need not be exchanged.
+    alone decide. ``largest`` is the largest difference that the metric can show, at which the
+    interval ends. Patients on whom the runs do not differ need not be exchanged.
 
     References: Chung and Romano, Exact and asymptotically robust permutation tests, Annals of
     Statistics 41 (2013) 484–507; Phipson and Smyth, Permutation p-values should never be zero,
@@ -237,77 +223,6 @@ def unseen_disagreement(
     shared = ShareDistribution.of(discordant, rows, prior_icc=prior_icc, level=level)
     z = float(special.ndtri(0.5 + level / 2))
     return z / (shared.n_rows / shared.design_effect + z * z) * abs(slope) / answer_share
-
-
-def paired_share(
-    left: ArrayLike,
-    right: ArrayLike,
-    rows: ArrayLike,
-    *,
-    discordant: ArrayLike | None = None,
-    options: BootstrapOptions | None = None,
-    prior_icc: float = PRIOR_ICC,
-) -> PairedInference:
-    """Compare a share of the same rows between two runs; right − left.
-
-    ``left`` and ``right`` count the hits of every patient among its ``rows``; ``discordant`` the
-    rows on which the runs differ (|right − left| if not given, which is exact for one row each).
-    Only patients with a difference are exchanged: for the others it changes nothing.
-    """
-    drawn = options or BootstrapOptions(n_resamples=3999)
-    pairs = _PairedShare.of(left, right, rows)
-    differ = np.abs(pairs.apart) if discordant is None else discordant
-    floor = unseen_disagreement(differ, rows, level=drawn.level, prior_icc=prior_icc)
-    observed, error = pairs.under(np.ones((pairs.apart.size, 1)), floor)
-    moving = pairs.moving()
-    draws = [np.empty(0)]
-    if moving.apart.size:
-        blocks = swap_masks(moving.apart.size, drawn.n_resamples, seed=drawn.seed)
-        draws += [studentised(*moving.under(np.where(m, -1.0, 1.0), floor)) for m in blocks]
-    return paired_inference(
-        observed,
-        error,
-        np.concatenate(draws),
-        degrees_of_freedom=pairs.n_patients - 1,
-        level=drawn.level,
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PairedShare:
-    """Per patient the hits of right − left and the rows, and the sums over all patients."""
-
-    apart: FloatArray
-    rows: FloatArray
-    n_rows: float
-    row_squares: float
-    n_patients: int
-
-    @classmethod
-    def of(cls, left: ArrayLike, right: ArrayLike, rows: ArrayLike) -> _PairedShare:
-        first, second, total = (np.asarray(a, dtype=np.float64) for a in (left, right, rows))
-        n_patients = int(np.count_nonzero(total))
-        if n_patients == 0:
-            raise InvalidValue("a difference of shares needs at least one row")
-        return cls(second - first, total, float(total.sum()), float(total @ total), n_patients)
-
-    def moving(self) -> _PairedShare:
-        """Return the patients on whom the runs differ."""
-        kept = self.apart != 0
-        return replace(self, apart=self.apart[kept], rows=self.rows[kept])
-
-    def under(self, signs: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
-        """Return difference and standard error for every column of signs (patients × columns).
-
-        With the influences (h − p)/n of both runs, se² = C/(C−1)·Σ(d_i − Δ t_i)²/N², and
-        Σ(d − Δt)² = Σd² − 2Δ Σdt + Δ² Σt².
-        """
-        delta = self.apart @ signs / self.n_rows
-        along = (self.apart * self.rows) @ signs
-        squares = float(self.apart @ self.apart) - 2 * delta * along + delta**2 * self.row_squares
-        scale = self.n_patients / max(self.n_patients - 1, 1)
-        error = np.sqrt(scale * np.maximum(squares, 0.0)) / self.n_rows
-        return delta, np.maximum(error, floor)
 
 
 def non_inferior(
