@@ -94,3 +94,14 @@ def test_failures_without_an_answer_show_no_figure() -> None:
 def test_a_run_that_only_abstained_is_a_result() -> None:
     report = format_report(result_of([EvaluationResult(None, 1, abstained=True)]))
     assert "Abstention Rate" in report
+
+
+def test_errors_that_are_more_confident_than_right_answers_are_pointed_out() -> None:
+    rows = [EvaluationResult(int(stated < 0.8), 1, confidence=stated) for stated in (0.5, 0.6, 0.9)]
+    report = format_report(result_of(rows))
+    assert "wrong answers are more confident (0.9000 on average) than right ones (0.5500)" in report
+    turned = [
+        EvaluationResult(int(row.confidence > 0.8), 1, confidence=row.confidence) for row in rows
+    ]
+    assert "more confident" not in format_report(result_of(turned))
+    assert "more confident" not in format_report(result_of(rows[:2]))

@@ -14,7 +14,6 @@ from krisis.statistics import answered_rows, error_driven
 from krisis.statistics.answered_rows import (
     AnsweredRows,
     Plateaus,
-    errors_are_more_confident,
 )
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.error_driven import error_driven_intervals
@@ -343,12 +342,6 @@ def test_an_ordinal_error_not_seen_may_be_the_largest():
     assert not plateaus.plain
     assert Plateaus.of(answered([0.9] * 2, [0, 1])).plain
     assert not Plateaus.of(answered([0.9] * 2, [0, 1]), largest_loss=3.0).plain
-
-
-def test_the_weak_spot_is_named():
-    assert errors_are_more_confident(answered([0.9, 0.5], [1, 0]))
-    assert not errors_are_more_confident(answered([0.9, 0.5], [0, 1]))
-    assert not errors_are_more_confident(answered([0.9, 0.5], [0, 0]))
 
 
 def test_what_is_no_answer_or_no_figure_is_refused():

@@ -20,7 +20,7 @@ from krisis.metrics.risk_coverage import (
     optimal_curve,
     risk_coverage_curve,
 )
-from krisis.metrics.table import LOSSES, Loss, Table
+from krisis.metrics.table import LOSSES, FloatArray, Loss, Table
 from krisis.metrics.weighted_curve import risk_key
 
 __all__ = [
@@ -90,7 +90,13 @@ class _Area(_CurveMetric):
             f"{self.key}_optimal": best,
             f"e{self.key}": form.value() - best,
             "loss": loss,
+            "mean_confidence_right": _mean(table.confidence[table.answered & table.correct]),
+            "mean_confidence_wrong": _mean(table.confidence[table.answered & ~table.correct]),
         }
+
+
+def _mean(values: FloatArray) -> float | None:
+    return float(values.mean()) if values.size else None
 
 
 class AURC(_Area):

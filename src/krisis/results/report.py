@@ -39,6 +39,7 @@ def format_report(result: BenchmarkResult) -> str:
         _baseline_lines(result),
         _undefined(result),
         _calibration(result),
+        _confident_errors(result),
         _deferral(result),
         _execution(result),
     ]
@@ -136,6 +137,17 @@ def _calibration(result: BenchmarkResult) -> list[str]:
     null_value = format_value(score.details["null_value"])
     expected = f"a perfectly calibrated model would show an error of {null_value}"
     return [f"Calibration: {expected} on {score.n_evaluated} rows"]
+
+
+def _confident_errors(result: BenchmarkResult) -> list[str]:
+    score = result.metric_scores.get("aurc")
+    details = score.details if score is not None else {}
+    right, wrong = (details.get(f"mean_confidence_{kind}") for kind in ("right", "wrong"))
+    if right is None or wrong is None or wrong <= right:
+        return []
+    means = f"({format_value(wrong)} on average) than right ones ({format_value(right)})"
+    advice = "the interval of AURC may be short, prefer AUGRC"
+    return [f"Confidence: wrong answers are more confident {means}; {advice}"]
 
 
 def _undefined(result: BenchmarkResult) -> list[str]:

@@ -61,17 +61,6 @@ class AnsweredRows:
         return replace(self, unit=pool[self.unit], rows_per_unit=rows)
 
 
-def errors_are_more_confident(rows: AnsweredRows) -> bool:
-    """Tell whether wrong answers are more confident than right ones on average.
-
-    The interval of AURC may then be short in small runs; AUGRC is the sturdier figure.
-    """
-    if rows.wrong.all() or not rows.wrong.any():
-        return False
-    mean_wrong = float(rows.confidence[rows.wrong].mean())
-    return mean_wrong > float(rows.confidence[~rows.wrong].mean())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Plateaus:
     """The answers with the number of their plateau, counted by falling confidence.

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from krisis.errors import InvalidValue
 from krisis.statistics.intervals import Interval, check_level
-from krisis.statistics.mid_p import mid_p_cdf, mid_p_quantile
+from krisis.statistics.mid_p import mid_p_quantile
 from krisis.statistics.share_design import ShareDesign
 
 FloatArray = NDArray[np.float64]
@@ -85,10 +85,6 @@ class ShareDistribution:
     def quantile(self, probability: ArrayLike) -> FloatArray:
         """Return H⁻¹: the share below which the truth lies with this confidence."""
         return mid_p_quantile(probability, self.effective_hits, self.effective_rows)
-
-    def cdf(self, share: ArrayLike) -> FloatArray:
-        """Return H: the confidence that the truth lies at or below a share."""
-        return mid_p_cdf(share, self.effective_hits, self.effective_rows)
 
 
 def _checked(hits: ArrayLike, rows: ArrayLike) -> tuple[FloatArray, FloatArray]:
