@@ -52,6 +52,7 @@ __all__ = [
 T = TypeVar("T")
 
 NO_LABEL = -1
+_UNREADABLE = -2
 _DEFERRAL: dict[object, int] = {
     True: 1,
     False: 0,
@@ -79,41 +80,25 @@ class Units:
         return added.astype(np.float64, copy=False)
 
 
-class _MetadataColumns:
-    """The metadata that almost every scoring needs, read while the rows are at hand.
+class _Kinds(dict[tuple[object, ...], int]):
+    """The different combinations of truth, answer, abstention, deferral label and group.
 
-    What cannot be read here is left to the table, which complains by the name of the row.
+    They are few, so that looking up one combination a row is faster than reading five fields.
     """
 
-    def __init__(self, answers: Answers, n_rows: int) -> None:
-        self._group, self._key = next(iter(answers.groups.items()), ("", ""))
-        self._codes = Codes(lambda value: group_name(self._group, value), {})
-        self._due: IntArray | None = np.empty(n_rows, np.int64)
-        self._member: IntArray | None = np.empty(n_rows, np.int64) if self._key else None
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self.labels = Codes(canonical_label, {None: NO_LABEL})
+        self.groups = Codes(lambda value: group_name(group, value), {})
+        self.codes: list[tuple[int, int, bool, int, int]] = []
 
-    def read(self, block: Sequence[EvaluationResult], part: slice) -> None:
-        """Read a block of rows."""
-        if self._due is not None:
-            try:
-                due = [_DEFERRAL[row.metadata.get("should_abstain")] for row in block]
-                self._due[part] = np.fromiter(due, np.int64, len(due))
-            except (KeyError, TypeError):
-                self._due = None
-        if self._member is not None:
-            codes, key = self._codes, self._key
-            try:
-                member = [codes[row.metadata.get(key)] for row in block]
-                self._member[part] = np.fromiter(member, np.int64, len(member))
-            except TypeError:
-                self._member = None
-
-    def give_to(self, table: Table) -> None:
-        """Hand over the columns that could be read."""
-        if self._due is not None:
-            table.__dict__["should_abstain"] = self._due
-        member = self._member
-        if member is not None:
-            table.shared(("group", self._group), lambda: sorted_groups(self._codes, member))
+    def __missing__(self, fields: tuple[object, ...]) -> int:
+        truth, prediction, abstained, due, member = fields
+        labels = self.labels[truth], self.labels[prediction]
+        metadata = _DEFERRAL.get(due, _UNREADABLE), self.groups[member]
+        self[fields] = kind = len(self)
+        self.codes.append((*labels, bool(abstained), *metadata))
+        return kind
 
 
 class Table:
@@ -147,38 +132,54 @@ class Table:
         return len(self.rows)
 
     def _read(self) -> None:
-        """Read the columns in one pass: all fields of a block of rows before the next block."""
-        n, codes, n_without = self.n_scored, Codes(canonical_label, {None: NO_LABEL}), 0
-        self.truth, self.prediction = np.empty(n, np.int64), np.empty(n, np.int64)
-        self.abstained, self.confidence = np.empty(n, np.bool_), np.empty(n, np.float64)
-        metadata = _MetadataColumns(self.answers, n)
+        """Read the columns in one pass over the rows."""
         try:
-            for start in range(0, n, _ROWS_PER_BLOCK):
-                block = self.rows[start : start + _ROWS_PER_BLOCK]
-                size = len(block)
-                part = slice(start, start + size)
-                truth, given = (
-                    [codes[r.ground_truth] for r in block],
-                    [codes[r.prediction] for r in block],
-                )
-                self.truth[part] = np.fromiter(truth, np.int64, size)
-                self.prediction[part] = np.fromiter(given, np.int64, size)
-                self.abstained[part] = np.fromiter([r.abstained for r in block], np.bool_, size)
-                stated = [r.confidence for r in block]
-                if None in stated:
-                    n_without += stated.count(None)
-                    self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
-                else:
-                    self.confidence[part] = np.fromiter(stated, np.float64, size)
-                metadata.read(block, part)
+            try:
+                self._read_fields(with_metadata=True)
+            except TypeError:  # metadata that cannot be looked up is read where it is needed
+                self._read_fields(with_metadata=False)
         except (TypeError, ValueError):
             self._refuse_labels()
             raise
-        self.labels = codes.names
-        if n and self.truth.min() < 0:
+        if self.n_scored and self.truth.min() < 0:
             self._refuse_labels()
+
+    def _read_fields(self, *, with_metadata: bool) -> None:
+        group, key = next(iter(self.answers.groups.items()), ("", ""))
+        kinds, n, n_without = _Kinds(group), self.n_scored, 0
+        kind, self.confidence = np.empty(n, np.int64), np.empty(n, np.float64)
+        due = "should_abstain"
+        for start in range(0, n, _ROWS_PER_BLOCK):
+            block = self.rows[start : start + _ROWS_PER_BLOCK]
+            part = slice(start, start + len(block))
+            if with_metadata:
+                found = [
+                    kinds[
+                        r.ground_truth,
+                        r.prediction,
+                        r.abstained,
+                        (m := r.metadata).get(due),
+                        m.get(key),
+                    ]
+                    for r in block
+                ]
+            else:
+                found = [
+                    kinds[r.ground_truth, r.prediction, r.abstained, None, None] for r in block
+                ]
+            kind[part] = np.fromiter(found, np.int64, len(block))
+            stated = [r.confidence for r in block]
+            n_without += stated.count(None)
+            self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
+        codes = np.array(kinds.codes, dtype=np.int64).reshape(-1, 5)
+        self.truth, self.prediction, abstained, deferral, member = codes.T[:, kind]
+        self.abstained = abstained.astype(np.bool_)
+        self.labels = kinds.labels.names
         self._check_confidence(n_without)
-        metadata.give_to(self)
+        if with_metadata and not (codes[:, 3] == _UNREADABLE).any():
+            self.__dict__["should_abstain"] = deferral
+        if with_metadata and key:
+            self.shared(("group", group), lambda: sorted_groups(kinds.groups, member))
 
     def _refuse_labels(self) -> None:
         for row in self.rows:
