@@ -7,8 +7,7 @@ import pytest
 
 from krisis.data.phq8.interviews import WITHHELD_REASONS, Interview, draw_cohort, write_interview
 from krisis.data.phq8.items import ITEM_KEYS
-from krisis.data.phq8.wording import OFTEN
-from krisis.data.phq8.wording_topics import TOPICS
+from krisis.data.phq8.wording import OFTEN, TOPICS
 
 COHORT = draw_cohort(400, seed=11)
 

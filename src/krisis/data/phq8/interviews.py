@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from krisis.data.phq8 import wording
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.transcripts import Transcript, Turn
-from krisis.data.phq8.wording_topics import TOPICS, Topic
+from krisis.data.phq8.wording import TOPICS, Exchange, Topic
 
 # Each purpose has a stream of its own: a new draw in one never moves the draws of another.
 _SCORES, _INTERVIEW, SPLIT = 1, 2, 3
@@ -62,7 +62,6 @@ WITHHELD_REASONS = (
 )
 _STYLES = ("plain", "plain", "hedged", "corrected")
 
-Exchange = tuple[str, str]
 Option = TypeVar("Option")
 
 
