@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from krisis import __version__
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
 from krisis.reporting import pages
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
-from krisis.reporting.risk_curves import curve_points, run_curve
+from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
 from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
 from krisis.results.comparison.text import delta_cells, heading, margin_words, row_name
 
@@ -38,7 +37,6 @@ class DeltaLine:
     name: str
     arrow: str
     cells: list[str]
-    test: str
     verdict: str
     tone: str
     margin: str
@@ -130,19 +128,19 @@ def _reach(delta: MetricDelta) -> float:
 
 
 def _delta_line(delta: MetricDelta, widest: float, level: float) -> DeltaLine:
-    interval = delta.interval
-    known = interval is not None and not math.isnan(interval.low)
+    low = high = None
+    if delta.interval is not None and delta.interval.defined:
+        low, high = _place(delta.interval.low, widest), _place(delta.interval.high, widest)
     verdict = delta.verdict(level)
     return DeltaLine(
         name=row_name(delta),
         arrow={"higher": "↑", "lower": "↓"}.get(delta.direction, ""),
         cells=delta_cells(delta),
-        test=delta.test,
         verdict=verdict,
         tone=verdict if verdict in ("better", "worse") else "muted",
         margin=margin_words(delta),
-        low=_place(interval.low, widest) if known and interval else None,
-        high=_place(interval.high, widest) if known and interval else None,
+        low=low,
+        high=high,
         middle=None if math.isnan(delta.delta) else _place(delta.delta, widest),
     )
 
@@ -183,19 +181,12 @@ def _curves(comparison: Comparison) -> list[Figure]:
 
 
 def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
-    alt = altair()
     styles = [_STYLES[i % len(_STYLES)] for i in range(len(names))]
     ends = [[row for row in drawn if row["run"] == name][-1] for name in names]
     legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=380)
     encoding = {
-        "x": alt.X(
-            "coverage:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)
-        ),
-        "y": alt.Y(
-            "selective_risk:Q",
-            title="errors among the answers kept",
-            axis=alt.Axis(format=".0%", tickCount=5),
-        ),
+        "x": alt.X("coverage:Q", scale=unit_scale(), axis=percent_axis()),
+        "y": alt.Y("selective_risk:Q", title=KEPT_ERRORS, axis=percent_axis()),
         "color": alt.Color(
             "run:N",
             sort=names,
@@ -227,7 +218,4 @@ def comparison_html(comparison: Comparison) -> str:
         heading="Comparison of "
         + (" and ".join(page.names) if len(page.names) == 2 else f"{len(page.names)} runs"),
         eyebrow=page.suite,
-        style=pages.style_sheet(),
-        style_hash=pages.style_hash(),
-        version=__version__,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.table import BoolArray, Table
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, SURFACE, WRONG
 
 N_BINS = 20
@@ -41,7 +41,6 @@ def histogram_figure(columns: Table) -> Figure | None:
     table = histogram_table(columns)
     if not any(row["n"] for row in table):
         return None
-    alt = altair()
     tones = {"correct": CORRECT, "wrong": WRONG, "abstained": ABSTAINED}
     strips = [
         _strip([row for row in table if row["outcome"] == outcome], str(tone), last=i == 2)
@@ -62,17 +61,10 @@ def histogram_figure(columns: Table) -> Figure | None:
 
 
 def _strip(rows: list[JsonObject], tone: str, *, last: bool) -> Chart:
-    alt = altair()
     outcome, total = rows[0]["outcome"], sum(row["n"] for row in rows)
     base = alt.Chart(data(rows), width=420, height=74)
-    axis = alt.Axis(
-        title="stated confidence" if last else None,
-        labels=last,
-        ticks=last,
-        format=".0%",
-        tickCount=5,
-        grid=False,
-    )
+    title = "stated confidence" if last else None
+    axis = percent_axis(title=title, labels=last, ticks=last, grid=False)
     x = alt.X("low:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
     top = max(1, *(row["n"] for row in rows))
     y_axis = alt.Axis(title=None, tickCount=2, values=[0, top], format=",d")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from krisis.json_values import JsonObject
-from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import EvaluationResult, MetricScore
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, WRONG
 from krisis.reporting.wording import number, percent
 
@@ -87,7 +86,6 @@ def confusion_figure(score: MetricScore | None) -> Figure | None:
 
 
 def _grid(table: list[JsonObject]) -> Chart:
-    alt = altair()
     base = _tiles_base([_tile(row) for row in table])
     tone = alt.condition("datum.aligned", alt.value(str(CORRECT)), alt.value(str(WRONG)))
     strength = alt.Scale(domain=[0, 1], range=[0.05, 0.4])
@@ -110,7 +108,6 @@ def _tile(row: JsonObject) -> JsonObject:
 
 
 def _tiles_base(tiles: list[JsonObject]) -> Chart:
-    alt = altair()
     bare = {"ticks": False, "domain": False}
     return alt.Chart(data(tiles), width=420, height=190).encode(
         x=alt.X(
@@ -141,8 +138,3 @@ def two_sided_facts(score: MetricScore) -> list[tuple[str, str]]:
         ("always answering would score", percent(details["always_answer"])),
         ("always deferring would score", percent(details["always_defer"])),
     ]
-
-
-def alignment_of(rows: list[EvaluationResult]) -> MetricScore:
-    """Score the deferral alignment of rows."""
-    return DeferralAlignment().compute(rows)

@@ -9,7 +9,7 @@ from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.forms import Share, prior_icc
 from krisis.metrics.gap_form import GapSum
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
@@ -55,7 +55,6 @@ def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
     table = reliability_table(columns, n_bins=n_bins)
     if not table:
         return None
-    alt = altair()
     chart = alt.vconcat(_diagram(table), _counts(table), spacing=8).resolve_scale(x="shared")
     n_outside = sum(not row["band_low"] <= row["accuracy"] <= row["band_high"] for row in table)
     return Figure(
@@ -73,19 +72,14 @@ def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
     )
 
 
-def _scale() -> Chart:
-    return altair().Scale(domain=[0, 1], nice=False)
-
-
 def _diagram(table: list[JsonObject]) -> Chart:
-    alt = altair()
     base = alt.Chart(data(table), width=420, height=300)
-    x_axis = alt.Axis(title=None, labels=False, ticks=False, format=".0%", tickCount=5)
-    y_axis = alt.Axis(title="accuracy of the answers", format=".0%", tickCount=5)
-    y = alt.Y("accuracy:Q", scale=_scale(), axis=y_axis)
-    x = alt.X("mean_confidence:Q", scale=_scale(), axis=x_axis)
+    x_axis = percent_axis(title=None, labels=False, ticks=False)
+    y_axis = percent_axis(title="accuracy of the answers")
+    y = alt.Y("accuracy:Q", scale=unit_scale(), axis=y_axis)
+    x = alt.X("mean_confidence:Q", scale=unit_scale(), axis=x_axis)
     band = base.mark_rect(color=str(REFERENCE), opacity=0.2).encode(
-        x=alt.X("low:Q", scale=_scale(), axis=x_axis),
+        x=alt.X("low:Q", scale=unit_scale(), axis=x_axis),
         x2=alt.X2("high:Q"),
         y=alt.Y("band_low:Q"),
         y2=alt.Y2("band_high:Q"),
@@ -107,13 +101,9 @@ def _diagram(table: list[JsonObject]) -> Chart:
 
 
 def _counts(table: list[JsonObject]) -> Chart:
-    alt = altair()
     base = alt.Chart(data(table), width=420, height=64)
-    x = alt.X(
-        "low:Q",
-        scale=_scale(),
-        axis=alt.Axis(title="stated confidence", format=".0%", tickCount=5, grid=False),
-    )
+    axis = percent_axis(title="stated confidence", grid=False)
+    x = alt.X("low:Q", scale=unit_scale(), axis=axis)
     top = max(row["n"] for row in table) * 1.35
     y = alt.Y(
         "n:Q",
@@ -127,7 +117,9 @@ def _counts(table: list[JsonObject]) -> Chart:
         base.transform_calculate(middle="(datum.low + datum.high) / 2")
         .mark_text(dy=-7, fontSize=11, color=str(INK))
         .encode(
-            x=alt.X("middle:Q", scale=_scale()), y=alt.Y("n:Q"), text=alt.Text("n:Q", format=",")
+            x=alt.X("middle:Q", scale=unit_scale()),
+            y=alt.Y("n:Q"),
+            text=alt.Text("n:Q", format=","),
         )
     )
     return bars + numbers

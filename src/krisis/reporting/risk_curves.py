@@ -7,7 +7,7 @@ import numpy as np
 from krisis.metrics.curve_form import curve_of, items_of, optimal_of
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.reporting.risk_coverage import risk_band
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -15,6 +15,7 @@ from krisis.statistics.bootstrap import BootstrapOptions
 N_POINTS = 300
 N_RESAMPLES = 400
 MODEL, BEST = "this model", "best possible ranking"
+KEPT_ERRORS = "errors among the answers kept"
 
 
 def run_curve(table: Table) -> RiskCoverageCurve | None:
@@ -77,7 +78,7 @@ def risk_figures(table: Table) -> list[Figure]:
 _WORDS = {
     "selective": (
         "Risk–coverage: is it wrong less often when surer?",
-        "errors among the answers kept",
+        KEPT_ERRORS,
         (
             "Keep only the answers above a confidence: coverage is what is left, risk the share of "
             "errors in it. If confidence is useful, risk falls to the left. The dashed line is the "
@@ -118,12 +119,11 @@ def _figure(
     chart = layers[0]
     for layer in layers[1:]:
         chart += layer
-    alt = altair()
     chart = chart.encode(
-        x=alt.X(scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)),
+        x=alt.X(scale=unit_scale(), axis=percent_axis()),
         y=alt.Y(
             scale=alt.Scale(domain=[0, min(1.0, max(0.05, top * 1.08))], nice=False),
-            axis=alt.Axis(title=axis, format=".0%", tickCount=5),
+            axis=percent_axis(title=axis),
         ),
     )
     words = reading.format(cmax=f"{curve.cmax:.1%}", area=area, excess=area - least)
@@ -131,7 +131,6 @@ def _figure(
 
 
 def _band_layer(band: list[dict[str, float]], kind: str) -> Chart:
-    alt = altair()
     tone = WRONG if kind == "selective" else REFERENCE
     return (
         alt.Chart(data(band))
@@ -147,7 +146,6 @@ def _band_layer(band: list[dict[str, float]], kind: str) -> Chart:
 def _line(
     points: list[dict[str, float]], risk: str, name: str, tone: str, dash: list[int] | None = None
 ) -> Chart:
-    alt = altair()
     few = name == MODEL and len(points) <= 40
     marks = {"point": {"color": tone, "size": 28, "filled": True}} if few else {}
     return (
@@ -158,7 +156,6 @@ def _line(
 
 
 def _end_mark(point: dict[str, float], risk: str) -> Chart:
-    alt = altair()
     base = alt.Chart(data([{**point, "label": f"Cmax {point['coverage']:.0%}"}]))
     left = point["coverage"] > 0.85
     dot = base.mark_circle(color=str(INK), size=70, opacity=1, stroke=str(SURFACE))
