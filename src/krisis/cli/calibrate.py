@@ -13,12 +13,10 @@ from krisis.json_values import dumps, write_text
 from krisis.metrics.items import STATED
 from krisis.results.run_items import read_items
 
-HELP = "Fit a calibrator on a run: from signals of confidence to a probability."
-app = typer.Typer(add_completion=False, help=HELP)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(
-    help=HELP,
     epilog="Examples:  krisis calibrate --input train.json --mode few_shot --method temperature "
     "--features verbalized_confidence --output t.json  |  krisis calibrate --input train.json "
     "--features verbalized_confidence,retrieval_similarity_mean --output l.json",
@@ -43,7 +41,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         False, "--force", help="Fit even with fewer than 10 right or 10 wrong answers."
     ),
 ) -> None:
-    """Fit, judge on left-out participants, write, say how it went."""
+    """Fit a calibrator on a run: from signals of confidence to a probability."""
     run = read_items(input_, mode)
     named = [name.strip() for name in features.split(",") if name.strip()]
     has_stated = any(signals[STATED] is not None for signals in run.signals)

@@ -19,12 +19,10 @@ from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
 from krisis.results.loading import load_result
 
-HELP = "Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."
-app = typer.Typer(add_completion=False, help=HELP)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(
-    help=HELP,
     epilog="Examples:  krisis check runs/RUN --require 'accuracy >= 0.85' --require "
     "'lower(selective_accuracy) >= 0.9'  |  krisis check runs/NEW --against runs/OLD --no-worse "
     "'deferral_alignment by 0.03' --junit check.xml  |  krisis check runs/RUN --gate gate.yaml",
@@ -54,7 +52,7 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not lines."),
 ) -> None:
-    """Judge every requirement and say so in one line each."""
+    """Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."""
     wanted = _gate_of(gate, require, no_worse, non_inferior)
     baseline = None if against is None else load_result(against)
     verdicts = check_run(load_result(run), wanted, against=baseline)

@@ -12,7 +12,7 @@ from rich.table import Table
 from krisis import registry
 from krisis.errors import MissingExtra
 
-app = typer.Typer(add_completion=False, help="List what is installed.")
+app = typer.Typer(add_completion=False)
 
 
 class Listable(StrEnum):

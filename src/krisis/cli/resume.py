@@ -14,7 +14,7 @@ from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, JsonValue
 from krisis.results.store import read_manifest
 
-app = typer.Typer(add_completion=False, help="Finish a run that was cut short.")
+app = typer.Typer(add_completion=False)
 
 
 def resume(

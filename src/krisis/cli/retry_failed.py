@@ -13,7 +13,7 @@ from krisis.execution.config import RESUMABLE
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
 
-app = typer.Typer(add_completion=False, help="Retry the failed records of a run.")
+app = typer.Typer(add_completion=False)
 
 
 def retry_failed(

@@ -14,11 +14,7 @@ from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Run a suite on a model and score the answers.",
-)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _EXAMPLES = (
     "Examples:  krisis run ckd --model guideline  |  krisis run ckd --task staging --model "

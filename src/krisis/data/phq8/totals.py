@@ -28,7 +28,7 @@ CUT_OFF = 10.0
 class Totals:
     """One total per participant: the truth, the sum of the predicted items and its bounds.
 
-    ``lowest`` counts a missing item as 0 and ``highest`` as 3. ``usable`` is True where enough
+    ``total`` counts a missing item as 0 and ``highest`` as 3. ``usable`` is True where enough
     items were predicted for the sum to stand for the total.
     """
 
@@ -38,14 +38,9 @@ class Totals:
     usable: Flags
 
     @property
-    def lowest(self) -> Scores:
-        """The total with every missing item at 0."""
-        return self.total
-
-    @property
     def decision(self) -> Codes:
         """1 where the bounds say depressed, 0 where they say not, −1 where they allow both."""
-        return np.where(self.lowest >= CUT_OFF, 1, np.where(self.highest < CUT_OFF, 0, -1))
+        return np.where(self.total >= CUT_OFF, 1, np.where(self.highest < CUT_OFF, 0, -1))
 
 
 def band_of(total: Scores) -> Codes:
