@@ -41,7 +41,8 @@ def _parameter(name: str) -> inspect.Parameter:
         annotation = next((k for k in kinds if k in _members(field.annotation)), str) | None
     text = field.description or ""
     if field.default not in (None, {}, []) and not field.is_required():
-        text += f" Default: {_words(field.default)}."
+        in_words = {True: "on", False: "off"} if is_flag(name) else {}
+        text += f" Default: {in_words.get(field.default, field.default)}."
     if name in ("suite_options", "model_options"):
         text += " As NAME=VALUE; repeatable."
     return inspect.Parameter(
@@ -49,12 +50,6 @@ def _parameter(name: str) -> inspect.Parameter:
         inspect.Parameter.KEYWORD_ONLY,
         default=typer.Option(default, flag, *_SHORT.get(name, ()), help=text, show_default=False),
         annotation=annotation,
-    )
-
-
-def _words(value: object) -> str:
-    return (
-        {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 from krisis.json_values import JsonObject
@@ -181,31 +182,23 @@ def _curves(comparison: Comparison) -> list[Figure]:
 
 
 def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
-    styles = [_STYLES[i % len(_STYLES)] for i in range(len(names))]
+    tones, dashes, marks = zip(*islice(cycle(_STYLES), len(names)), strict=True)
     ends = [[row for row in drawn if row["run"] == name][-1] for name in names]
     legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=380)
+
+    def styled(channel: Chart, values: Sequence[object], legend: Chart) -> Chart:
+        scale = alt.Scale(domain=names, range=list(values))
+        return channel("run:N", sort=names, scale=scale, legend=legend)
+
     encoding = {
         "x": alt.X("coverage:Q", scale=unit_scale(), axis=percent_axis()),
         "y": alt.Y("selective_risk:Q", title=KEPT_ERRORS, axis=percent_axis()),
-        "color": alt.Color(
-            "run:N",
-            sort=names,
-            scale=alt.Scale(domain=names, range=[str(s[0]) for s in styles]),
-            legend=legend,
-        ),
+        "color": styled(alt.Color, [str(tone) for tone in tones], legend),
     }
-    dash = alt.StrokeDash(
-        "run:N",
-        sort=names,
-        scale=alt.Scale(domain=names, range=[s[1] for s in styles]),
-        legend=legend,
-    )
-    shape = alt.Shape(
-        "run:N", scale=alt.Scale(domain=names, range=[s[2] for s in styles]), legend=None
-    )
+    dash, shape = styled(alt.StrokeDash, dashes, legend), styled(alt.Shape, marks, None)
     lines = alt.Chart(data(drawn)).mark_line(strokeWidth=2).encode(**encoding, strokeDash=dash)
-    marks = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
-    return (lines + marks.encode(**encoding, shape=shape)).properties(width=560, height=300)
+    points = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
+    return (lines + points.encode(**encoding, shape=shape)).properties(width=560, height=300)
 
 
 def comparison_html(comparison: Comparison) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from krisis.metrics.curve_form import curve_of, items_of, optimal_of
 from krisis.metrics.risk_coverage import RiskCoverageCurve
-from krisis.metrics.table import Table
+from krisis.metrics.table import IntArray, Table
 from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.reporting.risk_coverage import risk_band
@@ -31,16 +31,14 @@ def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     coverage = curve.coverage
     steps = np.searchsorted(coverage, np.linspace(coverage[0], coverage[-1], N_POINTS))
     kept = np.unique(steps) if coverage.size > N_POINTS else np.arange(coverage.size)
-    risk, general, level = curve.selective_risk, curve.generalized_risk, curve.threshold
-    return [
-        {
-            "coverage": float(coverage[i]),
-            "selective_risk": float(risk[i]),
-            "generalized_risk": float(general[i]),
-            "threshold": float(level[i]),
-        }
-        for i in kept
-    ]
+    return points_at(curve, kept)
+
+
+def points_at(curve: RiskCoverageCurve, kept: IntArray) -> list[dict[str, float]]:
+    """Return some working points of a curve."""
+    names = ("coverage", "selective_risk", "generalized_risk", "threshold")
+    columns = [getattr(curve, name)[kept].tolist() for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def curve_band(table: Table, cmax: float) -> list[dict[str, float]]:
@@ -100,26 +98,29 @@ _WORDS = {
 }
 
 
+_AREA_AND_TONE = {
+    "selective": (RiskCoverageCurve.aurc, str(WRONG)),
+    "generalized": (RiskCoverageCurve.augrc, str(REFERENCE)),
+}
+
+
 def _figure(
     kind: str, curve: RiskCoverageCurve, best: RiskCoverageCurve, *, band: list[dict[str, float]]
 ) -> Figure:
     title, axis, reading = _WORDS[kind]
-    areas = {"selective": "aurc", "generalized": "augrc"}
-    area, least = (getattr(c, areas[kind])() for c in (curve, best))
+    area_of, tone = _AREA_AND_TONE[kind]
+    area, least = area_of(curve), area_of(best)
     risk = f"{kind}_risk"
     points = curve_points(curve)
     top = max(row[risk] for row in points)
     top = max(top, *(row[f"{kind}_high"] for row in band)) if band else top
     layers = [
-        _band_layer(band, kind),
+        _band_layer(band, kind, tone),
         _line(curve_points(best), risk, BEST, str(MUTED), dash=[5, 4]),
-        _line(points, risk, MODEL, str(WRONG if kind == "selective" else REFERENCE)),
+        _line(points, risk, MODEL, tone),
         _end_mark(points[-1], risk),
     ]
-    chart = layers[0]
-    for layer in layers[1:]:
-        chart += layer
-    chart = chart.encode(
+    chart = alt.layer(*layers).encode(
         x=alt.X(scale=unit_scale(), axis=percent_axis()),
         y=alt.Y(
             scale=alt.Scale(domain=[0, min(1.0, max(0.05, top * 1.08))], nice=False),
@@ -130,11 +131,10 @@ def _figure(
     return Figure(f"{kind}_risk", title, words, chart.properties(width=420, height=280), points)
 
 
-def _band_layer(band: list[dict[str, float]], kind: str) -> Chart:
-    tone = WRONG if kind == "selective" else REFERENCE
+def _band_layer(band: list[dict[str, float]], kind: str, tone: str) -> Chart:
     return (
         alt.Chart(data(band))
-        .mark_area(color=str(tone), opacity=0.18)
+        .mark_area(color=tone, opacity=0.18)
         .encode(
             x=alt.X("coverage:Q", title="coverage"),
             y=alt.Y(f"{kind}_low:Q"),

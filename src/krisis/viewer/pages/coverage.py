@@ -8,7 +8,7 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.selective_prediction import RiskCoverageCurve
-from krisis.reporting.risk_curves import run_curve
+from krisis.reporting.risk_curves import points_at, run_curve
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, number_of
 from krisis.viewer.pages.rows import row_line
@@ -44,10 +44,7 @@ def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> J
     deferred = run.index.select(RowFilter(deferred_at=threshold, sort="-confidence"))
     n_wrong = int(np.count_nonzero(~run.index.correct[deferred]))
     return {
-        "coverage": float(curve.coverage[index]),
-        "selective_risk": float(curve.selective_risk[index]),
-        "generalized_risk": float(curve.generalized_risk[index]),
-        "threshold": threshold,
+        **points_at(curve, np.array([index]))[0],
         "n_accepted": int(curve.n_accepted[index]),
         "n_wrong_accepted": int(curve.loss_accepted[index]),
         "n_deferred": len(deferred),
@@ -61,10 +58,7 @@ def _points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     """Return the working points, thinned out evenly where there are very many."""
     n_points = curve.coverage.size
     kept = np.unique(np.linspace(0, n_points - 1, min(n_points, N_POINTS)).astype(np.int64))
-    columns = (curve.coverage, curve.selective_risk, curve.generalized_risk, curve.threshold)
-    names = ("coverage", "selective_risk", "generalized_risk", "threshold")
-    picked = [column[kept].tolist() for column in columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*picked, strict=True)]
+    return points_at(curve, kept)
 
 
 def _drawing(points: list[dict[str, float]]) -> JsonObject:
