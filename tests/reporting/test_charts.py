@@ -16,10 +16,14 @@ from krisis.metrics import DeferralAlignment, ExpectedCalibrationError
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.table import Answers
 from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
-from krisis.reporting.confidence_histogram import histogram_figure, histogram_table
+from krisis.reporting.confidence_charts import (
+    histogram_figure,
+    histogram_table,
+    reliability_figure,
+    reliability_table,
+)
 from krisis.reporting.deferral import confusion_figure, confusion_table, deferral_cell
 from krisis.reporting.palette import TONES
-from krisis.reporting.reliability import reliability_figure, reliability_table
 
 
 def test_reliability_bins_hold_hand_counted_rows() -> None:

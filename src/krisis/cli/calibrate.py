@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from krisis.confidence.calibrators import Calibrator, fit_calibrator
-from krisis.json_values import dumps, write_text
+from krisis.json_values import JsonObject, dumps, write_text
 from krisis.metrics.items import STATED
 from krisis.results.run_items import read_items
 
@@ -46,10 +45,9 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     named = [name.strip() for name in features.split(",") if name.strip()]
     has_stated = any(signals[STATED] is not None for signals in run.signals)
     default = STATED if has_stated else "verbalized_confidence"
-    wanted: Any = (method, target)
-    calibrator = fit_calibrator(
-        run, named or [default], method=wanted[0], target=wanted[1], seed=seed, force=force
-    )
+    chosen = named or [default]
+    how: JsonObject = {"method": method, "target": target}  # checked where they are used
+    calibrator = fit_calibrator(run, chosen, **how, seed=seed, force=force)
     write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
     for line in summary(calibrator):
         typer.echo(line)

@@ -110,13 +110,12 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     if output is not None and output.exists():
         raise InvalidFile(f"{output} exists already; choose another name")
     runs = _runs(inputs, mode, intersection_only=intersection_only)
-    options = _options(
-        runs,
-        loss=loss,
-        grid=coverage_grid,
-        area_coverage=area_coverage,
+    options = SelectiveOptions(
         bootstrap=BootstrapOptions(bootstrap_resamples, seed, rng),  # type: ignore[arg-type]
-        method=interval_method,
+        loss=_known("loss", loss or runs[0].table.answers.default_loss, LOSSES),
+        method=_known("interval method", interval_method or None, (None, *REPLICATE_METHODS)),
+        coverages=_grid(coverage_grid),
+        area_coverage=area_coverage,
     )
     calibrator = None if calibration is None else _calibrator(calibration, runs)
     values, absent = _confidences(runs, confidence, calibrator)
@@ -160,22 +159,10 @@ def _runs(
     return runs
 
 
-def _options(
-    runs: Sequence[RunItems],
-    *,
-    loss: str,
-    grid: str,
-    area_coverage: float,
-    bootstrap: BootstrapOptions,
-    method: str,
-) -> SelectiveOptions:
-    chosen: Any = loss or runs[0].table.answers.default_loss
-    if chosen not in LOSSES:
-        raise UnknownName.among("loss", chosen, LOSSES)
-    offered: Any = method or None
-    if offered is not None and offered not in REPLICATE_METHODS:
-        raise UnknownName.among("interval method", method, REPLICATE_METHODS)
-    return SelectiveOptions(chosen, _grid(grid), area_coverage, bootstrap, offered)
+def _known(what: str, name: str | None, offered: Sequence[str | None]) -> Any:
+    if name not in offered:
+        raise UnknownName.among(what, str(name), [one for one in offered if one])
+    return name
 
 
 def _grid(text: str) -> list[float]:

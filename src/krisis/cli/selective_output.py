@@ -159,10 +159,15 @@ def _notes(
         notes.append(
             f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
         )
-    notes += _total_lines(artifact["totals"])
-    if _any_negative_excess(evaluation):
+    notes += [
+        f"Totals (input_{position}): {report['summary']}"
+        for position, report in enumerate(artifact["totals"])
+        if report is not None
+    ]
+    curves = [curve for both in evaluation.curves.values() for curve in both]
+    if any(curve.figures[excess] < 0 for curve in curves for excess in ("eaurc", "eaugrc")):
         notes.append(f"Excess: {EXCESS_NOTE}.")
-    if any(not curve.losses.size for both in evaluation.curves.values() for curve in both):
+    if not all(curve.losses.size for curve in curves):
         notes.append("Nothing was predicted, so there is no curve: all areas are undefined.")
     if calibrator is not None and set(evaluation.curves) & set(CALIBRATED):
         note = calibrator.order_note()
@@ -198,19 +203,6 @@ def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[s
         )
         lines.append(f"Calibrated (input_{position}), against {before} as it is: {changes}.")
     return lines
-
-
-def _total_lines(reports: Sequence[JsonMapping | None]) -> list[str]:
-    return [
-        f"Totals (input_{position}): {report['summary']}"
-        for position, report in enumerate(reports)
-        if report is not None
-    ]
-
-
-def _any_negative_excess(evaluation: Evaluation) -> bool:
-    runs = [curve for both in evaluation.curves.values() for curve in both]
-    return any(run.figures["eaurc"] < 0 or run.figures["eaugrc"] < 0 for run in runs)
 
 
 def draw_evaluation(evaluation: Evaluation, path: Path) -> None:

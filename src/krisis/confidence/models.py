@@ -200,13 +200,10 @@ class IsotonicModel(_Model):
         return "merged" if self.increasing else "changed"
 
 
-Model = Annotated[
-    TemperatureModel | LogisticModel | LinearModel | IsotonicModel, Field(discriminator="method")
-]
+AnyModel = TemperatureModel | LogisticModel | LinearModel | IsotonicModel
+Model = Annotated[AnyModel, Field(discriminator="method")]
 Method = Literal["temperature", "logistic", "linear", "isotonic"]
-MODELS: dict[
-    str, type[TemperatureModel] | type[LogisticModel] | type[LinearModel] | type[IsotonicModel]
-] = {
+MODELS: dict[str, type[AnyModel]] = {
     "temperature": TemperatureModel,
     "logistic": LogisticModel,
     "linear": LinearModel,

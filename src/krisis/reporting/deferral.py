@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, MetricScore
 from krisis.reporting.figure import Chart, Figure, alt, data
@@ -44,31 +46,27 @@ def deferral_cell(row: EvaluationResult) -> str:
 def confusion_table(score: MetricScore) -> list[JsonObject]:
     """Return the four cells with their share of what the case asked for."""
     confusion = score.details.get("confusion", {})
-    asked_totals: dict[str, int] = {}
+    totals: Counter[str] = Counter()
     for cell, n_rows in confusion.items():
-        asked_totals[CELLS[cell][0]] = asked_totals.get(CELLS[cell][0], 0) + n_rows
-    table = []
-    for cell, (asked, did, aligned, words) in CELLS.items():
-        if cell not in confusion:
-            continue
-        n_rows, total = int(confusion[cell]), asked_totals[asked]
-        table.append(
-            {
-                "case": asked,
-                "model": did,
-                "meaning": words,
-                "n": n_rows,
-                "share_of_case": n_rows / total if total else None,
-                "aligned": aligned,
-            }
-        )
-    return table
+        totals[CELLS[cell][0]] += n_rows
+    return [
+        {
+            "case": asked,
+            "model": did,
+            "meaning": words,
+            "n": int(confusion[cell]),
+            "share_of_case": int(confusion[cell]) / totals[asked] if totals[asked] else None,
+            "aligned": aligned,
+        }
+        for cell, (asked, did, aligned, words) in CELLS.items()
+        if cell in confusion
+    ]
 
 
-def confusion_figure(score: MetricScore | None) -> Figure | None:
+def confusion_figure(score: MetricScore) -> Figure | None:
     """Draw the two-by-two table, or return None where no row says what was due."""
-    table = confusion_table(score) if score is not None else []
-    if not table or score is None:
+    table = confusion_table(score)
+    if not table:
         return None
     details = score.details
     return Figure(

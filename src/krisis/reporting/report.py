@@ -14,7 +14,7 @@ from krisis.metrics.base import MetricScore, Rows
 from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.reporting import pages, provenance, wording
 from krisis.reporting.breakdown import breakdown_figures
-from krisis.reporting.confidence_histogram import histogram_figure
+from krisis.reporting.confidence_charts import histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
 from krisis.reporting.deferral import confusion_figure, two_sided_facts
 from krisis.reporting.figure import Figure
@@ -25,7 +25,6 @@ from krisis.reporting.metric_lines import (
     reference_policies,
     stored_baselines,
 )
-from krisis.reporting.reliability import reliability_figure
 from krisis.reporting.risk_curves import risk_figures
 from krisis.results.base import Attrition, BenchmarkResult
 

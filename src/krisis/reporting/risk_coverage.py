@@ -35,15 +35,13 @@ class NamedCurve:
     band: Sequence[Mapping[str, float]] = ()
 
 
-def named_curve(
-    name: str, items: CurveItems, *, options: BootstrapOptions | None = None
-) -> NamedCurve:
+def named_curve(name: str, items: CurveItems) -> NamedCurve:
     """Return the curve of items with a 95 % band from resampled clusters."""
     n_items = int(items.items_per_cluster.sum())
     curve = risk_coverage_curve(items.losses, items.confidence, n_items)
     best = optimal_curve(items.losses, n_items)
-    chosen = options or BootstrapOptions(n_resamples=_BAND_RESAMPLES)
-    return NamedCurve(name, curve, best, risk_band(items, curve.cmax, options=chosen))
+    options = BootstrapOptions(n_resamples=_BAND_RESAMPLES)
+    return NamedCurve(name, curve, best, risk_band(items, curve.cmax, options=options))
 
 
 def risk_band(
@@ -92,7 +90,7 @@ def _coarsened(items: CurveItems) -> CurveItems:
     return replace(items, confidence=level)
 
 
-def risk_coverage_figure(curves: Sequence[NamedCurve], *, title: str = "") -> Figure:
+def risk_coverage_figure(curves: Sequence[NamedCurve]) -> Figure:
     """Draw selective and generalized risk of one or more curves side by side."""
     table = [row for curve in curves for row in _points(curve)]
     bands = [row for curve in curves for row in _band(curve)]
@@ -100,8 +98,8 @@ def risk_coverage_figure(curves: Sequence[NamedCurve], *, title: str = "") -> Fi
         _panel(table, bands, curves, measure) for measure in ("selective risk", "generalized risk")
     ]
     chart = alt.hconcat(*panels, spacing=28).resolve_scale(color="shared")
-    name = title or "Risk and coverage"
-    return Figure("risk_coverage", name, _READING, chart.properties(title=name), table)
+    title = "Risk and coverage"
+    return Figure("risk_coverage", title, _READING, chart.properties(title=title), table)
 
 
 def _points(named: NamedCurve) -> list[JsonObject]:

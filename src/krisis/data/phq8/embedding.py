@@ -108,12 +108,12 @@ class SentenceEmbedder(Embedder):
 class EndpointEmbedder(Embedder):
     """An OpenAI-compatible embeddings endpoint; passages leave this machine."""
 
-    def __init__(self, model: str, *, base_url: str | None = None, batch_size: int = 256) -> None:
+    def __init__(self, model: str, *, batch_size: int = 256) -> None:
         try:
             import openai
         except ImportError:
             raise MissingExtra.named("openai", f"the embedder {model!r}") from None
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL")
+        base_url = os.environ.get("OPENAI_BASE_URL")
         key = os.environ.get("OPENAI_API_KEY") or ("none" if base_url else "")
         if not key:
             raise MissingKey(

@@ -38,18 +38,15 @@ class Item:
     nhanes_counts: Sequence[int]
     loading: float
 
-    def thresholds(self) -> tuple[float, float, float]:
+    def thresholds(self) -> list[float]:
         """Return the standard-normal cut points that give the NHANES margin.
 
         >>> [round(cut, 2) for cut in ITEMS[2].thresholds()]
         [0.29, 0.98, 1.36]
         """
         total = sum(self.nhanes_counts)
-        first, second, third = (
-            NormalDist().inv_cdf(below / total)
-            for below in list(accumulate(self.nhanes_counts))[:-1]
-        )
-        return first, second, third
+        below = list(accumulate(self.nhanes_counts))[:-1]
+        return [NormalDist().inv_cdf(count / total) for count in below]
 
 
 _STATED = tomllib.loads((files("krisis.data.phq8") / "items.toml").read_text(encoding="utf-8"))

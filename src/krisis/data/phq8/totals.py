@@ -22,6 +22,7 @@ HIGHEST_SCORE = 3.0
 BANDS = ("minimal", "mild", "moderate", "moderately severe", "severe")
 BAND_STARTS = np.array([5.0, 10.0, 15.0, 20.0])
 CUT_OFF = 10.0
+MIN_COVERAGE = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,7 @@ def band_of(total: Scores) -> Codes:
 
 
 def totals_of(
-    cluster: Codes, truth: Scores, prediction: Scores, *, min_coverage: float = 0.5
+    cluster: Codes, truth: Scores, prediction: Scores, *, min_coverage: float = MIN_COVERAGE
 ) -> Totals:
     """Sum the items of every participant; a total needs ⌈min_coverage · 8⌉ predicted items.
 
@@ -77,12 +78,7 @@ def totals_of(
 
 
 def totals_report(
-    cluster: Codes,
-    item: Sequence[str],
-    truth: Scores,
-    prediction: Scores,
-    *,
-    min_coverage: float = 0.5,
+    cluster: Codes, item: Sequence[str], truth: Scores, prediction: Scores
 ) -> JsonObject | None:
     """Return the figures of totals, bands and screening with the coverage of each.
 
@@ -95,10 +91,10 @@ def totals_report(
         return None
     kept = complete[codes]
     renumbered = (np.cumsum(complete) - 1)[codes[kept]]
-    totals = totals_of(renumbered, truth[kept], prediction[kept], min_coverage=min_coverage)
+    totals = totals_of(renumbered, truth[kept], prediction[kept])
     report = {
         "n_incomplete": int(np.count_nonzero(~complete)),
-        "min_coverage": min_coverage,
+        "min_coverage": MIN_COVERAGE,
         "total": _total_figures(totals),
         "screening": _screening_figures(totals),
     }
