@@ -60,22 +60,17 @@ def metric_lines(
     scores: Mapping[str, MetricScore], yardsticks: Sequence[ReferenceScores]
 ) -> list[MetricLine]:
     """Return the lines of the table in the order of the scores."""
-    directions = metric_directions()
+    known = (registry.find("metrics", key) for key in registry.names("metrics"))
+    directions = {metric.name: metric.direction for metric in known}
     return [
         _line(score, directions.get(score.name, "neither"), _values(score.name, yardsticks))
         for score in scores.values()
     ]
 
 
-def metric_directions() -> dict[str, str]:
-    """Return which way is better for every registered metric, by its label."""
-    found = (registry.find("metrics", key) for key in registry.names("metrics"))
-    return {metric.name: metric.direction for metric in found}
-
-
 def _values(name: str, yardsticks: Sequence[ReferenceScores]) -> tuple[float, ...]:
-    absent = MetricScore(name, math.nan)
-    return tuple(yardstick.scores.get(name, absent).value for yardstick in yardsticks)
+    found = (yardstick.scores.get(name) for yardstick in yardsticks)
+    return tuple(math.nan if score is None else score.value for score in found)
 
 
 def _line(score: MetricScore, direction: str, others: tuple[float, ...]) -> MetricLine:

@@ -81,15 +81,18 @@ def build_report(
     reproduce: str = "",
 ) -> RunReport:
     """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
-    rows = result.rows
+    rows, made = result.rows, result.provenance
     yardsticks = [
         *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
-        *_runs_as_yardsticks(baselines or {}),
+        *(
+            ReferenceScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
+            for name, run in (baselines or {}).items()
+        ),
     ]
     prompts = provenance.prompt_templates(result)
     return RunReport(
         heading=result.backend_name or "unnamed model",
-        eyebrow=_suite_words(result),
+        eyebrow=" · ".join(filter(None, (made.suite, made.task, made.features))) or "unnamed suite",
         attrition=result.attrition,
         headline=wording.headline(result.metric_scores, result.attrition),
         segments=_segments(rows),
@@ -150,19 +153,6 @@ def _n_bins(scores: Mapping[str, MetricScore]) -> int:
 
 def _drawn(*figures: Figure | None) -> list[Figure]:
     return [figure for figure in figures if figure is not None]
-
-
-def _suite_words(result: BenchmarkResult) -> str:
-    made = result.provenance
-    parts = [part for part in (made.suite, made.task, made.features) if part]
-    return " · ".join(parts) or "unnamed suite"
-
-
-def _runs_as_yardsticks(baselines: Mapping[str, BenchmarkResult]) -> list[ReferenceScores]:
-    return [
-        ReferenceScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
-        for name, run in baselines.items()
-    ]
 
 
 def _segments(rows: Rows) -> list[JsonObject]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.risk_coverage import RiskCoverageCurve, optimal_curve, risk_coverage_curve
-from krisis.metrics.table import FloatArray
+from krisis.metrics.table import FloatArray, IntArray
 from krisis.metrics.weighted_curve import CurveItems, curve_paths
 from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
 from krisis.reporting.palette import CORRECT, MUTED, REFERENCE, WRONG
@@ -117,18 +117,16 @@ def _points(named: NamedCurve) -> list[JsonObject]:
                 "threshold": float(curve.threshold[index]),
                 "working point": kind == "confidence",
             }
-            for index in _thinned(curve.coverage)
+            for index in thinned(curve.coverage.size)
         ]
         series = named.name if kind == "confidence" else "optimal"
         rows += [{"series": series, "curve": named.name, "kind": kind, **p} for p in points]
     return rows
 
 
-def _thinned(coverage: FloatArray) -> list[int]:
-    if coverage.size <= _MOST_POINTS:
-        return list(range(coverage.size))
-    kept = np.unique(np.linspace(0, coverage.size - 1, _MOST_POINTS).astype(np.int64))
-    return [int(index) for index in kept]
+def thinned(n_points: int) -> IntArray:
+    """Return which working points are drawn: all, or evenly chosen ones of very many."""
+    return np.unique(np.linspace(0, n_points - 1, min(n_points, _MOST_POINTS)).astype(np.int64))
 
 
 def _band(named: NamedCurve) -> list[JsonObject]:

@@ -63,7 +63,7 @@ class RecordMaker:
             **({} if course is None else {"true_first_gfr": course.first_gfr}),
         }
         if stream == 0:
-            estimates = _estimates(patient.visible, _sexes(usable(patient.visible, "sex")))
+            estimates = _estimates(patient.visible, usable(patient.visible, "sex"))
             metadata |= self._deferral(shown, label, estimates, exact=True)
         name = f"embedded-{self.config.seed}-{'train-' * (stream > 0)}{patient.number}"
         return PatientRecord(features, label, metadata, name)
@@ -74,7 +74,7 @@ class RecordMaker:
         values = {**patient.values, "sex": sex}
         shown = self._shown(values, with_days=False)
         complete, gaps = engineer.fill(patient.values)
-        estimates = _estimates(complete, _sexes(sex))
+        estimates = _estimates(complete, sex)
         gfr = self._label_gfr(complete, sex, estimates)
         label = self._label(patient, gfr)
         features, imputed = self._filled(shown)
@@ -166,19 +166,15 @@ class RecordMaker:
         )
 
 
-def _sexes(sex: Value) -> tuple[bool, ...]:
-    return (False, True) if sex is None else (bool(sex),)
-
-
-def _estimates(values: Mapping[str, Value], sexes: tuple[bool, ...]) -> dict[str, float]:
+def _estimates(values: Mapping[str, Value], sex: Value) -> dict[str, float]:
+    """Return the estimate by sex: of the sex that is known, else of both."""
     creatinine, age = values["sc"], values["age"]
     if creatinine is None or age is None:
         return {}
     return {
-        "female" if sex else "male": printed_down(
-            float(ckd_epi_2021(creatinine, age, female=sex)), 2
-        )
-        for sex in sexes
+        name: printed_down(float(ckd_epi_2021(creatinine, age, female=female)), 2)
+        for name, female in (("male", False), ("female", True))
+        if sex is None or female == bool(sex)
     }
 
 
