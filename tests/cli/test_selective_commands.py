@@ -15,7 +15,7 @@ from tests.invented_runs import write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
-from krisis.cli.selective_plot import check_plot
+from krisis.cli.selective_output import check_plot
 from krisis.errors import MissingExtra, UserError
 from krisis.metrics import EvaluationResult
 from krisis.results.result import BenchmarkResult

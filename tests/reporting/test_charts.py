@@ -12,14 +12,18 @@ import pytest
 from scipy.stats import binom
 from tests.invented_runs import invented_rows
 
-from krisis.metrics import ExpectedCalibrationError
+from krisis.metrics import DeferralAlignment, ExpectedCalibrationError
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.table import Answers
 from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
-from krisis.reporting.confidence_histogram import histogram_figure, histogram_table
-from krisis.reporting.deferral import alignment_of, confusion_figure, confusion_table, deferral_cell
+from krisis.reporting.confidence_charts import (
+    histogram_figure,
+    histogram_table,
+    reliability_figure,
+    reliability_table,
+)
+from krisis.reporting.deferral import confusion_figure, confusion_table, deferral_cell
 from krisis.reporting.palette import TONES
-from krisis.reporting.reliability import reliability_figure, reliability_table
 
 
 def test_reliability_bins_hold_hand_counted_rows() -> None:
@@ -88,7 +92,7 @@ def test_the_histogram_counts_every_row_that_states_a_confidence_once() -> None:
 
 def test_the_confusion_has_the_cells_of_the_metric() -> None:
     rows = invented_rows()
-    table = {row["meaning"]: row["n"] for row in confusion_table(alignment_of(rows))}
+    table = {row["meaning"]: row["n"] for row in confusion_table(DeferralAlignment().compute(rows))}
     cells = [deferral_cell(row) for row in rows]
     assert table == {
         "deferred when needed": cells.count("defer_when_needed"),
@@ -170,7 +174,7 @@ def test_charts_without_data_are_not_drawn() -> None:
     silent = Rows([EvaluationResult(None, 1, True)] * 3)
     assert reliability_figure(silent.table) is None
     assert histogram_figure(silent.table) is None
-    assert confusion_figure(alignment_of(silent)) is None
+    assert confusion_figure(DeferralAlignment().compute(silent)) is None
     assert breakdown_figures(silent) == []
 
 

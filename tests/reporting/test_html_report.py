@@ -15,9 +15,9 @@ from krisis.errors import InvalidFile
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.reporting.costliest import costliest_rows
-from krisis.reporting.reference_policies import reference_policies
+from krisis.reporting.metric_lines import reference_policies
 from krisis.reporting.report import build_report, report_html
-from krisis.reporting.visible_text import visible
+from krisis.reporting.wording import visible
 from krisis.results.result import BenchmarkResult
 
 PAYLOADS = [

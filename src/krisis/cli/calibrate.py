@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from krisis.confidence.calibrators import Calibrator, fit_calibrator
-from krisis.json_values import dumps, write_text
+from krisis.json_values import JsonObject, dumps, write_text
 from krisis.metrics.items import STATED
 from krisis.results.run_items import read_items
 
-HELP = "Fit a calibrator on a run: from signals of confidence to a probability."
-app = typer.Typer(add_completion=False, help=HELP)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(
-    help=HELP,
     epilog="Examples:  krisis calibrate --input train.json --mode few_shot --method temperature "
     "--features verbalized_confidence --output t.json  |  krisis calibrate --input train.json "
     "--features verbalized_confidence,retrieval_similarity_mean --output l.json",
@@ -43,15 +40,14 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         False, "--force", help="Fit even with fewer than 10 right or 10 wrong answers."
     ),
 ) -> None:
-    """Fit, judge on left-out participants, write, say how it went."""
+    """Fit a calibrator on a run: from signals of confidence to a probability."""
     run = read_items(input_, mode)
     named = [name.strip() for name in features.split(",") if name.strip()]
     has_stated = any(signals[STATED] is not None for signals in run.signals)
     default = STATED if has_stated else "verbalized_confidence"
-    wanted: Any = (method, target)
-    calibrator = fit_calibrator(
-        run, named or [default], method=wanted[0], target=wanted[1], seed=seed, force=force
-    )
+    chosen = named or [default]
+    how: JsonObject = {"method": method, "target": target}  # checked where they are used
+    calibrator = fit_calibrator(run, chosen, **how, seed=seed, force=force)
     write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
     for line in summary(calibrator):
         typer.echo(line)

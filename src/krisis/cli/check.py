@@ -7,24 +7,15 @@ from pathlib import Path
 import typer
 import yaml
 
-from krisis.decisions.check import (
-    Gate,
-    check_run,
-    exit_code,
-    to_json,
-    to_junit,
-    to_markdown,
-)
+from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
 from krisis.results.loading import load_result
 
-HELP = "Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."
-app = typer.Typer(add_completion=False, help=HELP)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(
-    help=HELP,
     epilog="Examples:  krisis check runs/RUN --require 'accuracy >= 0.85' --require "
     "'lower(selective_accuracy) >= 0.9'  |  krisis check runs/NEW --against runs/OLD --no-worse "
     "'deferral_alignment by 0.03' --junit check.xml  |  krisis check runs/RUN --gate gate.yaml",
@@ -54,8 +45,8 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not lines."),
 ) -> None:
-    """Judge every requirement and say so in one line each."""
-    wanted = _gate_of(gate, require, no_worse, non_inferior)
+    """Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."""
+    wanted = _gate_of(gate, require=require, no_worse=no_worse, non_inferior=non_inferior)
     baseline = None if against is None else load_result(against)
     verdicts = check_run(load_result(run), wanted, against=baseline)
     if junit is not None:
@@ -69,23 +60,16 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     raise typer.Exit(exit_code(verdicts))
 
 
-def _gate_of(
-    path: Path | None, require: list[str], no_worse: list[str], non_inferior: list[str]
-) -> Gate:
-    stored = {} if path is None else _read_gate(path)
-    return Gate(
-        [*stored.get("require", []), *require],
-        [*stored.get("no_worse", []), *no_worse],
-        [*stored.get("non_inferior", []), *non_inferior],
-    )
+def _gate_of(path: Path | None, **given: list[str]) -> Gate:
+    stored = {} if path is None else _read_gate(path, set(given))
+    return Gate(**{name: [*stored.get(name, []), *texts] for name, texts in given.items()})
 
 
-def _read_gate(path: Path) -> dict[str, list[str]]:
+def _read_gate(path: Path, known: set[str]) -> dict[str, list[str]]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidFile(f"{path} cannot be read as a gate: {error}") from None
-    known = {"require", "no_worse", "non_inferior"}
     usable = isinstance(content, dict) and set(content) <= known
     if not usable or not all(
         isinstance(texts, list) and all(isinstance(text, str) for text in texts)

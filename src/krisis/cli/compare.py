@@ -16,7 +16,7 @@ from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.text import comparison_parts
 from krisis.results.loading import load_results
 
-app = typer.Typer(help="Compare runs on the same cases, pair by pair.", add_completion=False)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(

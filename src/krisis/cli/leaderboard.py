@@ -17,9 +17,7 @@ from krisis.results.leaderboard import Cell, Leaderboard, leaderboards
 from krisis.results.loading import load_results
 from krisis.results.store import is_run, list_runs
 
-app = typer.Typer(
-    help="Show runs side by side, one table per suite and task.", add_completion=False
-)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from enum import StrEnum
+from typing import Literal
 
 import typer
 from rich.console import Console
@@ -12,15 +12,10 @@ from rich.table import Table
 from krisis import registry
 from krisis.errors import MissingExtra
 
-app = typer.Typer(add_completion=False, help="List what is installed.")
+app = typer.Typer(add_completion=False)
 
 
-class Listable(StrEnum):
-    """What can be listed."""
-
-    SUITES = "suites"
-    BACKENDS = "backends"
-    METRICS = "metrics"
+Listable = Literal["suites", "backends", "metrics"]
 
 
 @app.command(
@@ -33,14 +28,14 @@ def list_names(
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is")
-    for name in registry.names(kind.value):
+    for name in registry.names(kind):
         table.add_row(name, _summary(kind, name))
     Console().print(table)
 
 
 def _summary(kind: Listable, name: str) -> str:
     try:
-        found = registry.find(kind.value, name)
+        found = registry.find(kind, name)
     except MissingExtra as error:
         return str(error)
     direction = getattr(found, "direction", "")

@@ -11,7 +11,7 @@ from krisis.reporting.report import build_report, report_html, save_figures
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
 
-app = typer.Typer(help="Write a run as one self-contained HTML page.", add_completion=False)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(

@@ -7,14 +7,14 @@ from pathlib import Path
 import typer
 
 from krisis.cli.carry_out import carry_out, write_run_file
-from krisis.cli.run_options import given_options, option_parameters, with_parameters
+from krisis.cli.run_options import given_options, with_options
 from krisis.errors import InvalidFile
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, JsonValue
 from krisis.results.store import read_manifest
 
-app = typer.Typer(add_completion=False, help="Finish a run that was cut short.")
+app = typer.Typer(add_completion=False)
 
 
 def resume(
@@ -37,5 +37,5 @@ def stored_config(run: Path, options: JsonObject) -> RunConfig:
 
 
 app.command(epilog="Example:  krisis resume runs/RUN --max-cost 10")(
-    with_parameters(resume, option_parameters(RESUMABLE))
+    with_options(resume, RESUMABLE)
 )

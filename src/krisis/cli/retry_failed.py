@@ -8,12 +8,12 @@ import typer
 
 from krisis.cli.carry_out import carry_out, write_run_file
 from krisis.cli.resume import stored_config
-from krisis.cli.run_options import option_parameters, with_parameters
+from krisis.cli.run_options import with_options
 from krisis.execution.config import RESUMABLE
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
 
-app = typer.Typer(add_completion=False, help="Retry the failed records of a run.")
+app = typer.Typer(add_completion=False)
 
 
 def retry_failed(
@@ -26,5 +26,5 @@ def retry_failed(
 
 
 app.command(epilog="Example:  krisis retry-failed runs/RUN --max-concurrency 2")(
-    with_parameters(retry_failed, option_parameters(RESUMABLE))
+    with_options(retry_failed, RESUMABLE)
 )

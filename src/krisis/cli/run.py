@@ -7,18 +7,14 @@ from pathlib import Path
 import typer
 
 from krisis.cli.carry_out import carry_out, write_run_file
-from krisis.cli.run_options import given_options, option_parameters, with_parameters
+from krisis.cli.run_options import given_options, with_options
 from krisis.execution.assembly import dry_run_text
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Run a suite on a model and score the answers.",
-)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _EXAMPLES = (
     "Examples:  krisis run ckd --model guideline  |  krisis run ckd --task staging --model "
@@ -74,4 +70,4 @@ def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
 
 
 _NAMES = [name for name in RunConfig.model_fields if name not in ("suite", "mode")]
-app.command(epilog=_EXAMPLES)(with_parameters(run, option_parameters(_NAMES)))
+app.command(epilog=_EXAMPLES)(with_options(run, _NAMES))

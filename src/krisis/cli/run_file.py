@@ -15,7 +15,7 @@ from krisis.metrics.items import STATED
 from krisis.metrics.repeats import collapse_repeats
 from krisis.results.store import load_run, read_manifest
 
-app = typer.Typer(add_completion=False, help="Write runs in the file format of their suite.")
+app = typer.Typer(add_completion=False)
 
 
 @app.command(

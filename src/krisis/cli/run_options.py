@@ -22,11 +22,6 @@ _SINGULAR = {
 _SHORT = {"max_concurrency": ("-j",), "out": ("-o",)}
 
 
-def option_parameters(names: Iterable[str]) -> list[inspect.Parameter]:
-    """Return one parameter for typer per field; none of them has a default of its own."""
-    return [_parameter(name) for name in names]
-
-
 def _parameter(name: str) -> inspect.Parameter:
     field = RunConfig.model_fields[name]
     flag = "--" + _SINGULAR.get(name, name).replace("_", "-")
@@ -37,11 +32,12 @@ def _parameter(name: str) -> inspect.Parameter:
     elif is_flag(name):
         annotation, flag = bool | None, f"{flag}/--no-{flag[2:]}"
     else:
-        kinds = {str: str, int: int, float: float}
-        annotation = next((k for k in kinds if k in _members(field.annotation)), str) | None
+        members = getattr(field.annotation, "__args__", (field.annotation,))
+        annotation = next((kind for kind in (str, int, float) if kind in members), str) | None
     text = field.description or ""
     if field.default not in (None, {}, []) and not field.is_required():
-        text += f" Default: {_words(field.default)}."
+        in_words = {True: "on", False: "off"} if is_flag(name) else {}
+        text += f" Default: {in_words.get(field.default, field.default)}."
     if name in ("suite_options", "model_options"):
         text += " As NAME=VALUE; repeatable."
     return inspect.Parameter(
@@ -52,27 +48,19 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
-def _words(value: object) -> str:
-    return (
-        {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    )
+def with_options(function: Callable[..., None], names: Iterable[str]) -> Callable[..., None]:
+    """Give a function that takes ``**options`` one option per field, in a way typer can read.
 
-
-def _members(annotation: object) -> tuple[object, ...]:
-    return getattr(annotation, "__args__", (annotation,))
-
-
-def with_parameters(
-    function: Callable[..., None], parameters: list[inspect.Parameter]
-) -> Callable[..., None]:
-    """Give a function that takes ``**options`` a signature that typer can read."""
+    None of the options has a default of its own.
+    """
     own = [
         parameter
         for parameter in inspect.signature(function, eval_str=True).parameters.values()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    function.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
-    function.__annotations__ = {p.name: p.annotation for p in [*own, *parameters]}
+    parameters = [*own, *map(_parameter, names)]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
     return function
 
 

@@ -14,9 +14,7 @@ from krisis.metrics.base import BaseMetric, score_all
 from krisis.results.loading import load_result, metrics_asked
 from krisis.results.report import format_metrics_json_report, format_report
 
-app = typer.Typer(
-    add_completion=False, help="Recompute the metrics of a saved result, without any model."
-)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from krisis.cli import selective_options as given
-from krisis.cli.selective_output import print_evaluation, warn, with_progress
-from krisis.cli.selective_plot import check_plot, draw_evaluation
+from krisis.cli.selective_output import check_plot, draw_evaluation, print_evaluation, with_progress
 from krisis.confidence.artifact import artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
@@ -27,47 +25,97 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
 from krisis.results.run_items import read_items, totals_of
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import REPLICATE_METHODS
 
-HELP = "Judge how well confidence ranks the answers of one run, or of two runs compared."
-app = typer.Typer(add_completion=False, help=HELP)
+app = typer.Typer(add_completion=False)
 _GRID = ",".join(map(str, DEFAULT_GRID))
+
+# The options, one name each.
+Inputs = Annotated[
+    list[Path],
+    typer.Option(
+        "--input", help="A PHQ-8 run file, a krisis run directory or result; at most twice."
+    ),
+]
+Modes = Annotated[
+    list[str], typer.Option("--mode", help="Experiment of the input at this position.")
+]
+Confidence = Annotated[
+    list[str],
+    typer.Option("--confidence", help="Variants by name, `default` or `all`; repeatable."),
+]
+LossName = Annotated[
+    str,
+    typer.Option("--loss", help="abs, abs_norm or error; default: that of the task."),
+]
+Grid = Annotated[
+    str, typer.Option("--coverage-grid", help="Coverages to give the risk at, with commas.")
+]
+AreaCoverage = Annotated[
+    float, typer.Option("--area-coverage", help="Give the areas up to this coverage too.")
+]
+Resamples = Annotated[
+    int, typer.Option("--bootstrap-resamples", help="Number of resamples of participants.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the resamples.")]
+Generator = Annotated[
+    str, typer.Option("--rng", help="default, or legacy to repeat published draws.")
+]
+IntervalMethod = Annotated[
+    str, typer.Option("--interval-method", help="One of: " + ", ".join(REPLICATE_METHODS) + ".")
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration", help="Artifact of `krisis calibrate` for the calibrated variants."
+    ),
+]
+IntersectionOnly = Annotated[
+    bool,
+    typer.Option("--intersection-only", help="Compare the participants that both runs have."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the JSON artifact to this new file.")
+]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", help="Draw the curves to a new .svg, .png or .html file.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the JSON artifact, not the table.")]
 
 
 @app.command(
-    help=HELP,
     epilog="Examples:  krisis selective --input run.json --mode few_shot  |  krisis selective "
     "--input runs/RUN --confidence all --plot curves.svg  |  krisis selective --input a.json "
     "--input b.json --intersection-only --output compared.json",
 )
 def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
-    inputs: given.Inputs,
-    mode: given.Modes = [],  # noqa: B006 - typer copies defaults
-    confidence: given.Confidence = ["default"],  # noqa: B006
-    loss: given.LossName = "",
-    coverage_grid: given.Grid = _GRID,
-    area_coverage: given.AreaCoverage = 0.5,
-    bootstrap_resamples: given.Resamples = 10_000,
-    seed: given.Seed = 42,
-    rng: given.Generator = "default",
-    interval_method: given.IntervalMethod = "",
-    calibration: given.Calibration = None,
-    intersection_only: given.IntersectionOnly = False,
-    output: given.Output = None,
-    plot: given.Plot = None,
-    as_json: given.AsJson = False,
+    inputs: Inputs,
+    mode: Modes = [],  # noqa: B006 - typer copies defaults
+    confidence: Confidence = ["default"],  # noqa: B006
+    loss: LossName = "",
+    coverage_grid: Grid = _GRID,
+    area_coverage: AreaCoverage = 0.5,
+    bootstrap_resamples: Resamples = 10_000,
+    seed: Seed = 42,
+    rng: Generator = "default",
+    interval_method: IntervalMethod = "",
+    calibration: Calibration = None,
+    intersection_only: IntersectionOnly = False,
+    output: Output = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Read, evaluate, print; write only what was asked for."""
+    """Judge how well confidence ranks the answers of one run, or of two runs compared."""
     check_plot(plot)
     if output is not None and output.exists():
         raise InvalidFile(f"{output} exists already; choose another name")
     runs = _runs(inputs, mode, intersection_only=intersection_only)
-    options = _options(
-        runs,
-        loss=loss,
-        grid=coverage_grid,
+    options = SelectiveOptions(
+        bootstrap=BootstrapOptions(bootstrap_resamples, seed, rng),  # type: ignore[arg-type]
+        loss=_known("loss", loss or runs[0].table.answers.default_loss, LOSSES),
+        method=_known("interval method", interval_method or None, (None, *REPLICATE_METHODS)),
+        coverages=_grid(coverage_grid),
         area_coverage=area_coverage,
-        bootstrap=_bootstrap(bootstrap_resamples, seed, rng),
-        method=interval_method,
     )
     calibrator = None if calibration is None else _calibrator(calibration, runs)
     values, absent = _confidences(runs, confidence, calibrator)
@@ -111,26 +159,10 @@ def _runs(
     return runs
 
 
-def _bootstrap(n_resamples: int, seed: int, rng: str) -> BootstrapOptions:
-    return BootstrapOptions(n_resamples, seed, rng)  # type: ignore[arg-type]
-
-
-def _options(
-    runs: Sequence[RunItems],
-    *,
-    loss: str,
-    grid: str,
-    area_coverage: float,
-    bootstrap: BootstrapOptions,
-    method: str,
-) -> SelectiveOptions:
-    chosen: Any = loss or runs[0].table.answers.default_loss
-    if chosen not in LOSSES:
-        raise UnknownName.among("loss", chosen, LOSSES)
-    offered: Any = method or None
-    if offered is not None and offered not in given.METHODS:
-        raise UnknownName.among("interval method", method, given.METHODS)
-    return SelectiveOptions(chosen, _grid(grid), area_coverage, bootstrap, offered)
+def _known(what: str, name: str | None, offered: Sequence[str | None]) -> Any:
+    if name not in offered:
+        raise UnknownName.among(what, str(name), [one for one in offered if one])
+    return name
 
 
 def _grid(text: str) -> list[float]:
@@ -146,9 +178,10 @@ def _calibrator(path: Path, runs: Sequence[RunItems]) -> Calibrator:
     calibrator = calibrator_from(read_object(path), place=path)
     n_seen = max(calibrator.overlap(run) for run in runs)
     if n_seen:
-        warn(
-            f"{path} was fitted on {n_seen} of the {runs[0].words[0]}s evaluated here; results "
-            "will be optimistic, evaluate on others"
+        typer.echo(
+            f"warning: {path} was fitted on {n_seen} of the {runs[0].words[0]}s evaluated here; "
+            "results will be optimistic, evaluate on others",
+            err=True,
         )
     return calibrator
 

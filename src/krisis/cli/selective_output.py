@@ -1,13 +1,12 @@
-"""What `krisis selective` prints: a table per run, deltas, notes, and progress while it works."""
+"""What `krisis selective` shows: a table per run, deltas, notes, progress, and the curves drawn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress
@@ -18,8 +17,11 @@ from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.signals import MissingSignal
 from krisis.confidence.variants import CALIBRATED
-from krisis.json_values import JsonMapping
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import JsonMapping, write_text
 from krisis.metrics.weighted_curve import area_key
+from krisis.reporting.figure import altair, themed
+from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
 from krisis.statistics.intervals import Interval
 
 _SHOWN = ("aurc", "augrc", "eaurc", "eaugrc", "aurc_normalized", "augrc_normalized")
@@ -28,11 +30,8 @@ _HEADINGS = ("AURC", "AUGRC", "excess AURC", "excess AUGRC", "AURC / Cmax", "AUG
 
 # The smallest number of patients in the simulation that the intervals were checked by.
 _FEW = 15
-
-
-def warn(message: str) -> None:
-    """Say something on the error stream without stopping."""
-    typer.echo(f"warning: {message}", err=True)
+_MOST_CURVES = 3
+_SUFFIXES = (".svg", ".png", ".html")
 
 
 @contextmanager
@@ -160,10 +159,15 @@ def _notes(
         notes.append(
             f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
         )
-    notes += _total_lines(artifact["totals"])
-    if _any_negative_excess(evaluation):
+    notes += [
+        f"Totals (input_{position}): {report['summary']}"
+        for position, report in enumerate(artifact["totals"])
+        if report is not None
+    ]
+    curves = [curve for both in evaluation.curves.values() for curve in both]
+    if any(curve.figures[excess] < 0 for curve in curves for excess in ("eaurc", "eaugrc")):
         notes.append(f"Excess: {EXCESS_NOTE}.")
-    if any(not curve.losses.size for both in evaluation.curves.values() for curve in both):
+    if not all(curve.losses.size for curve in curves):
         notes.append("Nothing was predicted, so there is no curve: all areas are undefined.")
     if calibrator is not None and set(evaluation.curves) & set(CALIBRATED):
         note = calibrator.order_note()
@@ -195,25 +199,44 @@ def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[s
         except MissingSignal:
             continue
         changes = ", ".join(
-            f"{name.upper()} {figure(_number(old[name]))} → {figure(_number(new[name]))}"
-            for name in old
+            f"{name.upper()} {figure(old[name])} → {figure(new[name])}" for name in old
         )
         lines.append(f"Calibrated (input_{position}), against {before} as it is: {changes}.")
     return lines
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _total_lines(reports: Sequence[JsonMapping | None]) -> list[str]:
-    return [
-        f"Totals (input_{position}): {report['summary']}"
-        for position, report in enumerate(reports)
-        if report is not None
+def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
+    """Draw the first variants (or both runs of the first) to an SVG, PNG or HTML file."""
+    runs = [
+        (variant if len(both) == 1 else f"{variant}, input_{position}", run)
+        for variant, both in evaluation.curves.items()
+        for position, run in enumerate(both)
+        if run.losses.size
     ]
+    curves = [named_curve(name, run.statistic().items) for name, run in runs[:_MOST_CURVES]]
+    if not curves:
+        raise InvalidValue("nothing was predicted, so there is no curve to draw")
+    drawn = risk_coverage_figure(curves)
+    suffix = path.suffix.lower()
+    if suffix == ".svg":
+        write_text(path, drawn.svg)
+    elif suffix == ".html":
+        write_text(path, themed(drawn.chart).to_html(inline=True))
+    else:
+        picture = drawn.png()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(picture)
+        except OSError as error:
+            raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _any_negative_excess(evaluation: Evaluation) -> bool:
-    runs: Sequence[Any] = [curve for both in evaluation.curves.values() for curve in both]
-    return any(run.figures["eaurc"] < 0 or run.figures["eaugrc"] < 0 for run in runs)
+def check_plot(path: Path | None) -> None:
+    """Refuse a file that could not be drawn, before any work is done."""
+    if path is None:
+        return
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InvalidValue(f"--plot draws .svg, .png or .html files, not {path.name!r}")
+    if path.exists():
+        raise InvalidFile(f"{path} exists already; choose another name")
+    altair()

@@ -9,7 +9,7 @@ import typer
 from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
 
-app = typer.Typer(add_completion=False, help="Print the report of a saved result.")
+app = typer.Typer(add_completion=False)
 
 
 @app.command(epilog="Examples:  krisis show result.json  |  krisis show result.json --json")

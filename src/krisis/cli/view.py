@@ -11,9 +11,7 @@ import typer
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.viewer.app import create_app
 
-app = typer.Typer(
-    help="Look at saved runs in a browser, on this machine only.", add_completion=False
-)
+app = typer.Typer(add_completion=False)
 
 
 @app.command(epilog="Examples:  krisis view  |  krisis view runs --port 9000 --no-browser")

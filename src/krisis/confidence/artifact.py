@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
@@ -99,12 +99,12 @@ def _paired(populations: Sequence[Mapping[str, object]]) -> JsonObject:
 
 
 def _loss(loss: Loss, scale: float) -> JsonObject:
-    if loss == "abs_norm":
-        definition, multiplier = f"abs(prediction - truth) / {scale:g}", scale
-    elif loss == "abs":
-        definition, multiplier = "abs(prediction - truth)", 1.0
-    else:
-        definition, multiplier = "1 if prediction != truth else 0", 1.0
+    definition = {
+        "abs_norm": f"abs(prediction - truth) / {scale:g}",
+        "abs": "abs(prediction - truth)",
+        "error": "1 if prediction != truth else 0",
+    }[loss]
+    multiplier = scale if loss == "abs_norm" else 1.0
     whole = int(multiplier) if float(multiplier).is_integer() else multiplier
     return {"name": loss, "definition": definition, "raw_multiplier": whole}
 
@@ -171,35 +171,29 @@ def _resampled(run: VariantCurve) -> dict[str, str]:
 
 
 def _bootstrap(evaluation: Evaluation, name: str, position: int) -> JsonObject:
-    run = evaluation.curves[name][position]
     options = evaluation.options
-    intervals = {
-        key: evaluation.interval(name, position, figure) for figure, key in _resampled(run).items()
-    }
-    risks = {
-        coverage_key(coverage): evaluation.interval(name, position, risk_key(coverage))
-        for coverage in options.coverages
-    }
-    reasons = {key: i.reason for key, i in {**intervals, **risks}.items() if i.reason}
+    areas = _resampled(evaluation.curves[name][position])
+    risks = {risk_key(coverage): coverage_key(coverage) for coverage in options.coverages}
+    found = {figure: evaluation.interval(name, position, figure) for figure in (*areas, *risks)}
+
+    def shaped(value: Callable[[str], object]) -> JsonObject:
+        by_area = {key: value(figure) for figure, key in areas.items()}
+        return {**by_area, "mae_at_coverage": {key: value(figure) for figure, key in risks.items()}}
+
     return {
         "seed": options.bootstrap.seed,
         "n_resamples": options.bootstrap.n_resamples,
         "rng": options.bootstrap.rng,
         "method": options.replicate_method or "error_distribution",
-        "methods": {key: interval.method for key, interval in intervals.items()},
+        "methods": {key: found[figure].method for figure, key in areas.items()},
         "n_clusters": evaluation.n_clusters,
-        "ci95": {
-            **{key: _ends(interval) for key, interval in intervals.items()},
-            "mae_at_coverage": {key: _ends(interval) for key, interval in risks.items()},
+        "ci95": shaped(lambda figure: _ends(found[figure])),
+        "drop_rate": shaped(lambda figure: evaluation.drop_rate(name, position, figure)),
+        "reasons": {
+            key: found[figure].reason
+            for figure, key in {**areas, **risks}.items()
+            if found[figure].reason
         },
-        "drop_rate": {
-            **{k: evaluation.drop_rate(name, position, f) for f, k in _resampled(run).items()},
-            "mae_at_coverage": {
-                coverage_key(c): evaluation.drop_rate(name, position, risk_key(c))
-                for c in options.coverages
-            },
-        },
-        "reasons": reasons,
     }
 
 

@@ -12,7 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from krisis.confidence.judging import Figures, cross_fitted, figures_of
 from krisis.confidence.models import MODELS, Method, Model, TemperatureModel, softened
-from krisis.confidence.signals import SIGNALS, MissingSignal, known_signals, signal_values
+from krisis.confidence.signals import (
+    SIGNALS,
+    MissingSignal,
+    known_signals,
+    signal_of,
+    signal_values,
+)
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import STATED, RunItems
@@ -66,7 +72,9 @@ class Calibrator(BaseModel):
         for name in self.features:
             _check_scale(name, self.input_scale[name])
         values = _features(run, self.features, needed_by="the calibrator")
-        return self.model.predict(_as_probability(values, self))
+        if isinstance(self.model, TemperatureModel):  # the others take features as they are
+            values = _unit_interval(values, self.input_scale[self.features[0]])
+        return self.model.predict(values)
 
     def judged_on(self, run: RunItems) -> tuple[str, Figures, Figures]:
         """Return what stood there before, its figures on a run, and those of the calibrator.
@@ -75,11 +83,10 @@ class Calibrator(BaseModel):
         """
         goal = target_values(run, self.target)
         before = self.features[0]
-        if len(self.features) > 1 or not _bounded(before):
+        if len(self.features) > 1 or not signal_of(before).bounded:
             before = STATED
         raw = signal_values(run, before, needed_by="the comparison with a calibrator")
-        scale = SIGNALS[before].lowest, SIGNALS[before].highest
-        uncalibrated = figures_of(_unit_interval(raw, scale), goal)
+        uncalibrated = figures_of(_unit_interval(raw, signal_of(before).scale), goal)
         return before, uncalibrated, figures_of(self.apply(run), goal)
 
     def is_temperature_of(self, feature: str) -> bool:
@@ -120,20 +127,13 @@ class Calibrator(BaseModel):
 
 
 def _check_scale(name: str, learnt: tuple[float, float]) -> None:
-    signal = SIGNALS.get(name)
-    if signal is None or not signal.bounded or learnt == (signal.lowest, signal.highest):
+    signal = signal_of(name)
+    if not signal.bounded or learnt == signal.scale:
         return
     raise InvalidValue(
         f"the calibrator was fitted on {name} from {learnt[0]:g} to {learnt[1]:g} and the run has "
         f"it from {signal.lowest:g} to {signal.highest:g}; fit it again"
     )
-
-
-def _as_probability(values: FloatArray, calibrator: Calibrator) -> FloatArray:
-    """Bring the one input of a temperature to [0, 1]; other models take features as they are."""
-    if not isinstance(calibrator.model, TemperatureModel):
-        return values
-    return _unit_interval(values, calibrator.input_scale[calibrator.features[0]])
 
 
 def _unit_interval(values: FloatArray, scale: tuple[float, float]) -> FloatArray:
@@ -227,8 +227,8 @@ def _check_request(run: RunItems, features: Sequence[str], method: str, target: 
         raise InvalidValue(
             f"the method {method!r} learns yes or no; use linear for the target loss"
         )
-    if method == "temperature" and (len(features) != 1 or not _bounded(features[0])):
-        bounded = ", ".join(name for name in SIGNALS if _bounded(name))
+    if method == "temperature" and (len(features) != 1 or not signal_of(features[0]).bounded):
+        bounded = ", ".join(name for name, signal in SIGNALS.items() if signal.bounded)
         raise InvalidValue(
             f"a temperature takes one feature with a scale of its own, not {list(features)}; "
             f"choose one of: {bounded}"
@@ -246,14 +246,9 @@ def _check_enough(run: RunItems) -> None:
         )
 
 
-def _bounded(name: str) -> bool:
-    return name in SIGNALS and SIGNALS[name].bounded
-
-
 def _scale_of(name: str, values: FloatArray) -> tuple[float, float]:
-    if _bounded(name):
-        return SIGNALS[name].lowest, SIGNALS[name].highest
-    return float(values.min()), float(values.max())
+    signal = signal_of(name)
+    return signal.scale if signal.bounded else (float(values.min()), float(values.max()))
 
 
 def _uncalibrated(
@@ -263,7 +258,7 @@ def _uncalibrated(
     scales: Mapping[str, tuple[float, float]],
 ) -> tuple[FloatArray, str]:
     """Return what one would have without a calibrator: the only feature itself, or the mean."""
-    if len(features) == 1 and _bounded(features[0]):
+    if len(features) == 1 and signal_of(features[0]).bounded:
         return _unit_interval(raw[:, 0], scales[features[0]]), features[0]
     return np.full(goal.size, goal.mean()), "the mean of the target"
 
@@ -303,7 +298,10 @@ def calibrator_from(content: JsonMapping, *, place: str | Path) -> Calibrator:
         calibrator.method == calibrator.model.method
         and set(calibrator.input_scale) == set(calibrator.features)
         and len(calibrator.features) == len(weights)
-        and all(low < high or not _bounded(n) for n, (low, high) in calibrator.input_scale.items())
+        and all(
+            low < high or not signal_of(n).bounded
+            for n, (low, high) in calibrator.input_scale.items()
+        )
     )
     if not agree:
         raise InvalidFile(

@@ -8,6 +8,7 @@ import numpy as np
 
 from krisis.confidence.models import (
     MODELS,
+    N_BINS,
     Method,
     binned_gap,
     log_loss,
@@ -16,6 +17,7 @@ from krisis.confidence.models import (
     softened,
 )
 from krisis.json_values import JsonObject
+from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import FloatArray, IntArray
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
@@ -24,10 +26,9 @@ from krisis.statistics.calibration_gap import calibration_gap_interval
 from krisis.statistics.intervals import Interval
 
 N_FOLDS = 5
-N_BINS = 15
 _N_RESAMPLES = 2000
 
-Figures = dict[str, float | None]
+Figures = dict[str, float]
 
 
 def figures_of(probability: FloatArray, target: FloatArray) -> Figures:
@@ -92,7 +93,7 @@ def _intervals(
         name: _mean_interval(loss(probability, goal), participant) for name, loss in _LOSSES.items()
     }
     if np.isin(goal, (0.0, 1.0)).all():
-        bins = np.minimum((probability * N_BINS).astype(np.int64), N_BINS - 1)
+        bins = confidence_bin(probability, N_BINS)
         answers = BinnedAnswers(probability, goal == 1, bins, participant)
         found["ece"] = calibration_gap_interval(answers).interval
     return {name: [one.low, one.high] if one.defined else None for name, one in found.items()}

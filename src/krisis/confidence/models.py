@@ -10,9 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy import optimize, special
 
 from krisis.errors import InvalidValue
+from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.table import FloatArray
 
 LOWEST_PROBABILITY = 1e-6
+N_BINS = 15
 _TEMPERATURES = (0.05, 10.0)
 _PENALTY = 1.0
 
@@ -182,7 +184,11 @@ class IsotonicModel(_Model):
         mean = np.bincount(group, target) / weight
         increasing = bool(np.cov(group, target)[0, 1] >= 0) if len(group) > 1 else True
         fitted = optimize.isotonic_regression(mean, weights=weight, increasing=increasing).x
-        return cls(increasing=increasing, inputs=inputs.tolist(), outputs=_unit(fitted).tolist())
+        return cls(
+            increasing=increasing,
+            inputs=inputs.tolist(),
+            outputs=np.clip(fitted, 0.0, 1.0).tolist(),
+        )
 
     def predict(self, features: FloatArray) -> FloatArray:
         """Interpolate between the fitted points; flat beyond them."""
@@ -194,13 +200,10 @@ class IsotonicModel(_Model):
         return "merged" if self.increasing else "changed"
 
 
-Model = Annotated[
-    TemperatureModel | LogisticModel | LinearModel | IsotonicModel, Field(discriminator="method")
-]
+AnyModel = TemperatureModel | LogisticModel | LinearModel | IsotonicModel
+Model = Annotated[AnyModel, Field(discriminator="method")]
 Method = Literal["temperature", "logistic", "linear", "isotonic"]
-MODELS: dict[
-    str, type[TemperatureModel] | type[LogisticModel] | type[LinearModel] | type[IsotonicModel]
-] = {
+MODELS: dict[str, type[AnyModel]] = {
     "temperature": TemperatureModel,
     "logistic": LogisticModel,
     "linear": LinearModel,
@@ -235,10 +238,6 @@ def _logit(probability: FloatArray) -> FloatArray:
     return np.asarray(special.logit(clipped))
 
 
-def _unit(values: FloatArray) -> FloatArray:
-    return np.clip(values, 0.0, 1.0)
-
-
 def _standards(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation; a feature that never moves keeps scale 1."""
     scales = features.std(axis=0)
@@ -251,9 +250,9 @@ def mean_square(probability: FloatArray, target: FloatArray) -> float:
     return float(np.square(probability - target).mean())
 
 
-def binned_gap(probability: FloatArray, target: FloatArray, n_bins: int = 15) -> float:
+def binned_gap(probability: FloatArray, target: FloatArray) -> float:
     """Return the expected calibration error against a target in [0, 1]."""
     if not probability.size:
         return math.nan
-    index = np.minimum((probability * n_bins).astype(np.int64), n_bins - 1)
+    index = confidence_bin(probability, N_BINS)
     return float(np.abs(np.bincount(index, target - probability)).sum() / probability.size)

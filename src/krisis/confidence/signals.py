@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +30,11 @@ class Signal:
         """Tell whether the signal has a scale of its own."""
         return math.isfinite(self.lowest) and math.isfinite(self.highest)
 
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Return the ends of the scale."""
+        return self.lowest, self.highest
+
 
 SIGNALS: dict[str, Signal] = {
     "llm_evidence_count": Signal(0),
@@ -47,17 +51,22 @@ SIGNALS: dict[str, Signal] = {
 }
 
 
+def signal_of(name: str) -> Signal:
+    """Return what is known of a signal; one that krisis does not know may have any value."""
+    return SIGNALS.get(name, Signal())
+
+
 def signal_values(run: RunItems, name: str, *, needed_by: str) -> FloatArray:
     """Return a signal of every predicted item; anything that is no number in range is refused."""
-    signal = SIGNALS.get(name, Signal())
+    signal = signal_of(name)
     rows: list[int] = np.flatnonzero(run.predicted).tolist()
     raw = [_given(run, index, name, needed_by) for index in rows]
     if signal.null_means is not None:
         raw = [signal.null_means if value is None else value for value in raw]
-    values = _as_numbers(raw)
-    wrong = np.isnan(values) | (values < signal.lowest) | (values > signal.highest)
-    if np.isinf(values).any() or wrong.any():
-        first = int(np.flatnonzero(wrong | np.isinf(values))[0])
+    values = np.array([_as_number(value) for value in raw], dtype=np.float64)
+    wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
         _complain(run, rows[first], name, (raw[first], signal, needed_by))
     return values
 
@@ -70,10 +79,6 @@ def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
             "choose another variant or a run that recorded it"
         )
     return signals[name]
-
-
-def _as_numbers(raw: Sequence[JsonValue]) -> FloatArray:
-    return np.array([_as_number(value) for value in raw], dtype=np.float64)
 
 
 def _as_number(value: JsonValue) -> float:

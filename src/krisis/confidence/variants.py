@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
+from krisis.confidence.calibrators import Calibrator
 from krisis.confidence.signals import MissingSignal, signal_values
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import STATED, RunItems
@@ -16,23 +16,12 @@ from krisis.metrics.table import FloatArray
 Signals = Mapping[str, FloatArray]
 
 
-class Calibrator(Protocol):
-    """What a fitted calibrator offers to the variants that need one."""
-
-    def apply(self, run: RunItems) -> FloatArray:
-        """Return the calibrated confidence of every predicted item."""
-
-    def is_temperature_of(self, feature: str) -> bool:
-        """Tell whether this is a temperature fitted on that signal."""
-
-
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A variant: the signals it reads, the rule, and the rule in words."""
+    """A variant: the signals it reads and the rule that makes one number of them."""
 
     signals: tuple[str, ...]
     rule: Callable[[Signals], FloatArray]
-    words: str
 
 
 def _evidence(signals: Signals) -> FloatArray:
@@ -50,43 +39,38 @@ def _verbalized(signals: Signals) -> FloatArray:
 _COUNT, _MEAN, _SPOKEN = "llm_evidence_count", "retrieval_similarity_mean", "verbalized_confidence"
 _MODAL = "consistency_modal_confidence"
 
+
+def _as_it_is(signal: str) -> Variant:
+    return Variant((signal,), lambda signals: signals[signal])
+
+
+def _one_over(signal: str) -> Variant:
+    return Variant((signal,), lambda signals: 1.0 / (1.0 + signals[signal]))
+
+
 VARIANTS: dict[str, Variant] = {
-    "llm": Variant((_COUNT,), lambda s: s[_COUNT], "llm_evidence_count"),
-    "total_evidence": Variant((_COUNT,), lambda s: s[_COUNT], "llm_evidence_count (alias of llm)"),
-    "retrieval_similarity_mean": Variant(
-        (_MEAN,), lambda s: s[_MEAN], "retrieval_similarity_mean, null as 0"
-    ),
-    "retrieval_similarity_max": Variant(
-        ("retrieval_similarity_max",),
-        lambda s: s["retrieval_similarity_max"],
-        "retrieval_similarity_max, null as 0",
-    ),
+    "llm": _as_it_is(_COUNT),
+    "total_evidence": _as_it_is(_COUNT),  # another name of llm
+    "retrieval_similarity_mean": _as_it_is(_MEAN),
+    "retrieval_similarity_max": _as_it_is("retrieval_similarity_max"),
     "hybrid_evidence_similarity": Variant(
-        (_COUNT, _MEAN), lambda s: 0.5 * _evidence(s) + 0.5 * _similarity(s), "0.5 e + 0.5 s"
+        (_COUNT, _MEAN), lambda s: 0.5 * _evidence(s) + 0.5 * _similarity(s)
     ),
-    "verbalized": Variant((_SPOKEN,), _verbalized, "(v − 1) / 4, null as 0.5"),
+    "verbalized": Variant((_SPOKEN,), _verbalized),
     "hybrid_verbalized": Variant(
         (_SPOKEN, _COUNT, _MEAN),
         lambda s: 0.4 * _verbalized(s) + 0.3 * _evidence(s) + 0.3 * _similarity(s),
-        "0.4 v + 0.3 e + 0.3 s",
     ),
-    "token_msp": Variant(("token_msp",), lambda s: s["token_msp"], "token_msp"),
-    "token_pe": Variant(("token_pe",), lambda s: 1.0 / (1.0 + s["token_pe"]), "1 / (1 + token_pe)"),
-    "token_energy": Variant(
-        ("token_energy",), lambda s: np.exp(s["token_energy"]), "exp(token_energy)"
-    ),
-    "consistency": Variant((_MODAL,), lambda s: s[_MODAL], "consistency_modal_confidence"),
-    "consistency_inverse_std": Variant(
-        ("consistency_score_std",),
-        lambda s: 1.0 / (1.0 + s["consistency_score_std"]),
-        "1 / (1 + consistency_score_std)",
-    ),
+    "token_msp": _as_it_is("token_msp"),
+    "token_pe": _one_over("token_pe"),
+    "token_energy": Variant(("token_energy",), lambda s: np.exp(s["token_energy"])),
+    "consistency": _as_it_is(_MODAL),
+    "consistency_inverse_std": _one_over("consistency_score_std"),
     "hybrid_consistency": Variant(
         (_MODAL, _COUNT, _MEAN),
         lambda s: 0.4 * s[_MODAL] + 0.3 * _evidence(s) + 0.3 * _similarity(s),
-        "0.4 c + 0.3 e + 0.3 s",
     ),
-    "stated": Variant((STATED,), lambda s: s[STATED], "the confidence a krisis backend returned"),
+    "stated": _as_it_is(STATED),  # the confidence that a krisis backend returned
 }
 CALIBRATED = ("verbalized_calibrated", "calibrated")
 KNOWN = (*VARIANTS, *CALIBRATED)

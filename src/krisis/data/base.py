@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from krisis.data.task import (
     FeatureDescription,
@@ -48,8 +48,12 @@ __all__ = [
     "Task",
     "content_hash",
     "content_id",
+    "member_of",
     "records_hash",
 ]
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class FeatureSet(StrEnum):
@@ -157,7 +161,7 @@ class SuiteConfig:
     test_size: float = 0.2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", _feature_set(self.features))
+        object.__setattr__(self, "features", member_of(FeatureSet, self.features, "feature set"))
         object.__setattr__(self, "task", _task_name(self.task))
         if isinstance(self.n_synthetic, bool) or not isinstance(self.n_synthetic, int):
             raise InvalidValue(f"n_synthetic must be a whole number, not {self.n_synthetic!r}")
@@ -174,12 +178,12 @@ class SuiteConfig:
         return bool(self.task) and not isinstance(self.task, _NotChosen)
 
 
-def _feature_set(value: object) -> FeatureSet:
+def member_of(kind: type[Choice], value: object, what: str) -> Choice:
+    """Return the member of an enumeration that a user names, or say which there are."""
     try:
-        return FeatureSet(str(value).strip().lower())
+        return kind(str(value).strip().lower().replace("-", "_"))
     except ValueError:
-        known = [member.value for member in FeatureSet]
-        raise UnknownName.among("feature set", str(value), known) from None
+        raise UnknownName.among(what, str(value), [member.value for member in kind]) from None
 
 
 def _task_name(value: object) -> str:

@@ -10,7 +10,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Answers, BoolArray, Table
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
 
@@ -114,7 +114,6 @@ def breakdown_figures(rows: Rows) -> list[Figure]:
 
 
 def _figure(heading: str, table: list[JsonObject]) -> Figure:
-    alt = altair()
     tones = {
         "accuracy": CORRECT,
         "selective accuracy": CORRECT,
@@ -140,7 +139,6 @@ def _figure(heading: str, table: list[JsonObject]) -> Figure:
 
 
 def _panel(rows: list[JsonObject], tone: str, *, first: bool) -> Chart:
-    alt = altair()
     y = alt.Y(
         "label:N",
         sort=None,
@@ -160,7 +158,7 @@ def _panel(rows: list[JsonObject], tone: str, *, first: bool) -> Chart:
     ]
     base = alt.Chart(data(shown), width=190, height=max(2, len(rows)) * 24, title=rows[0]["metric"])
     bars = base.mark_rule(color=tone, strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=alt.Scale(domain=[0, 1]), axis=axis), x2=alt.X2("high:Q"), y=y
+        x=alt.X("low:Q", scale=unit_scale(), axis=axis), x2=alt.X2("high:Q"), y=y
     )
     points = base.mark_circle(color=tone, size=64, opacity=1).encode(
         x=alt.X("value:Q", axis=axis), y=y

@@ -6,15 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
-from krisis import __version__
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
 from krisis.reporting import pages
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
-from krisis.reporting.risk_curves import curve_points, run_curve
+from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
 from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
 from krisis.results.comparison.text import delta_cells, heading, margin_words, row_name
 
@@ -38,7 +38,6 @@ class DeltaLine:
     name: str
     arrow: str
     cells: list[str]
-    test: str
     verdict: str
     tone: str
     margin: str
@@ -130,19 +129,19 @@ def _reach(delta: MetricDelta) -> float:
 
 
 def _delta_line(delta: MetricDelta, widest: float, level: float) -> DeltaLine:
-    interval = delta.interval
-    known = interval is not None and not math.isnan(interval.low)
+    low = high = None
+    if delta.interval is not None and delta.interval.defined:
+        low, high = _place(delta.interval.low, widest), _place(delta.interval.high, widest)
     verdict = delta.verdict(level)
     return DeltaLine(
         name=row_name(delta),
         arrow={"higher": "↑", "lower": "↓"}.get(delta.direction, ""),
         cells=delta_cells(delta),
-        test=delta.test,
         verdict=verdict,
         tone=verdict if verdict in ("better", "worse") else "muted",
         margin=margin_words(delta),
-        low=_place(interval.low, widest) if known and interval else None,
-        high=_place(interval.high, widest) if known and interval else None,
+        low=low,
+        high=high,
         middle=None if math.isnan(delta.delta) else _place(delta.delta, widest),
     )
 
@@ -183,38 +182,23 @@ def _curves(comparison: Comparison) -> list[Figure]:
 
 
 def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
-    alt = altair()
-    styles = [_STYLES[i % len(_STYLES)] for i in range(len(names))]
+    tones, dashes, marks = zip(*islice(cycle(_STYLES), len(names)), strict=True)
     ends = [[row for row in drawn if row["run"] == name][-1] for name in names]
     legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=380)
+
+    def styled(channel: Chart, values: Sequence[object], legend: Chart) -> Chart:
+        scale = alt.Scale(domain=names, range=list(values))
+        return channel("run:N", sort=names, scale=scale, legend=legend)
+
     encoding = {
-        "x": alt.X(
-            "coverage:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)
-        ),
-        "y": alt.Y(
-            "selective_risk:Q",
-            title="errors among the answers kept",
-            axis=alt.Axis(format=".0%", tickCount=5),
-        ),
-        "color": alt.Color(
-            "run:N",
-            sort=names,
-            scale=alt.Scale(domain=names, range=[str(s[0]) for s in styles]),
-            legend=legend,
-        ),
+        "x": alt.X("coverage:Q", scale=unit_scale(), axis=percent_axis()),
+        "y": alt.Y("selective_risk:Q", title=KEPT_ERRORS, axis=percent_axis()),
+        "color": styled(alt.Color, [str(tone) for tone in tones], legend),
     }
-    dash = alt.StrokeDash(
-        "run:N",
-        sort=names,
-        scale=alt.Scale(domain=names, range=[s[1] for s in styles]),
-        legend=legend,
-    )
-    shape = alt.Shape(
-        "run:N", scale=alt.Scale(domain=names, range=[s[2] for s in styles]), legend=None
-    )
+    dash, shape = styled(alt.StrokeDash, dashes, legend), styled(alt.Shape, marks, None)
     lines = alt.Chart(data(drawn)).mark_line(strokeWidth=2).encode(**encoding, strokeDash=dash)
-    marks = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
-    return (lines + marks.encode(**encoding, shape=shape)).properties(width=560, height=300)
+    points = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
+    return (lines + points.encode(**encoding, shape=shape)).properties(width=560, height=300)
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -227,7 +211,4 @@ def comparison_html(comparison: Comparison) -> str:
         heading="Comparison of "
         + (" and ".join(page.names) if len(page.names) == 2 else f"{len(page.names)} runs"),
         eyebrow=page.suite,
-        style=pages.style_sheet(),
-        style_hash=pages.style_hash(),
-        version=__version__,
     )

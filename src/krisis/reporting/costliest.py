@@ -32,39 +32,38 @@ def is_correct(row: EvaluationResult) -> bool:
     return canonical_label(row.prediction) == canonical_label(row.ground_truth)
 
 
-_KINDS = (
-    (
-        "confident_wrong",
-        "Confident and wrong",
-        "Answered, wrong, and surest of it: what a reader would have believed.",
-    ),
-    (
-        "answer_when_should_defer",
-        "Answered when deferral was due",
-        "The case could not be settled from what was shown, and the model settled it.",
-    ),
-    (
-        "abstain_when_should_answer",
-        "Abstained needlessly",
-        "The case could be settled, and the model declined.",
-    ),
-)
-
-
-def costliest_rows(rows: Sequence[EvaluationResult], *, n_shown: int = N_SHOWN) -> list[CostlyRows]:
+def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
     """Return each kind of costly row: the surest answers first, or the least sure silence."""
     columns = table_of(rows)
     position = np.flatnonzero(np.array([row.error is None for row in rows], dtype=np.bool_))
     stated = np.nan_to_num(columns.confidence)
-    found = (
-        (columns.answered & ~columns.correct, -stated),
-        (columns.answered & (columns.should_abstain == 1), -stated),
-        (columns.abstained & (columns.should_abstain == 0), stated),
+    kinds = (
+        (
+            "confident_wrong",
+            "Confident and wrong",
+            "Answered, wrong, and surest of it: what a reader would have believed.",
+            columns.answered & ~columns.correct,
+            -stated,
+        ),
+        (
+            "answer_when_should_defer",
+            "Answered when deferral was due",
+            "The case could not be settled from what was shown, and the model settled it.",
+            columns.answered & (columns.should_abstain == 1),
+            -stated,
+        ),
+        (
+            "abstain_when_should_answer",
+            "Abstained needlessly",
+            "The case could be settled, and the model declined.",
+            columns.abstained & (columns.should_abstain == 0),
+            stated,
+        ),
     )
     costly = []
-    for (key, title, meaning), (mask, order) in zip(_KINDS, found, strict=True):
+    for key, title, meaning, mask, order in kinds:
         chosen = np.flatnonzero(mask)
-        worst = position[chosen[np.argsort(order[chosen], kind="stable")][:n_shown]]
+        worst = position[chosen[np.argsort(order[chosen], kind="stable")][:N_SHOWN]]
         shown = tuple((int(i), rows[int(i)]) for i in worst)
         costly.append(CostlyRows(key, title, meaning, int(chosen.size), shown))
     return costly

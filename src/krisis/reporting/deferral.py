@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from krisis.json_values import JsonObject
-from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import EvaluationResult, MetricScore
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, WRONG
 from krisis.reporting.wording import number, percent
 
@@ -45,31 +46,27 @@ def deferral_cell(row: EvaluationResult) -> str:
 def confusion_table(score: MetricScore) -> list[JsonObject]:
     """Return the four cells with their share of what the case asked for."""
     confusion = score.details.get("confusion", {})
-    asked_totals: dict[str, int] = {}
+    totals: Counter[str] = Counter()
     for cell, n_rows in confusion.items():
-        asked_totals[CELLS[cell][0]] = asked_totals.get(CELLS[cell][0], 0) + n_rows
-    table = []
-    for cell, (asked, did, aligned, words) in CELLS.items():
-        if cell not in confusion:
-            continue
-        n_rows, total = int(confusion[cell]), asked_totals[asked]
-        table.append(
-            {
-                "case": asked,
-                "model": did,
-                "meaning": words,
-                "n": n_rows,
-                "share_of_case": n_rows / total if total else None,
-                "aligned": aligned,
-            }
-        )
-    return table
+        totals[CELLS[cell][0]] += n_rows
+    return [
+        {
+            "case": asked,
+            "model": did,
+            "meaning": words,
+            "n": int(confusion[cell]),
+            "share_of_case": int(confusion[cell]) / totals[asked] if totals[asked] else None,
+            "aligned": aligned,
+        }
+        for cell, (asked, did, aligned, words) in CELLS.items()
+        if cell in confusion
+    ]
 
 
-def confusion_figure(score: MetricScore | None) -> Figure | None:
+def confusion_figure(score: MetricScore) -> Figure | None:
     """Draw the two-by-two table, or return None where no row says what was due."""
-    table = confusion_table(score) if score is not None else []
-    if not table or score is None:
+    table = confusion_table(score)
+    if not table:
         return None
     details = score.details
     return Figure(
@@ -87,7 +84,6 @@ def confusion_figure(score: MetricScore | None) -> Figure | None:
 
 
 def _grid(table: list[JsonObject]) -> Chart:
-    alt = altair()
     base = _tiles_base([_tile(row) for row in table])
     tone = alt.condition("datum.aligned", alt.value(str(CORRECT)), alt.value(str(WRONG)))
     strength = alt.Scale(domain=[0, 1], range=[0.05, 0.4])
@@ -110,7 +106,6 @@ def _tile(row: JsonObject) -> JsonObject:
 
 
 def _tiles_base(tiles: list[JsonObject]) -> Chart:
-    alt = altair()
     bare = {"ticks": False, "domain": False}
     return alt.Chart(data(tiles), width=420, height=190).encode(
         x=alt.X(
@@ -141,8 +136,3 @@ def two_sided_facts(score: MetricScore) -> list[tuple[str, str]]:
         ("always answering would score", percent(details["always_answer"])),
         ("always deferring would score", percent(details["always_defer"])),
     ]
-
-
-def alignment_of(rows: list[EvaluationResult]) -> MetricScore:
-    """Score the deferral alignment of rows."""
-    return DeferralAlignment().compute(rows)

@@ -16,7 +16,7 @@ from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
 from krisis.reporting import palette
 from krisis.reporting.palette import GRID, INK, MUTED, SURFACE
-from krisis.reporting.visible_text import spelled_out
+from krisis.reporting.wording import spelled_out
 
 # What altair gives and takes: it has no types of its own.
 Chart: TypeAlias = JsonValue
@@ -140,6 +140,26 @@ def altair() -> Chart:
     return library
 
 
+class _Altair:
+    """The charting library, imported when the first chart is drawn."""
+
+    def __getattr__(self, name: str) -> Chart:
+        return getattr(altair(), name)
+
+
+alt: Chart = _Altair()
+
+
+def percent_axis(**settings: JsonValue) -> Chart:
+    """Return an axis that is labelled in per cent."""
+    return alt.Axis(format=".0%", tickCount=5, **settings)
+
+
+def unit_scale() -> Chart:
+    """Return a scale from 0 to 1."""
+    return alt.Scale(domain=[0, 1])
+
+
 def data(rows: Table) -> Chart:
     """Return rows as inline chart data; no hidden character reaches the renderer.
 
@@ -149,8 +169,7 @@ def data(rows: Table) -> Chart:
         {name: spelled_out(v) if isinstance(v, str) else v for name, v in row.items()}
         for row in rows
     ]
-    library = altair()
-    return library.InlineData(values=json.dumps(shown), format=library.DataFormat(type="json"))
+    return alt.InlineData(values=json.dumps(shown), format=alt.DataFormat(type="json"))
 
 
 def themed(chart: Chart) -> Chart:

@@ -1,17 +1,32 @@
-"""The metric table of a page: value, interval, direction and yardsticks, line by line."""
+"""The metric table of a page: value, interval, direction and yardsticks, line by line.
+
+The yardsticks are what would have been scored without reading a single case.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis import registry
-from krisis.metrics.base import MetricScore
-from krisis.reporting.reference_policies import ReferenceScores
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, score_all
+from krisis.metrics.table import canonical_label
+from krisis.results.base import BenchmarkResult
+from krisis.statistics.intervals import Interval
 
 _ARROWS = {"higher": ("↑", "higher is better"), "lower": ("↓", "lower is better")}
 _WIDTH, _MARGIN = 120.0, 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceScores:
+    """The scores of something to read a run against, and what it is."""
+
+    name: str
+    meaning: str
+    scores: dict[str, MetricScore]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,54 +60,46 @@ def metric_lines(
     scores: Mapping[str, MetricScore], yardsticks: Sequence[ReferenceScores]
 ) -> list[MetricLine]:
     """Return the lines of the table in the order of the scores."""
-    directions = metric_directions()
+    known = (registry.find("metrics", key) for key in registry.names("metrics"))
+    directions = {metric.name: metric.direction for metric in known}
     return [
         _line(score, directions.get(score.name, "neither"), _values(score.name, yardsticks))
         for score in scores.values()
     ]
 
 
-def metric_directions() -> dict[str, str]:
-    """Return which way is better for every registered metric, by its label."""
-    found = (registry.find("metrics", key) for key in registry.names("metrics"))
-    return {metric.name: metric.direction for metric in found}
-
-
 def _values(name: str, yardsticks: Sequence[ReferenceScores]) -> tuple[float, ...]:
-    absent = MetricScore(name, math.nan)
-    return tuple(yardstick.scores.get(name, absent).value for yardstick in yardsticks)
+    found = (yardstick.scores.get(name) for yardstick in yardsticks)
+    return tuple(math.nan if score is None else score.value for score in found)
 
 
 def _line(score: MetricScore, direction: str, others: tuple[float, ...]) -> MetricLine:
     arrow, words = _ARROWS.get(direction, ("", "neither way is better by itself"))
-    interval = score.interval
-    known = interval is not None and not math.isnan(interval.low)
+    interval = score.interval if score.interval is not None and score.interval.defined else None
     undefined = math.isnan(score.value)
     return MetricLine(
         name=score.name,
         value=score.value,
         reason=str(score.details.get("reason", "")).replace("_", " ") if undefined else "",
-        interval=f"{interval.low:.4f} to {interval.high:.4f}" if known and interval else "",
-        method=interval.method.replace("_", " ") if known and interval else "",
+        interval=f"{interval.low:.4f} to {interval.high:.4f}" if interval else "",
+        method=interval.method.replace("_", " ") if interval else "",
         n_evaluated=score.n_evaluated,
         arrow=arrow,
         direction_words=words,
-        glyph=None if undefined else _glyph(score, others),
+        glyph=_glyph(score.value, interval, others),
         yardstick_values=others,
         note=_note(score),
     )
 
 
-def _glyph(score: MetricScore, others: tuple[float, ...]) -> Glyph | None:
-    if not 0 <= score.value <= 1:
+def _glyph(value: float, interval: Interval | None, others: tuple[float, ...]) -> Glyph | None:
+    if not 0 <= value <= 1:  # undefined, or on another scale
         return None
-    interval = score.interval
-    known = interval is not None and not math.isnan(interval.low)
     return Glyph(
-        _place(score.value),
-        _place(interval.low) if known and interval else None,
-        _place(interval.high) if known and interval else None,
-        tuple(_place(value) for value in others if 0 <= value <= 1),
+        _place(value),
+        _place(interval.low) if interval else None,
+        _place(interval.high) if interval else None,
+        tuple(_place(other) for other in others if 0 <= other <= 1),
     )
 
 
@@ -108,3 +115,49 @@ def _note(score: MetricScore) -> str:
             "alone; read the error against that, not against zero"
         )
     return ""
+
+
+def stored_baselines(result: BenchmarkResult) -> list[ReferenceScores]:
+    """Return the baselines that were scored on the same cases when the run was made."""
+    return [
+        ReferenceScores(name, "a baseline of krisis on the same cases", dict(scores))
+        for name, scores in result.baselines.items()
+        if name != result.backend_name
+    ]
+
+
+def reference_policies(
+    rows: Sequence[EvaluationResult], metrics: Iterable[BaseMetric]
+) -> list[ReferenceScores]:
+    """Score the two policies that look at nothing, on the scored rows of a run.
+
+    The commonest label is taken from these very rows, which flatters that policy a little.
+    """
+    scored = [row for row in rows if row.error is None]
+    if not scored:
+        return []
+    kept = list(metrics)
+    commonest = Counter(canonical_label(row.ground_truth) for row in scored).most_common(1)[0][0]
+    constant = [_with(row, commonest, abstained=False) for row in scored]
+    silent = [_with(row, None, abstained=True) for row in scored]
+    return [
+        ReferenceScores(
+            "always the commonest label",
+            f"answers {commonest} to every case and states no confidence",
+            score_all(kept, constant),
+        ),
+        ReferenceScores("always abstain", "declines every case", score_all(kept, silent)),
+    ]
+
+
+def _with(
+    row: EvaluationResult, prediction: int | str | None, *, abstained: bool
+) -> EvaluationResult:
+    return EvaluationResult(
+        prediction,
+        row.ground_truth,
+        abstained,
+        metadata=row.metadata,
+        record_id=row.record_id,
+        cluster_id=row.cluster_id,
+    )

@@ -7,10 +7,10 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 
+from krisis import __version__
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.reporting import palette, wording
-from krisis.reporting.visible_text import spelled_out, visible
 
 
 @cache
@@ -43,16 +43,20 @@ def environment(*packages: str) -> JsonValue:
         undefined=jinja2.StrictUndefined,
         finalize=_nothing_hidden,
     )
-    built.filters.update(visible=visible, number=wording.number, percent=wording.percent)
+    built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
     return built
 
 
 def _nothing_hidden(value: JsonValue) -> JsonValue:
     plain_text = isinstance(value, str) and not hasattr(value, "__html__")
-    return spelled_out(value) if plain_text else value
+    return wording.spelled_out(value) if plain_text else value
 
 
 def render(template: str, **context: JsonValue) -> str:
-    """Fill a template of the report with its context."""
-    text: str = environment().get_template(template).render(**context)
+    """Fill a template of the report with its context, as one self-contained file."""
+    text: str = (
+        environment()
+        .get_template(template)
+        .render(**context, style=style_sheet(), style_hash=style_hash(), version=__version__)
+    )
     return text

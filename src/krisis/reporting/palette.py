@@ -19,30 +19,18 @@ class Tone:
 
 # Data colours follow Okabe and Ito, Color universal design (2008): they differ for every common
 # kind of colour vision. No chart relies on them alone: each series is also named beside its mark.
-SURFACE = Tone("surface", "#fefefe", "#15191e")
-RAISED = Tone("raised", "#f5f6f8", "#1d2329")
-INK = Tone("ink", "#1a1f26", "#e7eaee")
-MUTED = Tone("muted", "#58616c", "#a3adb8")
-GRID = Tone("grid", "#dfe3e8", "#313942")
-CORRECT = Tone("correct", "#0072b2", "#56b4e9")
-WRONG = Tone("wrong", "#b94a00", "#f58a4b")
-ABSTAINED = Tone("abstained", "#00805e", "#2fc79b")
-FAILED = Tone("failed", "#79828d", "#8b949f")
-REFERENCE = Tone("reference", "#7d5aa6", "#c3a3e6")
-LINK = Tone("link", "#0a5d94", "#7cc4f2")
-
 TONES = (
-    SURFACE,
-    RAISED,
-    INK,
-    MUTED,
-    GRID,
-    CORRECT,
-    WRONG,
-    ABSTAINED,
-    FAILED,
-    REFERENCE,
-    LINK,
+    SURFACE := Tone("surface", "#fefefe", "#15191e"),
+    RAISED := Tone("raised", "#f5f6f8", "#1d2329"),
+    INK := Tone("ink", "#1a1f26", "#e7eaee"),
+    MUTED := Tone("muted", "#58616c", "#a3adb8"),
+    GRID := Tone("grid", "#dfe3e8", "#313942"),
+    CORRECT := Tone("correct", "#0072b2", "#56b4e9"),
+    WRONG := Tone("wrong", "#b94a00", "#f58a4b"),
+    ABSTAINED := Tone("abstained", "#00805e", "#2fc79b"),
+    FAILED := Tone("failed", "#79828d", "#8b949f"),
+    REFERENCE := Tone("reference", "#7d5aa6", "#c3a3e6"),
+    LINK := Tone("link", "#0a5d94", "#7cc4f2"),
 )
 
 

@@ -7,21 +7,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from krisis import __version__
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics import default_benchmark_metrics
-from krisis.metrics.base import Rows
+from krisis.metrics.abstention import DeferralAlignment
+from krisis.metrics.base import MetricScore, Rows
+from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.reporting import pages, provenance, wording
+from krisis.reporting.breakdown import breakdown_figures
+from krisis.reporting.confidence_charts import histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
+from krisis.reporting.deferral import confusion_figure, two_sided_facts
 from krisis.reporting.figure import Figure
-from krisis.reporting.metric_lines import MetricLine, metric_lines
-from krisis.reporting.reference_policies import (
+from krisis.reporting.metric_lines import (
+    MetricLine,
     ReferenceScores,
+    metric_lines,
     reference_policies,
     stored_baselines,
 )
-from krisis.reporting.sections import Section, chart_sections
-from krisis.results.base import BenchmarkResult, FailureClass
+from krisis.reporting.risk_curves import risk_figures
+from krisis.results.base import Attrition, BenchmarkResult
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Charts under one heading; ``absent`` is said in place of charts that have no data."""
+
+    anchor: str
+    title: str
+    figures: Sequence[Figure]
+    absent: str
+    wide: bool = False
+    facts: Sequence[tuple[str, Any]] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +47,31 @@ class RunReport:
 
     heading: str
     eyebrow: str
-    attrition_line: str
+    attrition: Attrition
     headline: str
-    failures: Mapping[str, FailureClass]
-    n_failed: int
-    n_rows: int
-    n_rows_stored: int
     segments: list[JsonObject]
     metric_lines: list[MetricLine]
     yardsticks: Sequence[ReferenceScores]
     sections: list[Section]
-    costliest: list[JsonObject]
+    costliest: list[tuple[CostlyRows, list[JsonObject]]]
     execution: list[tuple[str, Any]]
     data: list[tuple[str, Any]]
     prompts: list[tuple[str, str]]
     n_prompts_left_out: int
     configuration: str
     reproduce: str
-    contents: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def figures(self) -> list[Figure]:
         """Return every chart of the page in order."""
         return [figure for section in self.sections for figure in section.figures]
+
+    @property
+    def contents(self) -> list[tuple[str, str]]:
+        """Return the anchor and the title of every section of the page."""
+        middle = [(section.anchor, section.title) for section in self.sections]
+        rows = [("costliest", "Costliest rows")] if self.costliest else []
+        return [("metrics", "Metrics"), *middle, *rows, ("provenance", "How it was made")]
 
 
 def build_report(
@@ -62,28 +81,25 @@ def build_report(
     reproduce: str = "",
 ) -> RunReport:
     """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
-    rows = result.rows
+    rows, made = result.rows, result.provenance
     yardsticks = [
         *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
-        *_runs_as_yardsticks(baselines or {}),
+        *(
+            ReferenceScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
+            for name, run in (baselines or {}).items()
+        ),
     ]
-    attrition = result.attrition
-    sections = chart_sections(rows, result.metric_scores)
     prompts = provenance.prompt_templates(result)
     return RunReport(
         heading=result.backend_name or "unnamed model",
-        eyebrow=_suite_words(result),
-        attrition_line=str(attrition),
-        headline=wording.headline(result.metric_scores, attrition),
-        failures=attrition.failures,
-        n_failed=attrition.n_failed,
-        n_rows=attrition.n_sent,
-        n_rows_stored=len(rows),
+        eyebrow=" · ".join(filter(None, (made.suite, made.task, made.features))) or "unnamed suite",
+        attrition=result.attrition,
+        headline=wording.headline(result.metric_scores, result.attrition),
         segments=_segments(rows),
         metric_lines=metric_lines(result.metric_scores, yardsticks),
         yardsticks=yardsticks,
-        sections=sections,
-        costliest=[_shown(kind) for kind in costliest_rows(rows)],
+        sections=chart_sections(rows, result.metric_scores),
+        costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
         data=provenance.data_facts(result.suite_description),
         prompts=prompts[: provenance.N_PROMPTS_SHOWN],
@@ -91,21 +107,52 @@ def build_report(
         configuration=provenance.configuration_text(result),
         reproduce=reproduce
         or "krisis score RESULT.json   # the metrics again, from the stored rows",
-        contents=_contents(sections, has_rows=bool(rows)),
     )
 
 
-def _suite_words(result: BenchmarkResult) -> str:
-    made = result.provenance
-    parts = [part for part in (made.suite, made.task, made.features) if part]
-    return " · ".join(parts) or "unnamed suite"
-
-
-def _runs_as_yardsticks(baselines: Mapping[str, BenchmarkResult]) -> list[ReferenceScores]:
+def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Section]:
+    """Draw every chart that the rows allow; of a metrics-only file, none."""
+    if not rows:
+        return []
+    columns, alignment = rows.table, DeferralAlignment().compute(rows)
     return [
-        ReferenceScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
-        for name, run in baselines.items()
+        Section(
+            "confidence",
+            "Confidence",
+            _drawn(reliability_figure(columns, n_bins=_n_bins(scores)), histogram_figure(columns)),
+            "No answered row states a confidence, so there is nothing to calibrate.",
+        ),
+        Section(
+            "risk",
+            "Risk and coverage",
+            risk_figures(columns),
+            "There is no curve: no row was answered, or an answer states no confidence.",
+        ),
+        Section(
+            "deferral",
+            "Deferral",
+            _drawn(confusion_figure(alignment)),
+            "No row says whether deferral was due.",
+            facts=two_sided_facts(alignment),
+        ),
+        Section(
+            "groups",
+            "Groups",
+            breakdown_figures(rows),
+            "The metadata name no group of the task, sex, age, item or site that divides the rows.",
+            wide=True,
+        ),
     ]
+
+
+def _n_bins(scores: Mapping[str, MetricScore]) -> int:
+    """Return the bins of the calibration error that the run was scored with."""
+    found = [s for s in scores.values() if s.key == ExpectedCalibrationError.key]
+    return int(found[0].parameters.get("n_bins", 15)) if found else 15
+
+
+def _drawn(*figures: Figure | None) -> list[Figure]:
+    return [figure for figure in figures if figure is not None]
 
 
 def _segments(rows: Rows) -> list[JsonObject]:
@@ -128,8 +175,8 @@ def _segments(rows: Rows) -> list[JsonObject]:
     return segments
 
 
-def _shown(kind: CostlyRows) -> JsonObject:
-    lines = [
+def _lines(kind: CostlyRows) -> list[JsonObject]:
+    return [
         {
             "index": index,
             "record_id": row.record_id or f"row {index}",
@@ -143,13 +190,6 @@ def _shown(kind: CostlyRows) -> JsonObject:
         }
         for index, row in kind.rows
     ]
-    return {
-        "key": kind.key,
-        "title": kind.title,
-        "meaning": kind.meaning,
-        "n_rows": kind.n_rows,
-        "rows": lines,
-    }
 
 
 def reasons_of(metadata: JsonMapping) -> str:
@@ -160,12 +200,6 @@ def reasons_of(metadata: JsonMapping) -> str:
     return str(reasons).replace("_", " ")
 
 
-def _contents(sections: Sequence[Section], *, has_rows: bool) -> list[tuple[str, str]]:
-    middle = [(section.anchor, section.title) for section in sections]
-    rows = [("costliest", "Costliest rows")] if has_rows else []
-    return [("metrics", "Metrics"), *middle, *rows, ("provenance", "How it was made")]
-
-
 def report_html(report: RunReport) -> str:
     """Return the page as one self-contained file that runs no script and fetches nothing."""
     return pages.render(
@@ -174,9 +208,6 @@ def report_html(report: RunReport) -> str:
         title=f"{report.heading} on {report.eyebrow}",
         heading=report.heading,
         eyebrow=report.eyebrow,
-        style=pages.style_sheet(),
-        style_hash=pages.style_hash(),
-        version=__version__,
     )
 
 

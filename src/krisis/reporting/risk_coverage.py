@@ -9,9 +9,9 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.risk_coverage import RiskCoverageCurve, optimal_curve, risk_coverage_curve
-from krisis.metrics.table import FloatArray
+from krisis.metrics.table import FloatArray, IntArray
 from krisis.metrics.weighted_curve import CurveItems, curve_paths
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
 from krisis.reporting.palette import CORRECT, MUTED, REFERENCE, WRONG
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 
@@ -35,15 +35,13 @@ class NamedCurve:
     band: Sequence[Mapping[str, float]] = ()
 
 
-def named_curve(
-    name: str, items: CurveItems, *, options: BootstrapOptions | None = None
-) -> NamedCurve:
+def named_curve(name: str, items: CurveItems) -> NamedCurve:
     """Return the curve of items with a 95 % band from resampled clusters."""
     n_items = int(items.items_per_cluster.sum())
     curve = risk_coverage_curve(items.losses, items.confidence, n_items)
     best = optimal_curve(items.losses, n_items)
-    chosen = options or BootstrapOptions(n_resamples=_BAND_RESAMPLES)
-    return NamedCurve(name, curve, best, risk_band(items, curve.cmax, options=chosen))
+    options = BootstrapOptions(n_resamples=_BAND_RESAMPLES)
+    return NamedCurve(name, curve, best, risk_band(items, curve.cmax, options=options))
 
 
 def risk_band(
@@ -92,17 +90,16 @@ def _coarsened(items: CurveItems) -> CurveItems:
     return replace(items, confidence=level)
 
 
-def risk_coverage_figure(curves: Sequence[NamedCurve], *, title: str = "") -> Figure:
+def risk_coverage_figure(curves: Sequence[NamedCurve]) -> Figure:
     """Draw selective and generalized risk of one or more curves side by side."""
-    vega = altair()
     table = [row for curve in curves for row in _points(curve)]
     bands = [row for curve in curves for row in _band(curve)]
     panels = [
         _panel(table, bands, curves, measure) for measure in ("selective risk", "generalized risk")
     ]
-    chart = vega.hconcat(*panels, spacing=28).resolve_scale(color="shared")
-    name = title or "Risk and coverage"
-    return Figure("risk_coverage", name, _READING, chart.properties(title=name), table)
+    chart = alt.hconcat(*panels, spacing=28).resolve_scale(color="shared")
+    title = "Risk and coverage"
+    return Figure("risk_coverage", title, _READING, chart.properties(title=title), table)
 
 
 def _points(named: NamedCurve) -> list[JsonObject]:
@@ -120,18 +117,16 @@ def _points(named: NamedCurve) -> list[JsonObject]:
                 "threshold": float(curve.threshold[index]),
                 "working point": kind == "confidence",
             }
-            for index in _thinned(curve.coverage)
+            for index in thinned(curve.coverage.size)
         ]
         series = named.name if kind == "confidence" else "optimal"
         rows += [{"series": series, "curve": named.name, "kind": kind, **p} for p in points]
     return rows
 
 
-def _thinned(coverage: FloatArray) -> list[int]:
-    if coverage.size <= _MOST_POINTS:
-        return list(range(coverage.size))
-    kept = np.unique(np.linspace(0, coverage.size - 1, _MOST_POINTS).astype(np.int64))
-    return [int(index) for index in kept]
+def thinned(n_points: int) -> IntArray:
+    """Return which working points are drawn: all, or evenly chosen ones of very many."""
+    return np.unique(np.linspace(0, n_points - 1, min(n_points, _MOST_POINTS)).astype(np.int64))
 
 
 def _band(named: NamedCurve) -> list[JsonObject]:
@@ -150,51 +145,50 @@ def _panel(
     curves: Sequence[NamedCurve],
     measure: str,
 ) -> Chart:
-    vega = altair()
     names = [curve.name for curve in curves]
     tones = [CORRECT, WRONG, REFERENCE]
-    colour = vega.Color(
+    colour = alt.Color(
         "series:N",
         title=None,
-        legend=vega.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3),
-        scale=vega.Scale(
+        legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3),
+        scale=alt.Scale(
             domain=[*names, "optimal"],
             range=[str(tones[i % len(tones)]) for i in range(len(names))] + [str(MUTED)],
         ),
     )
-    x = vega.X("coverage:Q", title="coverage", scale=vega.Scale(domain=[0, 1]))
-    y = vega.Y(f"{measure}:Q", title=measure, scale=vega.Scale(zero=True))
-    band = vega.Chart(data([row for row in bands if row["measure"] == measure]))
-    lines = vega.Chart(data([row for row in table if row["kind"] == "confidence"]))
-    best = vega.Chart(data([row for row in table if row["kind"] == "optimal"]))
+    x = alt.X("coverage:Q", title="coverage", scale=unit_scale())
+    y = alt.Y(f"{measure}:Q", title=measure, scale=alt.Scale(zero=True))
+    band = alt.Chart(data([row for row in bands if row["measure"] == measure]))
+    lines = alt.Chart(data([row for row in table if row["kind"] == "confidence"]))
+    best = alt.Chart(data([row for row in table if row["kind"] == "optimal"]))
     layers = [
         band.mark_area(opacity=0.16).encode(
-            x=x, y=vega.Y("low:Q", title=measure), y2="high:Q", color=colour
+            x=x, y=alt.Y("low:Q", title=measure), y2="high:Q", color=colour
         ),
         best.mark_line(strokeDash=[4, 3], strokeWidth=1.5).encode(
             x=x, y=y, color=colour, detail="curve:N"
         ),
         lines.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),
-        *(_working_points(vega, table, name, (x, y, colour)) for name in names),
-        *_cmax_marks(vega, curves, x),
+        *(_working_points(table, name, (x, y, colour)) for name in names),
+        *_cmax_marks(curves, x),
     ]
-    return vega.layer(*layers).properties(width=330, height=260)
+    return alt.layer(*layers).properties(width=330, height=260)
 
 
 def _working_points(
-    vega: Chart, table: Sequence[JsonObject], name: str, channels: tuple[Chart, Chart, Chart]
+    table: Sequence[JsonObject], name: str, channels: tuple[Chart, Chart, Chart]
 ) -> Chart:
     """Mark the points where a threshold can stand; of very many only a hint of each."""
     x, y, colour = channels
     points = [row for row in table if row["series"] == name and row["working point"]]
     shown = ["series:N", "coverage:Q", "selective risk:Q", "generalized risk:Q", "threshold:Q"]
-    mark = vega.Chart(data(points)).mark_point(filled=True, size=45 if len(points) <= 60 else 4)
+    mark = alt.Chart(data(points)).mark_point(filled=True, size=45 if len(points) <= 60 else 4)
     return mark.encode(x=x, y=y, color=colour, tooltip=shown)
 
 
-def _cmax_marks(vega: Chart, curves: Sequence[NamedCurve], x: Chart) -> list[Chart]:
+def _cmax_marks(curves: Sequence[NamedCurve], x: Chart) -> list[Chart]:
     places = [{"coverage": cmax, "label": "Cmax"} for cmax in {c.curve.cmax for c in curves}]
-    chart = vega.Chart(data(places))
+    chart = alt.Chart(data(places))
     return [
         chart.mark_rule(strokeDash=[2, 2], color=str(MUTED)).encode(x=x),
         chart.mark_text(align="left", dx=4, y=8, color=str(MUTED)).encode(x=x, text="label:N"),

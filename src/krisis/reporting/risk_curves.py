@@ -6,8 +6,8 @@ import numpy as np
 
 from krisis.metrics.curve_form import curve_of, items_of, optimal_of
 from krisis.metrics.risk_coverage import RiskCoverageCurve
-from krisis.metrics.table import Table
-from krisis.reporting.figure import Chart, Figure, altair, data
+from krisis.metrics.table import IntArray, Table
+from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.reporting.risk_coverage import risk_band
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -15,6 +15,7 @@ from krisis.statistics.bootstrap import BootstrapOptions
 N_POINTS = 300
 N_RESAMPLES = 400
 MODEL, BEST = "this model", "best possible ranking"
+KEPT_ERRORS = "errors among the answers kept"
 
 
 def run_curve(table: Table) -> RiskCoverageCurve | None:
@@ -30,16 +31,14 @@ def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     coverage = curve.coverage
     steps = np.searchsorted(coverage, np.linspace(coverage[0], coverage[-1], N_POINTS))
     kept = np.unique(steps) if coverage.size > N_POINTS else np.arange(coverage.size)
-    risk, general, level = curve.selective_risk, curve.generalized_risk, curve.threshold
-    return [
-        {
-            "coverage": float(coverage[i]),
-            "selective_risk": float(risk[i]),
-            "generalized_risk": float(general[i]),
-            "threshold": float(level[i]),
-        }
-        for i in kept
-    ]
+    return points_at(curve, kept)
+
+
+def points_at(curve: RiskCoverageCurve, kept: IntArray) -> list[dict[str, float]]:
+    """Return some working points of a curve."""
+    names = ("coverage", "selective_risk", "generalized_risk", "threshold")
+    columns = [getattr(curve, name)[kept].tolist() for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def curve_band(table: Table, cmax: float) -> list[dict[str, float]]:
@@ -77,7 +76,7 @@ def risk_figures(table: Table) -> list[Figure]:
 _WORDS = {
     "selective": (
         "Risk–coverage: is it wrong less often when surer?",
-        "errors among the answers kept",
+        KEPT_ERRORS,
         (
             "Keep only the answers above a confidence: coverage is what is left, risk the share of "
             "errors in it. If confidence is useful, risk falls to the left. The dashed line is the "
@@ -99,43 +98,43 @@ _WORDS = {
 }
 
 
+_AREA_AND_TONE = {
+    "selective": (RiskCoverageCurve.aurc, str(WRONG)),
+    "generalized": (RiskCoverageCurve.augrc, str(REFERENCE)),
+}
+
+
 def _figure(
     kind: str, curve: RiskCoverageCurve, best: RiskCoverageCurve, *, band: list[dict[str, float]]
 ) -> Figure:
     title, axis, reading = _WORDS[kind]
-    areas = {"selective": "aurc", "generalized": "augrc"}
-    area, least = (getattr(c, areas[kind])() for c in (curve, best))
+    area_of, tone = _AREA_AND_TONE[kind]
+    area, least = area_of(curve), area_of(best)
     risk = f"{kind}_risk"
     points = curve_points(curve)
     top = max(row[risk] for row in points)
     top = max(top, *(row[f"{kind}_high"] for row in band)) if band else top
     layers = [
-        _band_layer(band, kind),
+        _band_layer(band, kind, tone),
         _line(curve_points(best), risk, BEST, str(MUTED), dash=[5, 4]),
-        _line(points, risk, MODEL, str(WRONG if kind == "selective" else REFERENCE)),
+        _line(points, risk, MODEL, tone),
         _end_mark(points[-1], risk),
     ]
-    chart = layers[0]
-    for layer in layers[1:]:
-        chart += layer
-    alt = altair()
-    chart = chart.encode(
-        x=alt.X(scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5)),
+    chart = alt.layer(*layers).encode(
+        x=alt.X(scale=unit_scale(), axis=percent_axis()),
         y=alt.Y(
             scale=alt.Scale(domain=[0, min(1.0, max(0.05, top * 1.08))], nice=False),
-            axis=alt.Axis(title=axis, format=".0%", tickCount=5),
+            axis=percent_axis(title=axis),
         ),
     )
     words = reading.format(cmax=f"{curve.cmax:.1%}", area=area, excess=area - least)
     return Figure(f"{kind}_risk", title, words, chart.properties(width=420, height=280), points)
 
 
-def _band_layer(band: list[dict[str, float]], kind: str) -> Chart:
-    alt = altair()
-    tone = WRONG if kind == "selective" else REFERENCE
+def _band_layer(band: list[dict[str, float]], kind: str, tone: str) -> Chart:
     return (
         alt.Chart(data(band))
-        .mark_area(color=str(tone), opacity=0.18)
+        .mark_area(color=tone, opacity=0.18)
         .encode(
             x=alt.X("coverage:Q", title="coverage"),
             y=alt.Y(f"{kind}_low:Q"),
@@ -147,7 +146,6 @@ def _band_layer(band: list[dict[str, float]], kind: str) -> Chart:
 def _line(
     points: list[dict[str, float]], risk: str, name: str, tone: str, dash: list[int] | None = None
 ) -> Chart:
-    alt = altair()
     few = name == MODEL and len(points) <= 40
     marks = {"point": {"color": tone, "size": 28, "filled": True}} if few else {}
     return (
@@ -158,7 +156,6 @@ def _line(
 
 
 def _end_mark(point: dict[str, float], risk: str) -> Chart:
-    alt = altair()
     base = alt.Chart(data([{**point, "label": f"Cmax {point['coverage']:.0%}"}]))
     left = point["coverage"] > 0.85
     dot = base.mark_circle(color=str(INK), size=70, opacity=1, stroke=str(SURFACE))

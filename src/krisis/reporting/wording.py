@@ -1,13 +1,18 @@
-"""Figures in words: the headline of a run and the way that pages write numbers."""
+"""How pages write figures and text: numbers, the headline of a run, a model's own words."""
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from krisis.metrics.base import MetricScore
 from krisis.results.base import Attrition
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 def number(value: Any) -> str:
@@ -58,3 +63,35 @@ def headline(scores: Mapping[str, MetricScore], attrition: Attrition) -> str:
         if n_due:
             parts.append(f"deferred {met:,} of the {n_due:,} cases that asked for it")
     return ", ".join(parts) + "."
+
+
+# Controls, zero-width and direction-changing characters, soft hyphens, tags, lone surrogates.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def spelled_out(text: str) -> str:
+    """Return text in which hidden characters stand as their code points.
+
+    >>> spelled_out("zero\\u200bwidth")
+    'zero[U+200B]width'
+    """
+    return _HIDDEN.sub(lambda match: f"[U+{ord(match.group()):04X}]", text)
+
+
+def visible(text: object) -> Markup:
+    """Return text as escaped HTML in which hidden characters show as their code points."""
+    from markupsafe import Markup, escape
+
+    raw = str(text)
+    pieces: list[Markup] = []
+    end = 0
+    for match in _HIDDEN.finditer(raw):
+        name = unicodedata.name(match.group(), "control character").lower()
+        code = f"{ord(match.group()):04X}"
+        mark = Markup('<span class="hidden-character" title="{}">U+{}</span>').format(name, code)
+        pieces += [escape(raw[end : match.start()]), mark]
+        end = match.end()
+    return Markup("").join([*pieces, escape(raw[end:])])

@@ -135,7 +135,7 @@ def test_the_imputer_never_sees_the_held_out_rows(impute, cohort_file, monkeypat
     chosen = suite("staging", "full", cohort_file, 0, impute=impute)
     records = chosen.load()
     held_out = {record.record_id.removeprefix("uci-") for record in records}
-    rows = {p.patient_id: id(p.values) for p in chosen._read().patients}
+    rows = {p.patient_id: id(p.values) for p in chosen._file.patients}
     assert seen
     assert not set(seen) & {rows[name] for name in held_out}
 

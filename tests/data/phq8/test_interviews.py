@@ -5,10 +5,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from krisis.data.phq8.interviews import WITHHELD_REASONS, Interview, draw_cohort, write_interview
+from krisis.data.phq8.interviews import (
+    OFTEN,
+    TOPICS,
+    WITHHELD_REASONS,
+    Interview,
+    draw_cohort,
+    write_interview,
+)
 from krisis.data.phq8.items import ITEM_KEYS
-from krisis.data.phq8.wording import OFTEN
-from krisis.data.phq8.wording_topics import TOPICS
 
 COHORT = draw_cohort(400, seed=11)
 

@@ -36,7 +36,7 @@ NAN = math.nan
 def test_totals_and_their_bounds_by_hand():
     found = totals([[1] * 8, [3] * 8], [[2] * 4 + [NAN] * 4, [3] * 3 + [NAN] * 5])
     assert found.truth.tolist() == [8.0, 24.0]
-    assert found.lowest.tolist() == [8.0, 9.0]
+    assert found.total.tolist() == [8.0, 9.0]
     assert found.highest.tolist() == [20.0, 24.0]
     assert found.usable.tolist() == [True, False]
     assert found.decision.tolist() == [-1, -1]

@@ -7,13 +7,12 @@ probability of another answer and is added by `DeferralRule`. Sources stand in t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from krisis.data.base import Features, Task
 from krisis.data.ckd.egfr import (
     ADULT_AGE_YEARS,
-    CATEGORY_LIMITS,
     REFERENCE_AGES,
     below_60_probability,
     category_index,
@@ -77,10 +76,9 @@ class DeferralRule:
             return given
         if not isinstance(given, Mapping):
             return cls(given)
-        names = [field.name for field in fields(cls)]
         for name in given:
-            if name not in names:
-                raise UnknownName.among("field of the deferral rule", str(name), names)
+            if name not in cls.__slots__:
+                raise UnknownName.among("field of the deferral rule", str(name), cls.__slots__)
         return cls(**given)
 
     def reasons(self, visible: list[str], p_misclass: float) -> list[str]:
@@ -166,12 +164,3 @@ def _sex_decides(
 ) -> bool:
     found = {int(category_index(ckd_epi_2021(creatinine, age, female=sex))) for sex in sexes}
     return len({index >= 4 for index in found} if limit_60_only else found) > 1
-
-
-def margin_reasons(egfr: float | None, margin_ml_min: float, *, detection: bool) -> list[str]:
-    """Return the fixed-margin reason: an estimate close to a limit, whatever its precision."""
-    limits = (60.0,) if detection else CATEGORY_LIMITS
-    if egfr is None:
-        return []
-    close = any(abs(egfr - limit) <= margin_ml_min for limit in limits)
-    return ["within_margin"] if close else []

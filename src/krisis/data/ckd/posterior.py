@@ -34,7 +34,8 @@ class Posterior:
 
 def posterior(features: Features, *, without: frozenset[str] = frozenset()) -> Posterior:
     """Return what the visible features say; names in ``without`` are treated as hidden."""
-    seen = {name: usable(features, name) for name in features if name not in without}
+    shown = {name: usable(features, name) for name in features if name not in without}
+    seen = {name: value for name, value in shown.items() if value is not None}
     cells = np.zeros_like(latent.gfr_grid().log_gfr)
     ckd = 0.0
     for diabetes, hypertension in _causes(seen):
@@ -53,31 +54,28 @@ def posterior(features: Features, *, without: frozenset[str] = frozenset()) -> P
     return Posterior(cells / total, min(1.0, ckd / total))
 
 
-def _causes(seen: Mapping[str, Value]) -> Iterator[tuple[int, int]]:
+def _causes(seen: Mapping[str, float]) -> Iterator[tuple[int, int]]:
     for diabetes in (0, 1):
         for hypertension in (0, 1):
             if seen.get("dm") in (None, diabetes) and seen.get("htn") in (None, hypertension):
                 yield diabetes, hypertension
 
 
-def _joint(seen: Mapping[str, Value], diabetes: int, hypertension: int) -> Array:
+def _joint(seen: Mapping[str, float], diabetes: int, hypertension: int) -> Array:
     """Return the weight of each cell for given causes, all but albuminuria accounted for."""
     age, sex = seen.get("age"), seen.get("sex")
     weight = _prior(diabetes, hypertension, age, sex)
     person = _person(diabetes, hypertension, age, sex)
     for name in ("sc", "bu"):
-        shown = seen.get(name)
-        if shown is not None:
-            weight = weight * _measured(name, shown, age, sex)
+        if name in seen:
+            weight = weight * _measured(name, seen[name], age, sex)
     per_sex = _blood(seen, sex)
     for name in ("pot", "sod", "bgr", "bp"):
-        shown = seen.get(name)
-        if shown is not None:
-            per_sex = per_sex * latent.MEASUREMENTS[name].likelihood(person, shown)[:, 0, :]
+        if name in seen:
+            per_sex = per_sex * latent.MEASUREMENTS[name].likelihood(person, seen[name])[:, 0, :]
     for name, probabilities in latent.GRADES.items():
-        shown = seen.get(name)
-        if shown is not None:
-            per_sex = per_sex * probabilities(person)[..., _grade(name, shown)][:, 0, :]
+        if name in seen:
+            per_sex = per_sex * probabilities(person)[..., _grade(name, seen[name])][:, 0, :]
     return np.asarray((weight.sum(axis=1) * per_sex).sum(axis=0))
 
 
@@ -136,19 +134,17 @@ def _haemoglobin_table() -> Array:
     return np.stack(rows, axis=-1)[:, 0]
 
 
-def _blood(seen: Mapping[str, Value], sex: Value) -> Array:
+def _blood(seen: Mapping[str, float], sex: Value) -> Array:
     """Return the likelihood of the blood count by sex and cell, summed over haemoglobin."""
     table = _haemoglobin_table()
     table = table if sex is None else table[[int(sex)]]
     weight = np.ones(len(_HAEMOGLOBIN))
-    shown = seen.get("hemo")
-    if shown is not None:
-        weight = (np.abs(_HAEMOGLOBIN - shown) < 0.05).astype(float)
+    if "hemo" in seen:
+        weight = (np.abs(_HAEMOGLOBIN - seen["hemo"]) < 0.05).astype(float)
     for name, (factor, sd, step) in latent.FROM_HAEMOGLOBIN.items():
-        value = seen.get(name)
-        if value is not None:
+        if name in seen:
             centre = _HAEMOGLOBIN * factor
-            high, low = value + step / 2 - centre, value - step / 2 - centre
+            high, low = seen[name] + step / 2 - centre, seen[name] - step / 2 - centre
             weight = weight * (ndtr(high / sd) - ndtr(low / sd))
     return np.asarray(table @ weight)
 

@@ -53,16 +53,8 @@ def detection() -> Task:
             "change the answer (a chance of one in five or more)."
         ),
         aliases={
-            "ckd": 0,
-            "present": 0,
-            "yes": 0,
-            "ckd present": 0,
-            "notckd": 1,
-            "not ckd": 1,
-            "no ckd": 1,
-            "absent": 1,
-            "no": 1,
-            "ckd absent": 1,
+            **dict.fromkeys(("ckd", "present", "yes", "ckd present"), 0),
+            **dict.fromkeys(("notckd", "not ckd", "no ckd", "absent", "no", "ckd absent"), 1),
         },
         positive=0,
         groups=_GROUPS,

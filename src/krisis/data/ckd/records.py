@@ -14,8 +14,15 @@ from krisis.data.base import Features, Label, PatientRecord, SuiteConfig, Task
 from krisis.data.ckd import latent
 from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, Assessment, Assessor
 from krisis.data.ckd.cohort import SyntheticPatient
-from krisis.data.ckd.deferral import DeferralRule, margin_reasons
-from krisis.data.ckd.egfr import CATEGORY_NAMES, category_index, ckd_epi_2021, printed_down, stage
+from krisis.data.ckd.deferral import DeferralRule
+from krisis.data.ckd.egfr import (
+    CATEGORY_LIMITS,
+    CATEGORY_NAMES,
+    category_index,
+    ckd_epi_2021,
+    printed_down,
+    stage,
+)
 from krisis.data.ckd.imputation import Imputer
 from krisis.data.ckd.progression import Course, course_features
 from krisis.data.ckd.schema import Value, feature_names, usable
@@ -43,11 +50,7 @@ class RecordMaker:
         shown = self._shown(patient.visible)
         if course is not None:
             shown = self._with_visits(shown, patient, course)
-        label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
-        if self.config.task == Task.STAGING:
-            label = stage(patient.gfr, split_stage_3=self.split_stage_3)
-        elif course is not None:
-            label = course.label
+        label = self._label(patient, patient.gfr) if course is None else course.label
         features, imputed = self._filled(shown)
         metadata = {
             "synthetic": True,
@@ -60,7 +63,7 @@ class RecordMaker:
             **({} if course is None else {"true_first_gfr": course.first_gfr}),
         }
         if stream == 0:
-            estimates = _estimates(patient.visible, _sexes(usable(patient.visible, "sex")))
+            estimates = _estimates(patient.visible, usable(patient.visible, "sex"))
             metadata |= self._deferral(shown, label, estimates, exact=True)
         name = f"embedded-{self.config.seed}-{'train-' * (stream > 0)}{patient.number}"
         return PatientRecord(features, label, metadata, name)
@@ -71,11 +74,9 @@ class RecordMaker:
         values = {**patient.values, "sex": sex}
         shown = self._shown(values, with_days=False)
         complete, gaps = engineer.fill(patient.values)
-        estimates = _estimates(complete, _sexes(sex))
+        estimates = _estimates(complete, sex)
         gfr = self._label_gfr(complete, sex, estimates)
-        label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
-        if self.config.task == Task.STAGING:
-            label = stage(gfr, split_stage_3=self.split_stage_3)
+        label = self._label(patient, gfr)
         features, imputed = self._filled(shown)
         metadata = {
             "synthetic": False,
@@ -90,6 +91,11 @@ class RecordMaker:
             **self._deferral(shown, label, estimates, exact=False),
         }
         return PatientRecord(features, label, metadata, f"uci-{patient.patient_id}")
+
+    def _label(self, patient: SyntheticPatient | UciPatient, gfr: float) -> Label:
+        if self.config.task == Task.STAGING:
+            return stage(gfr, split_stage_3=self.split_stage_3)
+        return CKD_PRESENT if patient.has_ckd else CKD_ABSENT
 
     def _shown(self, values: Mapping[str, Value], *, with_days: bool = True) -> Shown:
         names = list(feature_names(self.config.features))
@@ -130,14 +136,13 @@ class RecordMaker:
             kept = ("change_within_variability", "too_few_visits")
             return [reason for reason in assessment.visible_reasons if reason in kept]
         detection = self.config.task == Task.DETECTION
-        close = [
-            margin_reasons(value, self.rule.margin_ml_min, detection=detection)
-            for value in estimates.values()
-        ]
-        found = next((reasons for reasons in close if reasons), [])
+        limits = (60.0,) if detection else CATEGORY_LIMITS
+        distances = [abs(value - limit) for value in estimates.values() for limit in limits]
+        close = any(distance <= self.rule.margin_ml_min for distance in distances)
+        found = ["within_margin"] if close else []
         says_ckd = [value < 60.0 for value in estimates.values()]
         if detection and says_ckd and all(says != (label == CKD_PRESENT) for says in says_ckd):
-            found = [*found, "label_conflicts_with_estimate"]
+            found.append("label_conflicts_with_estimate")
         return found
 
     def _sex(self, patient: UciPatient) -> tuple[int | None, str]:
@@ -161,19 +166,15 @@ class RecordMaker:
         )
 
 
-def _sexes(sex: Value) -> tuple[bool, ...]:
-    return (False, True) if sex is None else (bool(sex),)
-
-
-def _estimates(values: Mapping[str, Value], sexes: tuple[bool, ...]) -> dict[str, float]:
+def _estimates(values: Mapping[str, Value], sex: Value) -> dict[str, float]:
+    """Return the estimate by sex: of the sex that is known, else of both."""
     creatinine, age = values["sc"], values["age"]
     if creatinine is None or age is None:
         return {}
     return {
-        "female" if sex else "male": printed_down(
-            float(ckd_epi_2021(creatinine, age, female=sex)), 2
-        )
-        for sex in sexes
+        name: printed_down(float(ckd_epi_2021(creatinine, age, female=female)), 2)
+        for name, female in (("male", False), ("female", True))
+        if sex is None or female == bool(sex)
     }
 
 

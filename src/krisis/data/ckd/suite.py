@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -79,22 +80,15 @@ class CKDSuite(BaseDataSuite):
         self.split_stage_3, self.impute = split_stage_3, impute
         self.rule = DeferralRule.of(deferral)
         self._check_there_are_cases()
-        self._file: UciFile | None = None
-        self._records: list[PatientRecord] | None = None
 
     def load(self) -> list[PatientRecord]:
         """Return the held-out patients of the file, then the synthetic ones."""
-        if self._records is None:
-            self._records = [*self._real_records(), *self._synthetic_records(_HELD_OUT)]
         return list(self._records)
 
     def training_records(self) -> list[PatientRecord]:
         """Return patients to fit on: the training share of the file, else more of the cohort."""
-        if not self._uses_file:
-            return self._synthetic_records(_TRAINING)
-        training, _ = self._split()
-        maker, engineer = self._maker(training), _fit(training, "median")
-        return [maker.real(patient, engineer) for patient in training]
+        records = self._real_records if self._uses_file else self._synthetic_records
+        return records(_TRAINING)
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -142,7 +136,7 @@ class CKDSuite(BaseDataSuite):
     def _provenance(self) -> list[JsonObject]:
         sources: list[JsonObject] = []
         if self._uses_file:
-            file = self._read()
+            file = self._file
             sources.append(
                 {
                     "source": SOURCE,
@@ -165,30 +159,34 @@ class CKDSuite(BaseDataSuite):
             )
         return sources
 
-    def _read(self) -> UciFile:
-        if self._file is None:
-            assert self.data_path is not None
-            found = read_uci(self.data_path, sex_column=self.sex_column)
-            if self.config.task == Task.DETECTION:
-                refuse_single_class(found)
-            self._file = found
-        return self._file
+    @cached_property
+    def _records(self) -> list[PatientRecord]:
+        return [*self._real_records(_HELD_OUT), *self._synthetic_records(_HELD_OUT)]
+
+    @cached_property
+    def _file(self) -> UciFile:
+        assert self.data_path is not None
+        found = read_uci(self.data_path, sex_column=self.sex_column)
+        if self.config.task == Task.DETECTION:
+            refuse_single_class(found)
+        return found
 
     def _split(self) -> tuple[list[UciPatient], list[UciPatient]]:
         """Split the file by the seed and the number of rows alone: no label is looked at."""
-        patients = self._read().patients
+        patients = self._file.patients
         n_held_out = min(max(1, round(len(patients) * self.config.test_size)), len(patients) - 1)
         order = np.random.default_rng(self.config.seed).permutation(len(patients))
         # Files come sorted by diagnosis: in drawn order, neither a limit nor a batch follows it.
         held_out, training = order[:n_held_out], order[n_held_out:]
         return [patients[index] for index in training], [patients[index] for index in held_out]
 
-    def _real_records(self) -> list[PatientRecord]:
+    def _real_records(self, stream: int) -> list[PatientRecord]:
         if not self._uses_file:
             return []
         training, held_out = self._split()
         maker, engineer = self._maker(training), _fit(training, "median")
-        return [maker.real(patient, engineer) for patient in held_out]
+        chosen = training if stream == _TRAINING else held_out
+        return [maker.real(patient, engineer) for patient in chosen]
 
     def _synthetic_records(self, stream: int) -> list[PatientRecord]:
         n_patients = self._n_synthetic(stream)

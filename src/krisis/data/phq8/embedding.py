@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +26,20 @@ Matrix = NDArray[np.float64]
 _WORD = re.compile(r"[a-z0-9']{2,}")
 
 
-class Embedder(Protocol):
+class Embedder(ABC):
     """Anything that turns texts into rows of unit length; `fit` sees training passages only."""
 
     name: str
 
-    def fit(self, texts: Sequence[str]) -> None:
+    def fit(self, texts: Sequence[str]) -> None:  # noqa: B027 - most models are already trained
         """Learn what is needed from the training passages."""
 
+    @abstractmethod
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Return one row per text, each of length one or zero."""
 
 
-class TfidfEmbedder:
+class TfidfEmbedder(Embedder):
     """Term frequency times inverse document frequency over words; needs no download.
 
     weight = (1 + ln tf) · (ln((1 + n) / (1 + df)) + 1), rows scaled to unit length. The
@@ -81,7 +82,7 @@ def unit_rows(rows: Matrix) -> Matrix:
     return np.asarray(np.divide(rows, length, out=np.zeros_like(rows), where=length > 0))
 
 
-class SentenceEmbedder:
+class SentenceEmbedder(Embedder):
     """A sentence-transformers model that is on this machine or can be fetched by its name."""
 
     def __init__(self, model: str) -> None:
@@ -99,23 +100,20 @@ class SentenceEmbedder:
                 "this machine or a model that can be fetched, or use the embedder 'tfidf'"
             ) from None
 
-    def fit(self, texts: Sequence[str]) -> None:
-        """Learn nothing: the model is already trained."""
-
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Encode the texts."""
         return unit_rows(np.asarray(self._encoder.encode(list(texts)), dtype=float))
 
 
-class EndpointEmbedder:
+class EndpointEmbedder(Embedder):
     """An OpenAI-compatible embeddings endpoint; passages leave this machine."""
 
-    def __init__(self, model: str, *, base_url: str | None = None, batch_size: int = 256) -> None:
+    def __init__(self, model: str, *, batch_size: int = 256) -> None:
         try:
             import openai
         except ImportError:
             raise MissingExtra.named("openai", f"the embedder {model!r}") from None
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL")
+        base_url = os.environ.get("OPENAI_BASE_URL")
         key = os.environ.get("OPENAI_API_KEY") or ("none" if base_url else "")
         if not key:
             raise MissingKey(
@@ -128,9 +126,6 @@ class EndpointEmbedder:
         self._model = model
         self._errors = openai.OpenAIError
         self._client = openai.OpenAI(api_key=key, base_url=base_url)
-
-    def fit(self, texts: Sequence[str]) -> None:
-        """Learn nothing: the model is already trained."""
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Ask the endpoint, a batch at a time."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.data.phq8 import wording
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.transcripts import Transcript, Turn
-from krisis.data.phq8.wording_topics import TOPICS, Topic
+from krisis.json_values import JsonObject
 
 # Each purpose has a stream of its own: a new draw in one never moves the draws of another.
 _SCORES, _INTERVIEW, SPLIT = 1, 2, 3
@@ -62,8 +63,33 @@ WITHHELD_REASONS = (
 )
 _STYLES = ("plain", "plain", "hedged", "corrected")
 
-Exchange = tuple[str, str]
+# What is asked and what is replied.
+Exchange = Sequence[str]
 Option = TypeVar("Option")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """The sentences for one item; ``{often}`` is where the frequency of the symptom stands.
+
+    ``present`` states the symptom, ``absent`` its absence over the two weeks, ``bare`` names it
+    without saying how often, ``someone_else`` gives it to another person and ``past`` to a time
+    before the two weeks.
+    """
+
+    ask: Sequence[str]
+    present: Sequence[str]
+    absent: Sequence[str]
+    bare: Sequence[str]
+    someone_else: Sequence[str]
+    past: Sequence[str]
+
+
+_SAID: JsonObject = tomllib.loads(
+    (files("krisis.data.phq8") / "interviews.toml").read_text(encoding="utf-8")
+)
+TOPICS: Mapping[str, Topic] = {key: Topic(**said) for key, said in _SAID["topics"].items()}
+OFTEN: Mapping[int, Sequence[str]] = {int(score): said for score, said in _SAID["often"].items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +136,20 @@ class _Author:
         """Say in one sentence how often the symptom was there."""
         if score == 0:
             return self.pick(topic.absent)
-        often = self.pick(wording.OFTEN[score])
+        often = self.pick(OFTEN[score])
         return _capital(_tidy(self.pick(topic.present).format(often=often)))
 
     def state(self, topic: Topic, score: int) -> tuple[list[Exchange], list[Exchange]]:
         """Give the evidence for a score, at once or as a later correction of a denial."""
         truth, style = self.sentence(topic, score), self.pick(_STYLES)
         if style == "corrected" and score > 0:
-            correction = self.pick(wording.CORRECTIONS).format(truth=truth)
+            correction = self.pick(_SAID["corrections"]).format(truth=truth)
             return (
-                [(self.pick(topic.ask), self.pick(wording.DENIALS))],
-                [(self.pick(wording.FOLLOW_UPS), correction)],
+                [(self.pick(topic.ask), self.pick(_SAID["denials"]))],
+                [(self.pick(_SAID["follow_ups"]), correction)],
             )
         if style == "hedged":
-            truth = self.pick(wording.HEDGES) + _small(truth)
+            truth = self.pick(_SAID["hedges"]) + _small(truth)
         return [(self.pick(topic.ask), truth)], []
 
     def withhold(self, topic: Topic, reason: str) -> tuple[list[Exchange], list[Exchange]]:
@@ -134,32 +160,32 @@ class _Author:
         if reason == "statements_contradict":
             low, high = self.pick(topic.absent), self.sentence(topic, 3)
             first, second = (low, high) if self.rng.random() < 0.5 else (high, low)
-            again = self.pick(wording.CONTRADICTIONS).format(other=_small(second))
-            return [(question, first)], [(self.pick(wording.FOLLOW_UPS), again)]
-        unclear = self.pick(wording.NO_RECORD)
-        answer = {
-            "participant_declined": lambda: self.pick(wording.DEFLECTIONS),
+            again = self.pick(_SAID["contradictions"]).format(other=_small(second))
+            return [(question, first)], [(self.pick(_SAID["follow_ups"]), again)]
+        unclear = self.pick(_SAID["no_record"])
+        answers: dict[str, Callable[[], str]] = {
+            "participant_declined": lambda: self.pick(_SAID["deflections"]),
             "about_someone_else": lambda: f"{self.pick(topic.someone_else)} {unclear}",
             "outside_two_weeks": lambda: f"{self.pick(topic.past)} {unclear}",
             "frequency_not_stated": lambda: self.pick(topic.bare),
-        }[reason]()
-        return [(question, answer)], []
+        }
+        return [(question, answers[reason]())], []
 
     def assemble(
         self, participant_id: str, early: list[Exchange], late: list[Exchange]
     ) -> Transcript:
         """Put small talk around and between the exchanges about the items."""
         small_talk = [
-            wording.SMALL_TALK[i] for i in self.rng.permutation(len(wording.SMALL_TALK))[:5]
+            _SAID["small_talk"][i] for i in self.rng.permutation(len(_SAID["small_talk"]))[:5]
         ]
         body = early + small_talk[:3]
         body = [body[i] for i in self.rng.permutation(len(body))]
         tail = late + small_talk[3:]
         tail = [tail[i] for i in self.rng.permutation(len(tail))]
-        opening = [wording.OPENINGS[0], self.pick(wording.OPENINGS[1:])]
+        opening = [_SAID["openings"][0], self.pick(_SAID["openings"][1:])]
         turns = [
             turn
-            for question, answer in [*opening, *body, *tail, self.pick(wording.CLOSINGS)]
+            for question, answer in [*opening, *body, *tail, self.pick(_SAID["closings"])]
             for turn in (Turn("interviewer", question), Turn("participant", answer))
         ]
         return Transcript(participant_id, tuple(turns))

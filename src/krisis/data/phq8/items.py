@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import accumulate
 from statistics import NormalDist
 from types import MappingProxyType
@@ -33,88 +35,20 @@ class Item:
     words: str
     question: str
     search_words: str
-    nhanes_counts: tuple[int, int, int, int]
+    nhanes_counts: Sequence[int]
     loading: float
 
-    def thresholds(self) -> tuple[float, float, float]:
+    def thresholds(self) -> list[float]:
         """Return the standard-normal cut points that give the NHANES margin.
 
         >>> [round(cut, 2) for cut in ITEMS[2].thresholds()]
         [0.29, 0.98, 1.36]
         """
         total = sum(self.nhanes_counts)
-        first, second, third = (
-            NormalDist().inv_cdf(below / total)
-            for below in list(accumulate(self.nhanes_counts))[:-1]
-        )
-        return first, second, third
+        below = list(accumulate(self.nhanes_counts))[:-1]
+        return [NormalDist().inv_cdf(count / total) for count in below]
 
 
-ITEMS: tuple[Item, ...] = (
-    Item(
-        "NoInterest",
-        "interest",
-        "little interest in things, or little enjoyment of them",
-        "interest enjoy enjoyment fun hobby hobbies pleasure joy looking forward care",
-        (3792, 816, 280, 198),
-        0.80,
-    ),
-    Item(
-        "Depressed",
-        "mood",
-        "low, sad or hopeless mood",
-        "mood down sad depressed hopeless miserable crying spirits feeling low cheerful",
-        (3865, 831, 224, 167),
-        0.88,
-    ),
-    Item(
-        "Sleep",
-        "sleep",
-        "trouble falling or staying asleep, or sleeping too much",
-        "sleep asleep awake night nights bed bedtime insomnia waking alarm",
-        (3119, 1141, 383, 443),
-        0.70,
-    ),
-    Item(
-        "Tired",
-        "fatigue",
-        "tiredness or lack of energy",
-        "tired energy exhausted drained fatigue worn out weary",
-        (2584, 1612, 457, 432),
-        0.75,
-    ),
-    Item(
-        "Appetite",
-        "appetite",
-        "poor appetite, or eating too much",
-        "appetite eat eating food meals dinner overeating hungry breakfast",
-        (3812, 778, 276, 221),
-        0.72,
-    ),
-    Item(
-        "Failure",
-        "failure",
-        "feeling like a failure, or of having let oneself or the family down",
-        "failure worthless blame ashamed yourself myself proud let down guilt",
-        (4237, 575, 147, 124),
-        0.82,
-    ),
-    Item(
-        "Concentrating",
-        "concentration",
-        "trouble keeping one's mind on things such as reading or watching television",
-        "concentrate concentration focus focusing mind wandered reading book film television",
-        (4241, 517, 156, 172),
-        0.76,
-    ),
-    Item(
-        "Moving",
-        "psychomotor",
-        "moving or speaking noticeably slowly, or being unusually restless",
-        "restless sit still slow slowly move moving talk fidgeting pacing",
-        (4541, 328, 120, 95),
-        0.74,
-    ),
-)
-
+_STATED = tomllib.loads((files("krisis.data.phq8") / "items.toml").read_text(encoding="utf-8"))
+ITEMS: tuple[Item, ...] = tuple(Item(key, **stated) for key, stated in _STATED.items())
 ITEM_KEYS: tuple[str, ...] = tuple(item.key for item in ITEMS)

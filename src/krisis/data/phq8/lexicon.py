@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from krisis.data.base import Features, Judgement, content_hash
-from krisis.data.phq8.items import ITEMS
 from krisis.data.phq8.transcripts import Transcript
 from krisis.errors import InvalidValue
 
@@ -184,7 +183,6 @@ def judge(found: list[Finding], references: list[int]) -> ItemScore:
     return ItemScore(last.score, quotes, max(1, sure))
 
 
-_WORDS_OF_ITEMS = tuple(item.words for item in ITEMS)
 _REFERENCE = re.compile(r"\(score ([0-3])\) «")
 _OVERLOOKED_AT_ONE = 0.3
 # What the rules state as probability of being right; whether it is one is for the metrics to say.
@@ -234,6 +232,6 @@ class Lexicon:
 
 def _item_words(features: Features) -> str:
     words = str(features.get("item", "no item")).partition(":")[0]
-    if words not in _WORDS_OF_ITEMS:
+    if words not in _TOPICS:
         raise InvalidValue(f"the lexicon reads PHQ-8 items only, not {words!r:.60}")
     return words

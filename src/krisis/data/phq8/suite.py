@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from krisis.data.base import (
     Rule,
     SuiteConfig,
     content_hash,
+    member_of,
 )
 from krisis.data.phq8.corpus import LabelledInterview, read_interviews
 from krisis.data.phq8.embedding import make_embedder
@@ -29,7 +29,7 @@ from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, Retri
 from krisis.data.phq8.task import TASK, item_words, references_in_words
 from krisis.data.phq8.totals import totals_report
 from krisis.data.phq8.transcripts import Transcript, check_quotes
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
 NOTICE = (
@@ -37,9 +37,6 @@ NOTICE = (
     "terms forbid passing transcripts on, and a hosted model is a third party). krisis keeps "
     "participant ids, scores and figures in a run, and no text of the interviews or of replies."
 )
-
-
-Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Mode(StrEnum):
@@ -97,8 +94,8 @@ class PHQ8Suite(BaseDataSuite):
             raise InvalidValue("labels were given without data; name the interviews with data=")
         self.data = None if data is None else Path(data)
         self.labels = None if labels is None else Path(labels)
-        self.mode = _choice(Mode, mode, "mode")
-        self.split = _choice(Split, split, "split")
+        self.mode = member_of(Mode, mode, "mode")
+        self.split = member_of(Split, split, "split")
         self.retrieval = RetrievalOptions.of(retrieval)
         self.withheld_rate = withheld_rate
         self.stores_text = self.data is None
@@ -171,16 +168,7 @@ class PHQ8Suite(BaseDataSuite):
             "data_sha256": content_hash(
                 [[case.transcript.text(), dict(case.scores)] for case in cases]
             ),
-            **self._describe_retrieval(),
-        }
-
-    def _describe_retrieval(self) -> JsonObject:
-        if self.mode is Mode.ZERO_SHOT:
-            return {}
-        return {
-            "embedder": self.retrieval.embedder,
-            "n_references": self.retrieval.n_references,
-            "min_similarity": self.retrieval.min_similarity,
+            **({} if self.mode is Mode.ZERO_SHOT else asdict(self.retrieval)),
         }
 
     @cached_property
@@ -269,13 +257,6 @@ class PHQ8Suite(BaseDataSuite):
             metadata["should_abstain"] = reason is not None
             metadata["abstain_reasons"] = [reason] if reason else []
         return metadata
-
-
-def _choice(kind: type[Choice], value: object, what: str) -> Choice:
-    try:
-        return kind(str(value).strip().lower().replace("-", "_"))
-    except ValueError:
-        raise UnknownName.among(what, str(value), [member.value for member in kind]) from None
 
 
 def _provenance(data: Path | None, withheld_rate: float) -> str:

@@ -22,13 +22,14 @@ HIGHEST_SCORE = 3.0
 BANDS = ("minimal", "mild", "moderate", "moderately severe", "severe")
 BAND_STARTS = np.array([5.0, 10.0, 15.0, 20.0])
 CUT_OFF = 10.0
+MIN_COVERAGE = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals:
     """One total per participant: the truth, the sum of the predicted items and its bounds.
 
-    ``lowest`` counts a missing item as 0 and ``highest`` as 3. ``usable`` is True where enough
+    ``total`` counts a missing item as 0 and ``highest`` as 3. ``usable`` is True where enough
     items were predicted for the sum to stand for the total.
     """
 
@@ -38,14 +39,9 @@ class Totals:
     usable: Flags
 
     @property
-    def lowest(self) -> Scores:
-        """The total with every missing item at 0."""
-        return self.total
-
-    @property
     def decision(self) -> Codes:
         """1 where the bounds say depressed, 0 where they say not, −1 where they allow both."""
-        return np.where(self.lowest >= CUT_OFF, 1, np.where(self.highest < CUT_OFF, 0, -1))
+        return np.where(self.total >= CUT_OFF, 1, np.where(self.highest < CUT_OFF, 0, -1))
 
 
 def band_of(total: Scores) -> Codes:
@@ -58,7 +54,7 @@ def band_of(total: Scores) -> Codes:
 
 
 def totals_of(
-    cluster: Codes, truth: Scores, prediction: Scores, *, min_coverage: float = 0.5
+    cluster: Codes, truth: Scores, prediction: Scores, *, min_coverage: float = MIN_COVERAGE
 ) -> Totals:
     """Sum the items of every participant; a total needs ⌈min_coverage · 8⌉ predicted items.
 
@@ -82,12 +78,7 @@ def totals_of(
 
 
 def totals_report(
-    cluster: Codes,
-    item: Sequence[str],
-    truth: Scores,
-    prediction: Scores,
-    *,
-    min_coverage: float = 0.5,
+    cluster: Codes, item: Sequence[str], truth: Scores, prediction: Scores
 ) -> JsonObject | None:
     """Return the figures of totals, bands and screening with the coverage of each.
 
@@ -100,10 +91,10 @@ def totals_report(
         return None
     kept = complete[codes]
     renumbered = (np.cumsum(complete) - 1)[codes[kept]]
-    totals = totals_of(renumbered, truth[kept], prediction[kept], min_coverage=min_coverage)
+    totals = totals_of(renumbered, truth[kept], prediction[kept])
     report = {
         "n_incomplete": int(np.count_nonzero(~complete)),
-        "min_coverage": min_coverage,
+        "min_coverage": MIN_COVERAGE,
         "total": _total_figures(totals),
         "screening": _screening_figures(totals),
     }

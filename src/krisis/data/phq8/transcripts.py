@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal
 
 Speaker = Literal["interviewer", "participant"]
@@ -21,14 +21,12 @@ class Turn:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what was said is brought into comparable form once
 class Transcript:
     """All that was said in the interview of one participant, in order."""
 
     participant_id: str
     turns: tuple[Turn, ...]
-    # For quotes: everything, and the words of each side alone.
-    _spoken: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def text(self) -> str:
         """Return the transcript as a model reads it, one turn per line."""
@@ -57,21 +55,18 @@ class Transcript:
         wanted = normalized(_SPEAKER_LABEL.sub("", quote)).strip("\"' .…")
         if not wanted:
             return False
-        spoken = self._said()
-        if wanted in spoken["participant"]:
+        if wanted in self._said_by["participant"]:
             return True
-        return wanted in spoken["all"] and wanted not in spoken["interviewer"]
+        return wanted in self._said_by["all"] and wanted not in self._said_by["interviewer"]
 
-    def _said(self) -> dict[str, str]:
-        if not self._spoken:
-            for name, speakers in (
-                ("all", ("interviewer", "participant")),
-                ("participant", ("participant",)),
-                ("interviewer", ("interviewer",)),
-            ):
-                said = (turn.text for turn in self.turns if turn.speaker in speakers)
-                self._spoken[name] = normalized(" ".join(said))
-        return self._spoken
+    @cached_property
+    def _said_by(self) -> dict[str, str]:
+        """Return everything, and the words of each side alone, as quotes are compared."""
+        said = {
+            speaker: [turn.text for turn in self.turns if speaker in ("all", turn.speaker)]
+            for speaker in ("all", "participant", "interviewer")
+        }
+        return {speaker: normalized(" ".join(texts)) for speaker, texts in said.items()}
 
 
 def _parsed_turn(line: str) -> Turn:

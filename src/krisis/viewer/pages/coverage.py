@@ -8,13 +8,13 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.selective_prediction import RiskCoverageCurve
-from krisis.reporting.risk_curves import run_curve
+from krisis.reporting.risk_coverage import thinned
+from krisis.reporting.risk_curves import points_at, run_curve
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, number_of
 from krisis.viewer.pages.rows import row_line
 from krisis.viewer.row_index import RowFilter
 
-N_POINTS = 400
 N_ROWS_SHOWN = 20
 
 
@@ -32,7 +32,8 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     if curve is not None:
         coverage = number_of(query, "coverage")
         wanted = curve.cmax if coverage is None else coverage
-        content |= {"cmax": curve.cmax, "wanted": wanted, "curve": _points(curve)}
+        points = points_at(curve, thinned(curve.coverage.size))
+        content |= {"cmax": curve.cmax, "wanted": wanted, "curve": points}
         content["point"] = _working_point(run, curve, wanted)
     context = {"heading": run.result.backend_name, "drawing": _drawing(content["curve"])}
     return Page("coverage.html", f"Coverage · {name}", content, context)
@@ -44,10 +45,7 @@ def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> J
     deferred = run.index.select(RowFilter(deferred_at=threshold, sort="-confidence"))
     n_wrong = int(np.count_nonzero(~run.index.correct[deferred]))
     return {
-        "coverage": float(curve.coverage[index]),
-        "selective_risk": float(curve.selective_risk[index]),
-        "generalized_risk": float(curve.generalized_risk[index]),
-        "threshold": threshold,
+        **points_at(curve, np.array([index]))[0],
         "n_accepted": int(curve.n_accepted[index]),
         "n_wrong_accepted": int(curve.loss_accepted[index]),
         "n_deferred": len(deferred),
@@ -55,16 +53,6 @@ def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> J
         "n_right_deferred": len(deferred) - n_wrong,
         "rows": [row_line(run, int(position)) for position in deferred[:N_ROWS_SHOWN]],
     }
-
-
-def _points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
-    """Return the working points, thinned out evenly where there are very many."""
-    n_points = curve.coverage.size
-    kept = np.unique(np.linspace(0, n_points - 1, min(n_points, N_POINTS)).astype(np.int64))
-    columns = (curve.coverage, curve.selective_risk, curve.generalized_risk, curve.threshold)
-    names = ("coverage", "selective_risk", "generalized_risk", "threshold")
-    picked = [column[kept].tolist() for column in columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*picked, strict=True)]
 
 
 def _drawing(points: list[dict[str, float]]) -> JsonObject:

@@ -44,7 +44,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "sorts": SORTS,
         "cells": {cell: words for cell, (_, _, _, words) in CELLS.items()},
         "groups": {group: group for group in run.index.groups},
-        "query": _kept(query),
+        "query": urlencode({k: v for k, v in query.items() if k != "page" and v.strip()}),
         "heading": run.result.backend_name,
     }
     return Page("rows.html", f"Rows · {name}", content, context)
@@ -63,11 +63,6 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
         deferred_at=number_of(query, "deferred_at"),
         sort=choice_of(query, "sort", SORTS) or "position",
     )
-
-
-def _kept(query: Mapping[str, str]) -> str:
-    kept = {name: value for name, value in query.items() if name != "page" and value.strip()}
-    return urlencode(kept)
 
 
 def row_line(run: LoadedRun, position: int) -> JsonObject:

@@ -23,7 +23,7 @@ def _facts(report: RunReport) -> JsonObject:
     return {
         "heading": report.heading,
         "suite": report.eyebrow,
-        "attrition": report.attrition_line,
+        "attrition": str(report.attrition),
         "headline": report.headline,
         "segments": report.segments,
         "charts": {figure.name: list(figure.table) for figure in report.figures},

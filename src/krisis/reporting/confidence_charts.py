@@ -1,18 +1,20 @@
-"""The reliability diagram: stated confidence against observed accuracy, with counts and chance."""
+"""The charts of confidence: the reliability diagram, and how sure the model was of what."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from krisis.json_values import JsonObject
-from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.calibration import ExpectedCalibrationError, confidence_bin
 from krisis.metrics.forms import Share, prior_icc
 from krisis.metrics.gap_form import GapSum
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Chart, Figure, altair, data
-from krisis.reporting.palette import CORRECT, INK, MUTED, REFERENCE, SURFACE
+from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
+from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
+
+N_HISTOGRAM_BINS = 20
 
 
 def reliability_table(table: Table, *, n_bins: int = 15) -> list[JsonObject]:
@@ -55,7 +57,6 @@ def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
     table = reliability_table(columns, n_bins=n_bins)
     if not table:
         return None
-    alt = altair()
     chart = alt.vconcat(_diagram(table), _counts(table), spacing=8).resolve_scale(x="shared")
     n_outside = sum(not row["band_low"] <= row["accuracy"] <= row["band_high"] for row in table)
     return Figure(
@@ -73,19 +74,14 @@ def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
     )
 
 
-def _scale() -> Chart:
-    return altair().Scale(domain=[0, 1], nice=False)
-
-
 def _diagram(table: list[JsonObject]) -> Chart:
-    alt = altair()
     base = alt.Chart(data(table), width=420, height=300)
-    x_axis = alt.Axis(title=None, labels=False, ticks=False, format=".0%", tickCount=5)
-    y_axis = alt.Axis(title="accuracy of the answers", format=".0%", tickCount=5)
-    y = alt.Y("accuracy:Q", scale=_scale(), axis=y_axis)
-    x = alt.X("mean_confidence:Q", scale=_scale(), axis=x_axis)
+    x_axis = percent_axis(title=None, labels=False, ticks=False)
+    y_axis = percent_axis(title="accuracy of the answers")
+    y = alt.Y("accuracy:Q", scale=unit_scale(), axis=y_axis)
+    x = alt.X("mean_confidence:Q", scale=unit_scale(), axis=x_axis)
     band = base.mark_rect(color=str(REFERENCE), opacity=0.2).encode(
-        x=alt.X("low:Q", scale=_scale(), axis=x_axis),
+        x=alt.X("low:Q", scale=unit_scale(), axis=x_axis),
         x2=alt.X2("high:Q"),
         y=alt.Y("band_low:Q"),
         y2=alt.Y2("band_high:Q"),
@@ -107,13 +103,9 @@ def _diagram(table: list[JsonObject]) -> Chart:
 
 
 def _counts(table: list[JsonObject]) -> Chart:
-    alt = altair()
     base = alt.Chart(data(table), width=420, height=64)
-    x = alt.X(
-        "low:Q",
-        scale=_scale(),
-        axis=alt.Axis(title="stated confidence", format=".0%", tickCount=5, grid=False),
-    )
+    axis = percent_axis(title="stated confidence", grid=False)
+    x = alt.X("low:Q", scale=unit_scale(), axis=axis)
     top = max(row["n"] for row in table) * 1.35
     y = alt.Y(
         "n:Q",
@@ -127,7 +119,72 @@ def _counts(table: list[JsonObject]) -> Chart:
         base.transform_calculate(middle="(datum.low + datum.high) / 2")
         .mark_text(dy=-7, fontSize=11, color=str(INK))
         .encode(
-            x=alt.X("middle:Q", scale=_scale()), y=alt.Y("n:Q"), text=alt.Text("n:Q", format=",")
+            x=alt.X("middle:Q", scale=unit_scale()),
+            y=alt.Y("n:Q"),
+            text=alt.Text("n:Q", format=","),
         )
     )
     return bars + numbers
+
+
+def histogram_table(columns: Table, *, n_bins: int = N_HISTOGRAM_BINS) -> list[JsonObject]:
+    """Count the rows of each outcome in equal bins of stated confidence."""
+    stated = ~np.isnan(columns.confidence)
+    masks = {
+        "correct": columns.correct,
+        "wrong": columns.answered & ~columns.correct,
+        "abstained": columns.abstained,
+    }
+    table = []
+    for outcome, mask in masks.items():
+        index = confidence_bin(columns.confidence[mask & stated], n_bins)
+        counts = np.bincount(index, minlength=n_bins)
+        table += [
+            {"outcome": outcome, "low": b / n_bins, "high": (b + 1) / n_bins, "n": int(n)}
+            for b, n in enumerate(counts)
+        ]
+    return table
+
+
+def histogram_figure(columns: Table) -> Figure | None:
+    """Draw one strip per outcome, or return None where no row states a confidence."""
+    table = histogram_table(columns)
+    if not any(row["n"] for row in table):
+        return None
+    tones = {"correct": CORRECT, "wrong": WRONG, "abstained": ABSTAINED}
+    strips = [
+        _strip([row for row in table if row["outcome"] == outcome], str(tone), last=i == 2)
+        for i, (outcome, tone) in enumerate(tones.items())
+    ]
+    n_silent = int(np.count_nonzero(np.isnan(columns.confidence)))
+    return Figure(
+        "confidence_histogram",
+        "How sure was the model, and was it right to be?",
+        (
+            "A model that knows its limits is sure where it is right (top) and unsure where it is "
+            "wrong (middle). Mass at the right of the middle strip is confident error. Each strip "
+            f"has its own scale; {n_silent} rows stated no confidence and are not drawn."
+        ),
+        alt.vconcat(*strips, spacing=10).resolve_scale(x="shared"),
+        [row for row in table if row["n"]],
+    )
+
+
+def _strip(rows: list[JsonObject], tone: str, *, last: bool) -> Chart:
+    outcome, total = rows[0]["outcome"], sum(row["n"] for row in rows)
+    base = alt.Chart(data(rows), width=420, height=74)
+    title = "stated confidence" if last else None
+    axis = percent_axis(title=title, labels=last, ticks=last, grid=False)
+    x = alt.X("low:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
+    top = max(1, *(row["n"] for row in rows))
+    y_axis = alt.Axis(title=None, tickCount=2, values=[0, top], format=",d")
+    y = alt.Y("n:Q", scale=alt.Scale(domain=[0, top * 1.15], nice=False), axis=y_axis)
+    bars = base.mark_rect(color=tone, stroke=str(SURFACE)).encode(
+        x=x, x2=alt.X2("high:Q"), y=y, y2=alt.datum(0)
+    )
+    name = (
+        alt.Chart(data([{"c": 0.0, "label": f"{outcome} · {total:,} rows"}]))
+        .mark_text(align="left", baseline="top", dx=6, fontSize=12, fontWeight=600, color=str(INK))
+        .encode(x=alt.X("c:Q"), y=alt.value(0), text=alt.Text("label:N"))
+    )
+    return bars + name
