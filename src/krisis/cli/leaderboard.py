@@ -55,7 +55,7 @@ def _expanded(paths: list[Path]) -> list[Path]:
     for path in paths:
         inside = list_runs(path) if path.is_dir() and not is_run(path) else [path]
         if not inside:
-            raise InvalidFile(f"{path} holds no run; name runs, saved results or their folder")
+            raise InvalidFile(f"{path} contains no runs; name runs, saved results or their folder")
         found += inside
     return found
 

@@ -129,7 +129,7 @@ def _figure(heading: str, table: list[JsonObject]) -> Figure:
         f"By {heading}",
         (
             "Points are shares, bars 95 % intervals, wider where patients have several "
-            "alike rows; beside each name stand its rows. A group with fewer than "
+            "alike rows; its number of rows is beside each name. A group with fewer than "
             f"{SMALLEST_GROUP} patients is named but not shown. Overlapping bars "
             "do not prove that groups are alike."
         ),

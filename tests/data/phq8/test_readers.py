@@ -105,7 +105,7 @@ def test_a_split_column_is_taken_over(tmp_path: Path) -> None:
 def test_missing_paths_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="does not exist; give a directory"):
         read_interviews(tmp_path / "nowhere")
-    with pytest.raises(InvalidFile, match="holds no transcript"):
+    with pytest.raises(InvalidFile, match="contains no transcript"):
         read_interviews(tmp_path)
 
 

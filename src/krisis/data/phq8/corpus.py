@@ -54,7 +54,7 @@ def _read_directory(directory: Path, labels: Path) -> list[LabelledInterview]:
     files = _transcript_files(directory)
     if not files:
         raise InvalidFile(
-            f"{directory} holds no transcript; expected folders such as 300_P/300_TRANSCRIPT.csv"
+            f"{directory} contains no transcript; expected folders such as 300_P/300_TRANSCRIPT.csv"
         )
     scores = read_labels(labels)
     unlabelled = sorted(files.keys() - scores.keys())
