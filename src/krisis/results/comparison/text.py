@@ -56,13 +56,14 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
     columns = _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     title = Text(f"{pair.right}  minus  {pair.left}", style="bold")
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("Metric", no_wrap=True, max_width=22 if width < _WIDE else None)
+    # Words may take several lines, so that no digit is cut off.
+    table.add_column("Metric", max_width=22 if width < _WIDE else None)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("verdict")
     with_margin = comparison.options.margin is not None
     if with_margin:
-        table.add_column("non-inferior", no_wrap=True)
+        table.add_column("non-inferior")
     for delta in pair.deltas.values():
         figures = dict(zip(_COLUMNS, delta_cells(delta), strict=True))
         cells = [figures[name] for name in columns]
