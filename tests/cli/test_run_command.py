@@ -94,6 +94,7 @@ def test_a_run_leaves_its_directory_behind(finished: Path) -> None:
     directory = RunDirectory(path)
     assert {file.name for file in path.iterdir()} == {
         "manifest.json",
+        "cases.txt",
         "rows.jsonl",
         "metrics.json",
         "report.txt",

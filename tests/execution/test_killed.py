@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from krisis.metrics.base import EvaluationResult
-from krisis.results.journal import read_journal
+from krisis.results.journal_reading import read_journal
 from krisis.results.store import RunDirectory, list_runs, load_run
 
 Start = Callable[..., "subprocess.Popen[str]"]

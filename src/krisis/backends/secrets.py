@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from dotenv import dotenv_values
+
 from krisis.errors import MissingKey
 
 # A key as error messages quote it: its head, stars or dots, its tail.
@@ -67,7 +69,7 @@ def find_key(variables: Sequence[str], provider: str) -> Secret:
     """Return the first key that the environment or the `.env` of this folder holds."""
     written = {**_dotenv(Path(".env")), **os.environ}
     for variable in variables:
-        if value := written.get(variable, "").strip():
+        if value := (written.get(variable) or "").strip():
             return Secret(value)
     raise MissingKey(
         f"no key for {provider}: {' or '.join(variables)} is not set; "
@@ -75,14 +77,8 @@ def find_key(variables: Sequence[str], provider: str) -> Secret:
     )
 
 
-def _dotenv(path: Path) -> dict[str, str]:
+def _dotenv(path: Path) -> dict[str, str | None]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        return dotenv_values(path, interpolate=False)  # a key may hold a dollar sign
     except (OSError, UnicodeDecodeError):
         return {}
-    pairs = (line.strip().removeprefix("export ").partition("=") for line in lines)
-    return {
-        name.strip(): value.strip().strip("'\"")
-        for name, sign, value in pairs
-        if sign and not name.startswith("#")
-    }

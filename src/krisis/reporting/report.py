@@ -32,6 +32,7 @@ class RunReport:
     eyebrow: str
     attrition_line: str
     headline: str
+    damage: str
     failures: Mapping[str, FailureClass]
     n_failed: int
     n_rows: int
@@ -75,6 +76,7 @@ def build_report(
         eyebrow=_suite_words(result),
         attrition_line=str(attrition),
         headline=wording.headline(result.metric_scores, attrition),
+        damage=result.damage,
         failures=attrition.failures,
         n_failed=attrition.n_failed,
         n_rows=attrition.n_sent,

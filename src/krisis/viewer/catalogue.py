@@ -17,7 +17,7 @@ from krisis.json_values import JsonMapping
 from krisis.metrics.table import Answers
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal import JournalTail, read_journal
+from krisis.results.journal_reading import JournalTail, read_journal
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.store import RunDirectory, is_run, read_manifest
 from krisis.viewer.row_index import RowIndex
@@ -162,7 +162,9 @@ def _is_written(directory: RunDirectory) -> bool:
     if time.time() - newest.stat().st_mtime < _QUIET_SECONDS:
         return True
     holder = (
-        directory.lock.read_text().removeprefix("pid ").strip() if directory.lock.exists() else ""
+        directory.writer.read_text().removeprefix("pid ").strip()
+        if directory.writer.exists()
+        else ""
     )
     if not holder.isdigit() or sys.platform == "win32":
         return False

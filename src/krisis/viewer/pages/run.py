@@ -25,6 +25,7 @@ def _facts(report: RunReport) -> JsonObject:
         "suite": report.eyebrow,
         "attrition": report.attrition_line,
         "headline": report.headline,
+        "damage": report.damage,
         "segments": report.segments,
         "charts": {figure.name: list(figure.table) for figure in report.figures},
         "execution": dict(report.execution),
