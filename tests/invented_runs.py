@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_al
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.cases import Cases
 from krisis.results.journal import Journal, Spent
+from krisis.results.journal_lines import sealed
 from krisis.results.result import BenchmarkResult
 from krisis.results.store import Manifest, RunDirectory, metrics_text
 
@@ -72,6 +74,13 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
         {"batch_size": 8, "elapsed_seconds": 12.5, "token_total": 40160, "seed": 42}
         | {"krisis_version": "0.0.0"},
     )
+
+
+def edited_line(line: str | bytes, **changes: Any) -> bytes:
+    """Return a line of a journal with other entries and a checksum that is right again."""
+    content = json.loads(line)
+    del content["check"]
+    return sealed(content | changes)
 
 
 def write_run(

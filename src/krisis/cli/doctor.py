@@ -72,7 +72,7 @@ def _mended(run: StoredRun) -> list[str]:
     return [
         *findings,
         *done,
-        f"To ask the other records again, type: krisis resume {run.directory.path}",
+        f"To ask records without a row again, type: krisis resume {run.directory.path}",
     ]
 
 

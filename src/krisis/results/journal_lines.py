@@ -45,7 +45,7 @@ def sealed(line: JsonObject) -> bytes:
     ASCII only, so that half a surrogate pair in what a model wrote cannot stop the journal.
 
     >>> sealed({"kind": "calls"})
-    b'{"kind": "calls", "check": "ab53c6f0cc97dc1e"}\\n'
+    b'{"kind": "calls", "check": "8bf34a50f541b130"}\\n'
     """
     body = json.dumps(line, allow_nan=False).encode("ascii")[:-1]
     return body + _CHECK + _digest(body) + b'"}\n'
