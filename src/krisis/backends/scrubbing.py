@@ -18,7 +18,7 @@ from krisis.backends.prompt import REDACTED
 from krisis.backends.secrets import BLANK, Secret
 
 _TOKEN = re.compile(r"\d+(?:\s?[.,]\s?\d+)*|[^\W\d_]+")
-_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+[nrt]")
+_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+[nrt]|</?\w{1,20}/?>")
 _BLANKS = re.compile(rf"{BLANK}(?:[\W_]*{BLANK})+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 _CODE = re.compile(r"[A-Za-z][A-Za-z_.-]{1,60}")
@@ -112,7 +112,7 @@ def _read(number: str) -> set[float]:
 
 
 def _unescaped(text: str) -> str:
-    """Return a text as it reads: without the escapes of JSON, of HTML and of addresses."""
+    """Return a text as it reads: without tags and the escapes of JSON, HTML and addresses."""
     plain = _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else " ", text)
     return html.unescape(unquote(plain, errors="replace"))
 

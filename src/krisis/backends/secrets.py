@@ -72,7 +72,7 @@ class Secret:
         for place in range(len(plain) - _PART + 1):
             if plain[place : place + _PART] in self._parts:
                 start = found[place][1]
-                if start >= done:  # else it goes on with the part before
+                if not kept or start > done:  # else it goes on with the part before
                     kept += [text[done:start], BLANK]
                 done = found[place + _PART - 1][2]
         return "".join([*kept, text[done:]])
