@@ -68,7 +68,8 @@ class Secret:
             return text
         found = list(_undisguised(text))
         plain = "".join(character for character, _, _ in found)
-        kept, done = [], 0
+        kept: list[str] = []
+        done = 0
         for place in range(len(plain) - _PART + 1):
             if plain[place : place + _PART] in self._parts:
                 start = found[place][1]

@@ -203,6 +203,7 @@ class Recorder:
         manifest = read_manifest(directory.path)
         refuse_other_run(str(directory.path), manifest.identity, opening.identity)
         self._lock = RunLock(directory.path)
+        directory.remove_half_written()
         self.directory, self._manifest = directory, manifest
         self._has_old_scores = directory.metrics.exists()
         journal = self._mended(directory, manifest, opening.cases)

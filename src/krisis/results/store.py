@@ -122,6 +122,12 @@ class RunDirectory:
         """Where the writing process leaves its number."""
         return self.path / "writer"
 
+    def remove_half_written(self) -> None:
+        """Remove what a process that was killed in the middle of a file left; hold the lock."""
+        for file in (self.manifest, self.cases, self.metrics, self.report):
+            for left in self.path.glob(f".{file.name}.*"):
+                left.unlink()
+
 
 def is_run(path: Path) -> bool:
     """Say whether a folder is a run directory."""
