@@ -7,7 +7,6 @@ patient is in it.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,8 @@ def case_digest(record_id: str, cluster_id: str, label: object) -> str:
     >>> case_digest("r1", "r1", 1) == case_digest("r1", "r1", "1")
     False
     """
-    named = json.dumps([record_id, cluster_id, plain(label)])
-    return hashlib.sha256(named.encode("ascii")).hexdigest()[:8]
+    named = "\0".join((record_id, cluster_id, repr(plain(label))))
+    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)

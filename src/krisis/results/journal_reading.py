@@ -79,7 +79,7 @@ class JournalContents:
             self.damage.append(Damage(piece.number, piece.start, "its checksum is wrong"))
             return
         try:
-            spent = Spent(**line.get("calls", {}))
+            spent = Spent(**line["calls"]) if "calls" in line else None
             self._take(line, cases)
         except _Unfit as unfit:
             self.damage.append(Damage(piece.number, piece.start, str(unfit)))
@@ -87,7 +87,8 @@ class JournalContents:
             reason = "its content is not that of a journal line"
             self.damage.append(Damage(piece.number, piece.start, reason))
         else:
-            self.spent.add(spent)
+            if spent is not None:
+                self.spent.add(spent)
 
     def _take(self, line: JsonObject, cases: Cases | None) -> None:
         kind = line["kind"]
