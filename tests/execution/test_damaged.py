@@ -166,18 +166,18 @@ def test_an_ended_run_whose_rows_were_cut_is_scored_again_and_says_so_everywhere
     directory.rows.write_bytes(b"".join(lines[:202]))
     n_rows = sum(b'"kind": "row"' in line for line in lines[:202])
     sentence = (
-        "metrics.json does not fit rows.jsonl, so the scores are computed again from the "
+        "DAMAGED: metrics.json does not fit rows.jsonl, so the scores are computed again from the "
         f"{n_rows} of {N_RECORDS} rows that are intact; type: krisis doctor {directory.path}"
     )
     seen = load_result(directory.path)
     assert seen.damage == sentence
     assert seen.metric_scores["accuracy"].n_evaluated == n_rows
     assert format_report(seen).startswith(
-        f"DAMAGED: {sentence}\nRecords: {N_RECORDS} loaded → {n_rows} sent"
+        f"{sentence}\nRecords: {N_RECORDS} loaded → {n_rows} sent"
     )
     for command in (show, score):
         printed = CliRunner().invoke(command, [str(directory.path)])
-        assert printed.output.startswith(f"DAMAGED: {sentence}"), printed.output
+        assert printed.output.startswith(sentence), printed.output
     printed = CliRunner().invoke(show, [str(directory.path), "--json"])
     assert json.loads(printed.output)["extras"]["damage"] == sentence
 
@@ -187,7 +187,7 @@ def test_the_page_of_a_damaged_run_says_so(ended: tuple[RunDirectory, BenchmarkR
     directory, _ = ended
     directory.rows.write_bytes(directory.rows.read_bytes()[:20_000])
     page = reporting.report_html(reporting.build_report(load_result(directory.path)))
-    assert 'role="alert">Damaged: 1 damaged line of rows.jsonl left out; metrics.json does' in page
+    assert 'role="alert">DAMAGED: 1 damaged line of rows.jsonl left out; metrics.json does' in page
 
 
 def test_doctor_finds_nothing_in_a_whole_run(
@@ -251,7 +251,7 @@ def test_a_damaged_list_of_cases_is_written_again_by_a_resume(
 ) -> None:
     directory, whole = ended
     directory.cases.write_text("z" + directory.cases.read_text()[1:])
-    assert load_run(directory.path).damage.startswith("cases.txt is missing or damaged")
+    assert load_run(directory.path).damage.startswith("DAMAGED: cases.txt is missing or damaged")
     assert CliRunner().invoke(doctor, [str(directory.path)]).exit_code == 1
     healed, asked = run(Recorder.resume(directory.path))
     assert asked == []

@@ -267,7 +267,7 @@ def test_a_damaged_line_is_set_aside_and_its_record_asked_again(tmp_path: Path, 
     assert directory.damaged.read_text() == line + "\n"
     what = f"1 damaged line of {directory.rows} set aside in rows.damaged.jsonl"
     assert told == [f"{what}; records without a row are asked again"]
-    assert result.damage.startswith("1 damaged line of rows.jsonl set aside in")
+    assert result.damage.startswith("Mended: 1 damaged line of rows.jsonl set aside in")
     assert load_run(directory.path).damage == result.damage
 
 

@@ -170,7 +170,7 @@ def test_mending_moves_damage_beside_the_journal_and_loses_no_byte(tmp_path: Pat
     assert aside.read_bytes().split(b"\n")[1:] == [b"torn", b""]
     contents = read_journal(path, CASES)
     assert (contents.damage, contents.n_set_aside, contents.in_order()) == ([], 2, [ANSWERED])
-    assert contents.loss.startswith("2 damaged lines of rows.jsonl set aside")
+    assert contents.loss.startswith("Mended: 2 damaged lines of rows.jsonl set aside")
     kept = sorted([*path.read_bytes().splitlines()[:-1], *aside.read_bytes().splitlines()])
     assert kept == sorted(before.splitlines())
     # A mending that was cut off before its last step is repeated: nothing is set aside twice.

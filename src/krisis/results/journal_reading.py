@@ -70,7 +70,7 @@ class JournalContents:
         if not self.n_set_aside:
             return ""
         lines = f"{damaged_lines(self.n_set_aside)} of rows.jsonl set aside in rows.damaged.jsonl"
-        return f"{lines}: calls, tokens and cost lack what was in them"
+        return f"Mended: {lines}; calls, tokens and cost lack what was in them"
 
     def take(self, piece: Piece, cases: Cases | None) -> None:
         """Add one intact line, or note why it does not count."""

@@ -26,7 +26,7 @@ def format_report(result: BenchmarkResult) -> str:
     """
     counts = result.attrition
     opening = [
-        [*_damaged(result), str(counts), *_incomplete(result)],
+        [*([result.damage] if result.damage else []), str(counts), *_incomplete(result)],
         _failures(counts),
         _heading(result),
     ]
@@ -43,10 +43,6 @@ def format_report(result: BenchmarkResult) -> str:
         _execution(result),
     ]
     return _joined(blocks)
-
-
-def _damaged(result: BenchmarkResult) -> list[str]:
-    return [f"DAMAGED: {result.damage}"] if result.damage else []
 
 
 def _incomplete(result: BenchmarkResult) -> list[str]:

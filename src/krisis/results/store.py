@@ -211,7 +211,7 @@ class StoredRun:
                 f"{n_rows} of {self.manifest.n_cases} rows that are intact"
             )
         if found:
-            return f"{'; '.join(found)}; type: krisis doctor {self.directory.path}"
+            return f"DAMAGED: {'; '.join(found)}; type: krisis doctor {self.directory.path}"
         return journal.loss
 
 
@@ -252,6 +252,9 @@ def load_run(path: str | Path) -> BenchmarkResult:
     else:
         facts = _facts_so_far(manifest, run.journal)
         facts.agreement = agreement
+        if not run.scores_fit:  # it had ended: what is missing was lost
+            lost = Unfinished("their rows were lost; resume the run to ask them again")
+            facts.stop = lost if len(rows) < manifest.n_cases else None
         name = manifest.backend_name
         result = BenchmarkResult(rows, {}, manifest.suite_description, name, facts=facts)
     result.damage = run.damage
