@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from krisis.data.base import PatientRecord
 from krisis.execution.batches import Case
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.results.cases import Cases
 from krisis.results.journal import Journal, Spent
+from krisis.results.journal_lines import sealed
 from krisis.results.result import BenchmarkResult
-from krisis.results.store import Manifest, RunDirectory
+from krisis.results.store import Manifest, RunDirectory, metrics_text
 
 
 def invented_rows(n_rows: int = 160, *, seed: int = 0, skill: float = 1.0) -> Rows:
@@ -73,6 +76,13 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
     )
 
 
+def edited_line(line: str | bytes, **changes: Any) -> bytes:
+    """Return a line of a journal with other entries and a checksum that is right again."""
+    content = json.loads(line)
+    del content["check"]
+    return sealed(content | changes)
+
+
 def write_run(
     folder: Path,
     result: BenchmarkResult,
@@ -82,16 +92,20 @@ def write_run(
 ) -> Path:
     """Write a run directory with the journal of a real run; with ``n_cases`` it has not ended."""
     folder.mkdir(parents=True)
+    rows = result.evaluation_results
+    stored = Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows)
     manifest = Manifest(
         run_id=folder.name,
         created_at="2026-01-02T03:04:05Z",
         backend_name=result.backend_name,
-        n_cases=n_cases or len(result.evaluation_results),
+        n_cases=n_cases or len(rows),
+        cases_hash=stored.content_hash,
         identity={},
         suite_description=result.suite_description,
         stores_features=features is not None,
     )
     directory = RunDirectory(folder)
+    directory.cases.write_text(stored.text, encoding="ascii")
     directory.manifest.write_text(manifest.model_dump_json(), encoding="utf-8")
     journal = Journal(directory.rows, stores_features=features is not None)
     cases = [
@@ -102,5 +116,5 @@ def write_run(
         journal.append(cases, result.evaluation_results, Spent())
     journal.close()
     if n_cases is None:
-        directory.metrics.write_text(result.metrics_to_json(), encoding="utf-8")
+        directory.metrics.write_text(metrics_text(result), encoding="utf-8")
     return folder

@@ -94,6 +94,7 @@ def test_a_run_leaves_its_directory_behind(finished: Path) -> None:
     directory = RunDirectory(path)
     assert {file.name for file in path.iterdir()} == {
         "manifest.json",
+        "cases.txt",
         "rows.jsonl",
         "metrics.json",
         "report.txt",
@@ -327,6 +328,28 @@ def test_run_resume_compares_the_task_and_picks_by_the_time_in_the_manifest(tmp_
     assert done.returncode == 0, done.stderr
     sent = [len(load_run(path).evaluation_results) for path in (detection, newer, renamed)]
     assert sent == [3, 6, 3]
+    told = "3 of 6 records done, of 2 unfinished runs the furthest"
+    assert f"Continuing runs/{newer.name} ({told})" in done.stderr
+
+
+def test_run_resume_takes_the_furthest_run_whatever_a_clock_that_was_ahead_says(
+    tmp_path: Path,
+) -> None:
+    words = ["run", "ckd", "--model", "guideline", "--limit", "6", "--no-baselines"]
+    for _ in range(3):
+        krisis(*words, "--display", "none", cwd=tmp_path)
+    latest, middle, first = list_runs(tmp_path / "runs")
+    for path, n_lines in ((latest, 2), (middle, 5), (first, 5)):
+        rows = path / "rows.jsonl"
+        rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:n_lines]))
+    for ahead in (latest, first):  # one with fewer rows, and one with as many as the right one
+        content = json.loads((ahead / "manifest.json").read_text())
+        content["created_at"] = "2999-01-01T00:00:00+00:00"
+        (ahead / "manifest.json").write_text(json.dumps(content))
+    done = krisis(*words, "--resume", "--display", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"Continuing runs/{middle.name} (" in done.stderr
+    assert "of 3 unfinished runs the furthest)" in done.stderr
 
 
 def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_path: Path) -> None:

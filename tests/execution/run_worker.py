@@ -7,8 +7,11 @@ directory when it begins and `done` when it has ended; a KrisisError is one line
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Limits
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, BrierScore
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
 
 PARITY = Task(
     name="parity",
@@ -42,6 +46,26 @@ def suite(n: int) -> RecordListSuite:
     )
 
 
+class KilledWhileScoring(BaseMetric):
+    """Ends the process as the operating system would, after other metrics were scored."""
+
+    name = "Killed"
+
+    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def die_when(event: str, file_name: str) -> None:
+    """End the process as a kill would, at the first such event of the interpreter on a file."""
+
+    def hook(found: str, arguments: tuple[Any, ...]) -> None:
+        if found == event and any(file_name in str(argument) for argument in arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
 def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
     """Return the benchmark that the options describe."""
     backend = OpenAIBackend(
@@ -58,7 +82,11 @@ def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
     return Benchmark(
         suite(options["n"]),
         backend,
-        [Accuracy(), BrierScore()],
+        [
+            Accuracy(),
+            BrierScore(),
+            *([KilledWhileScoring()] if options.get("die_at") == ["scoring", ""] else []),
+        ],
         batch_size=options.get("batch_size", 1),
         max_concurrency=options.get("max_concurrency", 16),
         execution=Execution(
@@ -72,6 +100,8 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     if "largest_file" in options:
         resource.setrlimit(resource.RLIMIT_FSIZE, (options["largest_file"],) * 2)
+    if "die_at" in options:
+        die_when(*options["die_at"])
     if "resume" in options:
         recorder = Recorder.resume(Path(options["resume"]))
     else:

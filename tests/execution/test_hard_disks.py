@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from krisis.results.journal import read_journal
+from krisis.results.journal_reading import read_journal
 from krisis.results.store import RunDirectory, list_runs
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from krisis.metrics.base import EvaluationResult
-from krisis.results.journal import read_journal
+from krisis.results.journal_reading import read_journal
 from krisis.results.store import RunDirectory, list_runs, load_run
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -64,13 +65,49 @@ def killed_again_and_again(
     return snapshots
 
 
+# Scoring, and every step in which the two files that end a run are written.
+LAST_STEPS = [
+    ["scoring", ""],
+    ["tempfile.mkstemp", ".metrics.json."],
+    ["os.rename", ".metrics.json."],
+    ["tempfile.mkstemp", ".report.txt."],
+    ["os.rename", ".report.txt."],
+]
+
+
+def killed_at_its_end(
+    options: dict[str, Any], out: Path, start_worker: Start, n_kills: int
+) -> None:
+    """Kill the run while it scores its rows and while it writes its report."""
+    for i in range(n_kills):
+        step = LAST_STEPS[i % len(LAST_STEPS)]
+        resumed = {"resume": str(list_runs(out)[0])} if list_runs(out) else {}
+        process = start_worker({**options, **resumed, "die_at": step})
+        assert process.communicate(timeout=300) == ("", "")
+        assert process.returncode == -signal.SIGKILL, step
+        (run,) = list_runs(out)
+        assert load_run(run).damage == ""
+
+
 def check_kills(
-    tmp_path: Path, loopback: Any, start_worker: Start, worker: ModuleType, n: int, n_kills: int
+    tmp_path: Path,
+    loopback: Any,
+    start_worker: Start,
+    worker: ModuleType,
+    n: int,
+    n_kills: int,
+    n_late_kills: int = 0,
+    **settings: Any,
 ) -> dict[str, Any]:
-    server = loopback(latency=0.02)
+    server = loopback(latency=settings.pop("latency", 0.02))
     out = tmp_path / "runs"
     options = {"out": str(out), "base_url": server.base_url, "n": n, "max_concurrency": 16}
+    options |= settings
     snapshots = killed_again_and_again(options, out, start_worker, n_kills=n_kills, server=server)
+    if n_late_kills:
+        killed_at_its_end(options, out, start_worker, n_late_kills)
+        snapshots.append((journaled(out), server.counts()["begun"]))
+        assert len(snapshots[-1][0]) == n
     (run,) = list_runs(out)
     last = start_worker({**options, "resume": str(run)})
     printed, errors = last.communicate(timeout=300)
@@ -84,10 +121,11 @@ def check_kills(
     assert [row.record_id for row in result.evaluation_results] == [
         f"r{i}" for i in range(1000, 1000 + n)
     ]
+    assert not list(run.glob(".*"))
     n_asked = sum(counts["begun"].values())
-    assert n_asked <= n + 16 * n_kills
+    assert n_asked <= n + options["max_concurrency"] * options.get("batch_size", 1) * n_kills
 
-    whole = worker.benchmark(options, None).run()
+    whole = worker.benchmark({**options, "cache": None}, None).run()
     assert untimed(whole.evaluation_results) == untimed(result.evaluation_results)
     assert whole.to_dict()["metric_scores"] == result.to_dict()["metric_scores"]
     return {"asked": n_asked, "finished_at_kills": [len(done) for done, _ in snapshots]}
@@ -104,6 +142,39 @@ def test_a_run_killed_three_times_asks_no_finished_record_again(
     assert 0 < figures["finished_at_kills"][0] < 250
     assert figures["finished_at_kills"] == sorted(figures["finished_at_kills"])
     no_key_in(tmp_path, json.dumps(figures))
+
+
+def test_a_run_killed_while_it_scores_and_writes_its_report_only_ends_later(
+    tmp_path: Path, loopback: Any, start_worker: Start, worker: ModuleType
+) -> None:
+    check_kills(
+        tmp_path, loopback, start_worker, worker, n=40, n_kills=0, n_late_kills=len(LAST_STEPS)
+    )
+
+
+@pytest.mark.slow
+def test_a_run_in_batches_with_the_cache_killed_100_times(
+    tmp_path: Path,
+    loopback: Any,
+    start_worker: Start,
+    worker: ModuleType,
+    no_key_in: Callable[..., None],
+) -> None:
+    figures = check_kills(
+        tmp_path,
+        loopback,
+        start_worker,
+        worker,
+        n=2000,
+        n_kills=70,
+        n_late_kills=30,
+        latency=0.1,
+        batch_size=8,
+        max_concurrency=2,
+        cache=str(tmp_path / "cache.sqlite"),
+    )
+    print(figures)
+    no_key_in(tmp_path)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Price
 from krisis.execution.recorder import Recorder
-from krisis.results.journal import read_journal
+from krisis.results.journal_reading import read_journal
 from krisis.results.stops import AccountRefused, KeyRefused, RequestsRefused, StopCause, Unfinished
 from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
 

@@ -23,9 +23,10 @@ from krisis.errors import (
 )
 from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Limits
-from krisis.execution.recorder import Recorder, RunLock
+from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.results.journal import read_journal
+from krisis.results.journal_reading import read_journal
+from krisis.results.lock import RunLock
 from krisis.results.stops import BudgetReached, Interrupted, Unfinished
 from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
 
@@ -202,11 +203,11 @@ def test_a_run_has_one_writer_at_a_time(tmp_path: Path) -> None:
     directory = start_and_stop(tmp_path)
     code = (
         "import sys, time; from pathlib import Path; "
-        "from krisis.execution.recorder import RunLock; "
+        "from krisis.results.lock import RunLock; "
         "lock = RunLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(directory.lock)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(directory.path)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert holder.stdout is not None
@@ -220,9 +221,9 @@ def test_a_run_has_one_writer_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_free_after_its_release(tmp_path: Path) -> None:
-    lock = RunLock(tmp_path / "lock")
+    lock = RunLock(tmp_path)
     lock.release()
-    RunLock(tmp_path / "lock").release()
+    RunLock(tmp_path).release()
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -251,14 +252,23 @@ def test_an_edited_manifest_is_refused_by_field(
 
 
 @pytest.mark.parametrize("line", ['{"kind": "surprise"}', "[1]", '{"kind": "row"}', "nonsense"])
-def test_a_damaged_line_inside_the_journal_is_named(tmp_path: Path, line: str) -> None:
-    run(Parity(), Recorder(tmp_path))
-    path = only_run(tmp_path).rows
-    lines = path.read_text().splitlines()
-    lines[4] = line
-    path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(InvalidFile, match="line 5"):
-        read_journal(path)
+def test_a_damaged_line_is_set_aside_and_its_record_asked_again(tmp_path: Path, line: str) -> None:
+    whole = run(Parity(), Recorder(tmp_path))
+    directory = only_run(tmp_path)
+    lines = directory.rows.read_text().splitlines()
+    damaged, lines[4] = lines[4], line
+    directory.rows.write_text("\n".join(lines) + "\n")
+    assert [one.line for one in read_journal(directory.rows).damage] == [5]
+    told: list[str] = []
+    again = Parity()
+    result = run(again, Recorder.resume(directory.path, announce=told.append))
+    assert again.asked == [json.loads(damaged)["position"]]
+    assert list(result.evaluation_results) == list(whole.evaluation_results)
+    assert directory.damaged.read_text() == line + "\n"
+    what = f"1 damaged line of {directory.rows} set aside in rows.damaged.jsonl"
+    assert told == [f"{what}; records without a row are asked again"]
+    assert result.damage.startswith("Mended: 1 damaged line of rows.jsonl set aside in")
+    assert load_run(directory.path).damage == result.damage
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from krisis.data.base import PatientRecord
-from krisis.errors import InvalidFile
 from krisis.metrics.base import EvaluationResult
-from krisis.results.journal import Journal, JournalTail, Spent, read_journal
+from krisis.results.cases import Cases
+from krisis.results.journal import Journal, Spent
+from krisis.results.journal_lines import pieces, sealed
+from krisis.results.journal_reading import JournalTail, mend, read_journal
 from krisis.results.stops import AccountRefused
 
 
@@ -70,8 +71,7 @@ def test_what_was_lost_was_paid_and_what_was_cached_was_not() -> None:
 def test_the_time_of_a_run_is_that_of_all_its_sessions(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     times = [("session", 0.0), ("calls", 2.0), ("calls", 2.5), ("session", 0.0), ("calls", 4.0)]
-    lines = [json.dumps({"kind": kind, "at": at, "calls": {}}) for kind, at in times]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_bytes(b"".join(sealed({"kind": kind, "at": at}) for kind, at in times))
     assert read_journal(path).elapsed_seconds == 6.5
 
 
@@ -88,14 +88,104 @@ def test_a_journal_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert read_journal(tmp_path / "none.jsonl").rows == {}
 
 
-def test_an_unknown_kind_or_cause_is_refused_with_its_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (sealed({"kind": "gossip"}), "it is of an unknown kind"),
+        (
+            sealed({"kind": "stop", "at": 1, "cause": "Boredom", "sentence": "x"}),
+            "its content is not that of a journal line",
+        ),
+        (sealed({"kind": "row"}), "its content is not that of a journal line"),
+        (b'{"kind": "session", "at": 0.0}\n', "its checksum is wrong"),
+        (b"[1]\n", "its checksum is wrong"),
+        (b"\xff\xfe\n", "its checksum is wrong"),
+    ],
+)
+def test_what_is_no_line_of_a_journal_is_damage_and_the_rest_counts(
+    tmp_path: Path, line: bytes, reason: str
+) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"kind": "gossip"}\n')
-    with pytest.raises(InvalidFile, match="line 1 is of the unknown kind 'gossip'"):
-        read_journal(path)
-    path.write_text('{"kind": "stop", "at": 1, "cause": "Boredom", "sentence": "x"}\n')
-    with pytest.raises(InvalidFile, match="line 1: unknown stop cause 'Boredom'"):
-        read_journal(path)
+    written(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], line, *lines[2:]]))
+    contents = read_journal(path)
+    assert [(one.line, one.reason) for one in contents.damage] == [(3, reason)]
+    assert contents.in_order() == [ANSWERED, FAILED]
+    assert contents.spent.n_calls == 3
+
+
+CASES = Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in (ANSWERED, FAILED))
+
+
+@pytest.mark.parametrize(
+    ("position", "row", "reason"),
+    [
+        (10_000, ANSWERED, "its position is outside the run"),
+        (-1, ANSWERED, "its position is outside the run"),
+        (True, ANSWERED, "its position is outside the run"),
+        (1, ANSWERED, "its record, patient or right answer is not the one of its position"),
+        (0, replace(ANSWERED, ground_truth=0), "its record, patient or right answer"),
+        (0, replace(ANSWERED, ground_truth="1"), "its record, patient or right answer"),
+        (0, replace(ANSWERED, cluster_id="other"), "its record, patient or right answer"),
+    ],
+)
+def test_a_row_of_another_run_is_damage_though_its_line_is_intact(
+    tmp_path: Path, position: int, row: EvaluationResult, reason: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    written(path)
+    journal = Journal(path)
+    journal.append([At(position)], [row], Spent(n_calls=5))
+    journal.close()
+    contents = read_journal(path, CASES)
+    assert [one.reason.startswith(reason) for one in contents.damage] == [True]
+    assert contents.in_order() == [ANSWERED, FAILED]
+    assert contents.spent.n_calls == 3
+
+
+def test_lines_whose_newline_was_lost_are_both_intact(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    written(path)
+    whole = path.read_bytes()
+    (*_, last) = [piece for piece in pieces(path) if (piece.content or {})["kind"] == "row"]
+    path.write_bytes(whole[: last.start - 1] + b"x" + whole[last.start :])
+    contents = read_journal(path, CASES)
+    assert contents.in_order() == [ANSWERED, FAILED]
+    assert len(contents.damage) == 1
+    path.write_bytes(whole[: last.start - 1] + whole[last.start :])
+    assert read_journal(path, CASES).in_order() == [ANSWERED, FAILED]
+    assert read_journal(path, CASES).damage == []
+
+
+def test_mending_moves_damage_beside_the_journal_and_loses_no_byte(tmp_path: Path) -> None:
+    path, aside = tmp_path / "rows.jsonl", tmp_path / "rows.damaged.jsonl"
+    written(path)
+    whole = path.read_bytes()
+    spoiled = whole.replace(b'"record_id": "b"', b'"record_id": "B"')
+    path.write_bytes(spoiled + b"torn")
+    damage = read_journal(path, CASES).damage
+    before = path.read_bytes()
+    mend(path, damage, aside)
+    assert aside.read_bytes().split(b"\n")[1:] == [b"torn", b""]
+    contents = read_journal(path, CASES)
+    assert (contents.damage, contents.n_set_aside, contents.in_order()) == ([], 2, [ANSWERED])
+    assert contents.loss.startswith("Mended: 2 damaged lines of rows.jsonl set aside")
+    kept = sorted([*path.read_bytes().splitlines()[:-1], *aside.read_bytes().splitlines()])
+    assert kept == sorted(before.splitlines())
+    # A mending that was cut off before its last step is repeated: nothing is set aside twice.
+    path.write_bytes(before)
+    mend(path, damage, aside)
+    assert len(aside.read_bytes().splitlines()) == 2
+
+
+def test_a_template_survives_damage_to_one_of_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    written(path)
+    path.write_bytes(path.read_bytes().replace(b"template", b"Template", 1))
+    contents = read_journal(path)
+    assert len(contents.damage) == 1
+    assert contents.rows[0].prompt == "template"
 
 
 def test_a_tail_counts_outcomes_as_the_file_grows_and_reads_no_byte_twice(tmp_path: Path) -> None:
@@ -108,3 +198,5 @@ def test_a_tail_counts_outcomes_as_the_file_grows_and_reads_no_byte_twice(tmp_pa
     path.write_bytes(whole + b"not JSON\n")
     assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 1}
     assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 1}
+    path.write_bytes(whole[: whole.index(b'"position": 1') + 5])
+    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 0}

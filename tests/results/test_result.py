@@ -106,7 +106,7 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     (
         "label",
         lambda c: change(c, "evaluation_results", 1, "ground_truth", value=None),
-        "row 1: ground_truth has the value None",
+        "row 1: ground_truth holds a NoneType",
     ),
     (
         "confidence",
@@ -116,17 +116,17 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     (
         "text",
         lambda c: change(c, "evaluation_results", 0, "confidence", value="high"),
-        "row 0: confidence has the value 'high'",
+        "row 0: confidence holds a str",
     ),
     (
         "prediction",
         lambda c: change(c, "evaluation_results", 0, "prediction", value=[1]),
-        r"row 0: prediction has the value \[1\]",
+        "row 0: prediction holds a list",
     ),
     (
         "boolean",
         lambda c: change(c, "evaluation_results", 0, "input_tokens", value=True),
-        "row 0: input_tokens has the value True",
+        "row 0: input_tokens holds a bool",
     ),
     (
         "missing",

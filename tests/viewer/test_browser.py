@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.invented_runs import invented_rows, result_of, write_run
+from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
 
 from krisis.metrics.base import EvaluationResult, Rows
@@ -245,9 +244,8 @@ def test_the_list_and_the_run_move_while_rows_come_in(
     page.goto(site.address)
     assert page.get_attribute("progress", "value") == "20"
     lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    moved = json.loads(lines[-1]) | {"position": 20}
-    with (run / "rows.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(moved) + "\n")
+    with (run / "rows.jsonl").open("ab") as file:
+        file.write(edited_line(lines[-1], position=20))
     page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.invented_runs import invented_rows, result_of, write_run
+from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
 
 from krisis.metrics.base import EvaluationResult, Rows
@@ -67,9 +67,8 @@ def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path)
     assert catalogue.progress("run").n_done == 10
     lines = (path / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    moved = json.loads(lines[-1]) | {"position": 10}
     with (path / "rows.jsonl").open("ab") as file:
-        file.write(json.dumps(moved).encode() + b'\n{"kind": "row", "posi')
+        file.write(edited_line(lines[-1], position=10) + b'{"kind": "row", "posi')
     assert catalogue.progress("run").n_done == 11
 
 
@@ -196,14 +195,12 @@ def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> N
 def test_a_row_of_a_run_with_gaps_stands_beside_its_own_features(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", result_of(invented_rows(6)), features={"x": 0}, n_cases=6)
     kept = []
-    for line in (path / "rows.jsonl").read_text(encoding="utf-8").splitlines():
-        content = json.loads(line)
-        if content["kind"] == "row":
-            if content["position"] == 1:  # this one was never asked
-                continue
-            content["features"] = {"x": content["position"]}
-        kept.append(json.dumps(content))
-    (path / "rows.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    for line in (path / "rows.jsonl").read_bytes().splitlines():
+        position = json.loads(line).get("position")
+        if position != 1:  # this one was never asked
+            change = {} if position is None else {"features": {"x": position}}
+            kept.append(edited_line(line, **change))
+    (path / "rows.jsonl").write_bytes(b"".join(kept))
     run = Catalogue(tmp_path).load("run")
     assert [run.features[place]["x"] for place in range(5)] == [0, 2, 3, 4, 5]
 

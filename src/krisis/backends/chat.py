@@ -13,6 +13,7 @@ from krisis.backends.prompt import build_prompt
 from krisis.backends.reply import Answer, read_answers
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.schema import reply_schema
+from krisis.backends.scrubbing import without_values
 from krisis.backends.signals import TokenLogprob, token_signals
 from krisis.data.base import BaseDataSuite, Features, PatientRecord, Task, content_hash
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
@@ -146,7 +147,10 @@ class ChatBackend(BaseBackend):
                 n_records=request.n_records if request.mode == "batch" else None,
                 finish_reason=reply.finish_reason,
             )
-        except BackendError as error:  # the tokens were paid for all the same
+        except BackendError as error:
+            # The message may quote the reply, and the reply the patient.
+            error.args = (without_values(str(error), request, only_telling=True),)
+            # The tokens were paid for all the same.
             error.input_tokens, error.output_tokens = reply.input_tokens, reply.output_tokens
             error.model = reply.model or request.model
             error.finish_reason = reply.finish_reason

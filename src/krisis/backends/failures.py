@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from krisis.backends.chat import ChatRequest
+from krisis.backends.scrubbing import provider_words
 from krisis.backends.secrets import Secret
 from krisis.backends.waiting import retry_after_seconds
 from krisis.errors import (
@@ -50,16 +51,18 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
     who = f"{request.provider}/{request.model}"
     status = _status(error)
     if status is not None:
-        return _of_status(error, status, who, _words(error, request, key))
+        return _of_status(error, status, who, provider_words(error, request, key))
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     late = isinstance(error, TimeoutError) or "Timeout" in kinds
     if late and not _lost_connection(error):
         return CallTimedOut(f"{who} gave no answer in time; raise timeout_seconds if that is usual")
     if late or isinstance(error, OSError) or any(word in kinds for word in _LOST):
-        return ProviderUnavailable(f"{who} could not be reached ({_words(error, request, key)})")
+        return ProviderUnavailable(
+            f"{who} could not be reached ({provider_words(error, request, key)})"
+        )
     if any(word in kinds for word in _UNREADABLE):
         return ProviderUnavailable(f"{who} sent a response that its SDK cannot read")
-    return BackendError(f"{who}: {type(error).__name__}: {_words(error, request, key)}")
+    return BackendError(f"{who}: {type(error).__name__}: {provider_words(error, request, key)}")
 
 
 def _lost_connection(error: BaseException) -> bool:
@@ -101,13 +104,3 @@ def _status(error: Exception) -> int | None:
         if isinstance(value, int) and 400 <= value <= 599:
             return value
     return None
-
-
-def _words(error: Exception, request: ChatRequest, key: Secret) -> str:
-    """Return the provider's own words, shortened; withheld when they repeat the prompt."""
-    text = str(getattr(error, "message", None) or error) or type(error).__name__
-    text = key.removed_from(" ".join(text.split()))
-    lines = [" ".join(line.split()) for line in request.user.splitlines()]
-    if any(len(line) >= 12 and line in text for line in lines):
-        return "(the message repeats the prompt and is withheld)"
-    return text if len(text) <= 300 else text[:299] + "…"

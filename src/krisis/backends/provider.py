@@ -115,12 +115,28 @@ class ProviderBackend(ChatBackend):
                 reply = await self.call(self.client(), request, asked)
         except Exception as error:
             failure = as_backend_error(error, request, self._key)
+            failure.args = (self._key.removed_from(str(failure)),)
             # The SDK's own exception holds the request and its headers, so it is not chained.
             raise self.ladder.note_failure(failure, asked) from None
         reply.latency_seconds = time.perf_counter() - started
         reply.headers = _telling(reply.headers)
+        self._remove_key(reply)
         self.ladder.note_reply(reply, asked)
         return reply
+
+    def _remove_key(self, reply: ChatReply) -> None:
+        """Take the key out of a reply that echoes it: replies are cached, stored and shown."""
+        if not self._key.is_recognisable:
+            return
+        text = self._key.removed_from(reply.text)
+        if text != reply.text:
+            reply.logprobs = ()  # they spell the text out, token by token
+        reply.text = text
+        reply.model = self._key.removed_from(reply.model)
+        reply.finish_reason = self._key.removed_from(reply.finish_reason)
+        reply.headers = {
+            name: self._key.removed_from(value) for name, value in reply.headers.items()
+        }
 
     def client(self) -> Any:
         """Return the client of the running event loop; connections cannot cross loops."""

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from dotenv import dotenv_values
+
 from krisis.errors import MissingKey
 
+BLANK = "…"
 # A key as error messages quote it: its head, stars or dots, its tail.
 _MASKED = re.compile(r"([\w-]*)(?:\*{2,}|\.{3,}|…)([\w-]*)")
 _TELLING = 3
+# A part of this many characters is recognised wherever it appears.
+_PART = 8
+# What a key may be split by, or its characters be written as, without becoming another.
+_DISGUISE = re.compile(
+    r"\\+u00([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})|\\+[nrt]|[\s+/_\u00ad\u200b-\u200d\u2060-]"
+)
 
 
 class Secret:
@@ -24,20 +34,54 @@ class Secret:
     '…'
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("_hints", "_parts", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
+        forms = ["".join(plain for plain, _, _ in _undisguised(form)) for form in _forms(text)]
+        self._parts = _slices(forms, _PART)
+        self._hints = _slices(forms, 4) if self._parts else frozenset()
 
     def reveal(self) -> str:
         """Return the text itself, for the client that must send it."""
         return self._text
 
+    @property
+    def is_recognisable(self) -> bool:
+        """Say whether it is long enough that its parts cannot appear by chance."""
+        return bool(self._parts)
+
     def removed_from(self, text: str) -> str:
-        """Return a text without the secret, also where only its head or tail is quoted."""
+        """Return a text without the secret, or any part of it of 8 characters or more.
+
+        Case, spaces, hyphens, line breaks and escapes inside it make no difference; base64 and
+        hexadecimal are recognised. Where it is quoted with stars, 3 of its characters are enough.
+        """
         if not self._text:
             return text
-        return _MASKED.sub(self._blanked, text.replace(self._text, "…"))
+        if len(self._text) > _TELLING:
+            text = text.replace(self._text, BLANK)
+        return _MASKED.sub(self._blanked, self._without_parts(text))
+
+    def _without_parts(self, text: str) -> str:
+        if not self._may_be_in(text):
+            return text
+        found = list(_undisguised(text))
+        plain = "".join(character for character, _, _ in found)
+        kept: list[str] = []
+        done = 0
+        for place in range(len(plain) - _PART + 1):
+            if plain[place : place + _PART] in self._parts:
+                start = found[place][1]
+                if not kept or start > done:  # else it goes on with the part before
+                    kept += [text[done:start], BLANK]
+                done = found[place + _PART - 1][2]
+        return "".join([*kept, text[done:]])
+
+    def _may_be_in(self, text: str) -> bool:
+        """Look at every fifth place: a part of 8 characters cannot lie between two of them."""
+        plain = _DISGUISE.sub(_meant, text).lower()
+        return any(plain[at : at + 4] in self._hints for at in range(0, len(plain), 5))
 
     def _blanked(self, match: re.Match[str]) -> str:
         head, tail = match[1], match[2]
@@ -55,6 +99,42 @@ class Secret:
         raise TypeError("a secret is not written to files; read it again from the environment")
 
 
+def _meant(match: re.Match[str]) -> str:
+    code = match[1] or match[2]
+    character = chr(int(code, 16)).lower() if code else ""
+    return "" if _DISGUISE.fullmatch(character) else character
+
+
+def _undisguised(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the characters that count, in small letters, each with where it is written."""
+    at = 0
+    for match in _DISGUISE.finditer(text):
+        yield from ((text[i].lower()[:1], i, i + 1) for i in range(at, match.start()))
+        if meant := _meant(match):
+            yield meant, match.start(), match.end()
+        at = match.end()
+    yield from ((text[i].lower()[:1], i, i + 1) for i in range(at, len(text)))
+
+
+def _forms(text: str) -> list[str]:
+    """Return a secret as it is, in hexadecimal, and in base64 at each of its three alignments.
+
+    Of a base64 text the characters are left out that depend on what stands before the secret.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    aligned = [base64.b64encode(bytes(n) + data).decode()[n + (n > 0) :] for n in range(3)]
+    return [text, data.hex(), *(form.rstrip("=") for form in aligned)]
+
+
+def _slices(forms: Sequence[str], length: int) -> frozenset[str]:
+    """Return every stretch of that length; none at all if the secret itself is shorter than 8."""
+    if len(forms[0]) < _PART:
+        return frozenset()
+    return frozenset(
+        form[at : at + length] for form in forms for at in range(len(form) - length + 1)
+    )
+
+
 def holds_secret(address: str) -> bool:
     """Say whether an address carries a login, or a parameter that looks like a key."""
     parts = urlsplit(address)
@@ -67,7 +147,7 @@ def find_key(variables: Sequence[str], provider: str) -> Secret:
     """Return the first key that the environment or the `.env` of this folder holds."""
     written = {**_dotenv(Path(".env")), **os.environ}
     for variable in variables:
-        if value := written.get(variable, "").strip():
+        if value := (written.get(variable) or "").strip():
             return Secret(value)
     raise MissingKey(
         f"no key for {provider}: {' or '.join(variables)} is not set; "
@@ -75,14 +155,8 @@ def find_key(variables: Sequence[str], provider: str) -> Secret:
     )
 
 
-def _dotenv(path: Path) -> dict[str, str]:
+def _dotenv(path: Path) -> dict[str, str | None]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        return dotenv_values(path, interpolate=False)  # a key may hold a dollar sign
     except (OSError, UnicodeDecodeError):
         return {}
-    pairs = (line.strip().removeprefix("export ").partition("=") for line in lines)
-    return {
-        name.strip(): value.strip().strip("'\"")
-        for name, sign, value in pairs
-        if sign and not name.startswith("#")
-    }

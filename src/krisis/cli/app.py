@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
     "resume": ("krisis.cli.resume", "Finish a run that was cut short."),
     "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
+    "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),
     "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
     "data": ("krisis.cli.data", "Write the embedded cohorts, or check files of your own."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),

@@ -22,6 +22,11 @@ from krisis.results.report import format_report
 from krisis.results.stops import Interrupted
 
 
+def announce(sentence: str) -> None:
+    """Tell what a recorder decided, apart from the report."""
+    typer.echo(sentence, err=True)
+
+
 def carry_out(config: RunConfig, recorder: Recorder) -> Path:
     """Run, print the report, and end with a code that says how it went, or the run's folder."""
     parts = assemble(config)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.carry_out import carry_out, write_run_file
+from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
 from krisis.errors import InvalidFile
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
@@ -23,7 +23,7 @@ def resume(
 ) -> None:
     """Finish a run that was cut short; records that have a row are not asked again."""
     config = stored_config(run, options)
-    write_run_file(config, [carry_out(config, Recorder.resume(run))])
+    write_run_file(config, [carry_out(config, Recorder.resume(run, announce=announce))])
 
 
 def stored_config(run: Path, options: JsonObject) -> RunConfig:

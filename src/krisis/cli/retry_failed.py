@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.carry_out import carry_out, write_run_file
+from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.resume import stored_config
 from krisis.cli.run_options import with_options
 from krisis.execution.config import RESUMABLE
@@ -22,7 +22,8 @@ def retry_failed(
 ) -> None:
     """Retry the failed records of a run, and ask those that have no row yet."""
     config = stored_config(run, options)
-    write_run_file(config, [carry_out(config, Recorder.resume(run, retry_failed=True))])
+    recorder = Recorder.resume(run, retry_failed=True, announce=announce)
+    write_run_file(config, [carry_out(config, recorder)])
 
 
 app.command(epilog="Example:  krisis retry-failed runs/RUN --max-concurrency 2")(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.carry_out import carry_out, write_run_file
+from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
 from krisis.execution.assembly import dry_run_text
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
@@ -65,7 +65,7 @@ def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
         config=settings.model_dump(mode="json"),
         store_features=settings.store_features,
         resume_newest=resume,
-        announce=lambda text: typer.echo(text, err=True),
+        announce=announce,
     )
 
 

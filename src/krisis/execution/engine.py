@@ -10,7 +10,7 @@ from sys import intern
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
 from krisis.data.base import BaseDataSuite
-from krisis.errors import BackendError, MalformedReply, TruncatedReply
+from krisis.errors import BackendError, ContentFiltered, MalformedReply, TruncatedReply
 from krisis.execution.batches import Batch, Case
 from krisis.execution.callers import Caller, lose
 from krisis.execution.prompts import PromptCheck
@@ -25,7 +25,8 @@ Finished = Callable[[Batch, Sequence[EvaluationResult], Spent], None]
 class Engine:
     """Settles batches, at most ``n_workers`` at a time.
 
-    A malformed batch is halved until it is a single case, which is asked once more on its own.
+    A malformed batch is halved until it is a single case, which is asked once more on its own,
+    unless its reply was cut by the token cap or withheld by a content filter.
     What a batch cost stays with its first row to finish, also when it was halved in between.
     """
 
@@ -94,8 +95,9 @@ class Engine:
             middle = (len(batch) + 1) // 2
             await self._settle(batch[:middle], spent)
             await self._settle(batch[middle:], Spent())
-        elif isinstance(error, TruncatedReply):
-            self._fail(batch, error, spent=spent)  # the same cap would cut it again
+        elif isinstance(error, TruncatedReply | ContentFiltered):
+            # The same cap would cut it again, and the same policy withhold it.
+            self._fail(batch, error, spent=spent)
         else:
             await self._ask_once_more(batch, spent)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import secrets
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,53 +20,32 @@ from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Provenance, TaskFacts
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal import Journal, Spent, read_journal
+from krisis.results.cases import Cases
+from krisis.results.journal import Journal, Spent
+from krisis.results.journal_reading import JournalContents, damaged_lines, mend, read_journal
+from krisis.results.lock import RunLock
 from krisis.results.report import format_report
 from krisis.results.stops import StopCause
-from krisis.results.store import Identity, Manifest, RunDirectory, list_runs, read_manifest
-
-if sys.platform == "win32":  # pragma: no cover - the locks of the other family
-    import msvcrt
-
-    def _take(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _take(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class RunLock:
-    """Holds a run for this process; the operating system releases it however the process ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _take(self._handle)
-        except OSError:
-            holder = os.pread(self._handle, 20, 0).decode(errors="replace").strip()
-            os.close(self._handle)
-            raise RunConflict(
-                f"{path.parent} is being written by another process"
-                f"{f' ({holder})' if holder else ''}; wait for it to end, or stop it, "
-                "then resume"
-            ) from None
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"pid {os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Release the run."""
-        os.close(self._handle)
+from krisis.results.store import (
+    NEVER,
+    Identity,
+    Manifest,
+    RunDirectory,
+    list_runs,
+    metrics_text,
+    read_manifest,
+    started_at,
+)
 
 
 @dataclass(slots=True)
 class Earlier:
-    """What previous sessions of the run left: their rows, their spending, their time."""
+    """What previous sessions of the run left: their rows, their spending, their time, damage."""
 
     rows: dict[int, EvaluationResult] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     elapsed_seconds: float = 0.0
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +56,7 @@ class Opening:
     task: TaskFacts
     suite_description: JsonObject
     backend_name: str
-    n_cases: int
+    cases: Cases
     is_synthetic: bool = False
     may_store_features: bool = True
 
@@ -89,8 +66,8 @@ class Recorder:
 
     ``config`` is stored in the manifest, so that the run can be repeated from it. Features are
     stored only on request, or when every record says that it is synthetic. With ``resume_newest``
-    the newest unfinished run in ``out`` that has the same identity is continued, if there is one;
-    ``announce`` is called with a sentence that says which.
+    an unfinished run in ``out`` that has the same identity is continued, the one that has come
+    furthest; ``announce`` is called with sentences that say which, and what was mended.
     """
 
     def __init__(
@@ -116,9 +93,15 @@ class Recorder:
         self.directory: RunDirectory | None = None
 
     @classmethod
-    def resume(cls, run: str | Path, *, retry_failed: bool = False) -> Recorder:
+    def resume(
+        cls,
+        run: str | Path,
+        *,
+        retry_failed: bool = False,
+        announce: Callable[[str], object] | None = None,
+    ) -> Recorder:
         """Return a recorder that continues a run, or asks its failed records again."""
-        recorder = cls()
+        recorder = cls(announce=announce)
         recorder._resumed = RunDirectory(Path(run))
         recorder._retry_failed = retry_failed
         return recorder
@@ -126,12 +109,8 @@ class Recorder:
     def begin(self, opening: Opening) -> Earlier:
         """Open the directory, refuse another run's, and return what is already there."""
         if self._resume_newest:
-            self._resumed = newest_unfinished(self._out, opening.identity)
-            self._announce(
-                f"No unfinished run with these settings in {self._out}; starting a new one"
-                if self._resumed is None
-                else f"Continuing {self._resumed.path}"
-            )
+            self._resumed, words = furthest_unfinished(self._out, opening)
+            self._announce(words)
         try:
             if self._resumed is not None:
                 return self._continue(self._resumed, opening)
@@ -178,9 +157,7 @@ class Recorder:
         """Write scores and report beside rows that the disk has confirmed."""
         if self.directory is not None and self._journal is not None:
             self._journal.confirm()
-            write_text(
-                self.directory.metrics, result.to_json(include_results=False) + "\n", overwrite=True
-            )
+            write_text(self.directory.metrics, metrics_text(result), overwrite=True)
             write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 
     def close(self) -> None:
@@ -201,12 +178,13 @@ class Recorder:
         path = self._out / run_name(opening, created_at, run_id)
         path.mkdir(parents=True)
         self.directory = RunDirectory(path)
-        self._lock = RunLock(self.directory.lock)
+        self._lock = RunLock(path)
         manifest = Manifest(
             run_id=run_id,
             created_at=created_at.isoformat(timespec="milliseconds"),
             backend_name=opening.backend_name,
-            n_cases=opening.n_cases,
+            n_cases=len(opening.cases.digests),
+            cases_hash=opening.cases.content_hash,
             identity=opening.identity,
             task=opening.task,
             suite_description=plain(opening.suite_description),
@@ -215,6 +193,7 @@ class Recorder:
             git_commit=git_commit(),
             stores_features=stores_features,
         )
+        write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
         self._manifest = manifest
         self._journal = Journal(self.directory.rows, stores_features=stores_features)
@@ -223,15 +202,35 @@ class Recorder:
     def _continue(self, directory: RunDirectory, opening: Opening) -> Earlier:
         manifest = read_manifest(directory.path)
         refuse_other_run(str(directory.path), manifest.identity, opening.identity)
-        self._lock = RunLock(directory.lock)
+        self._lock = RunLock(directory.path)
+        directory.remove_half_written()
         self.directory, self._manifest = directory, manifest
         self._has_old_scores = directory.metrics.exists()
-        journal = read_journal(directory.rows)
-        earlier = Earlier(journal.rows, journal.spent, journal.elapsed_seconds)
+        journal = self._mended(directory, manifest, opening.cases)
+        earlier = Earlier(journal.rows, journal.spent, journal.elapsed_seconds, journal.loss)
         if self._retry_failed:
             earlier.rows = {at: row for at, row in earlier.rows.items() if row.error is None}
         self._journal = Journal(directory.rows, stores_features=manifest.stores_features)
         return earlier
+
+    def _mended(self, directory: RunDirectory, manifest: Manifest, cases: Cases) -> JournalContents:
+        """Read what earlier sessions left, checked against the suite; set damage aside."""
+        if Cases.read(directory.cases, manifest.cases_hash) is None:
+            # The identity covers the data: it is the stored file that is wrong, not the suite.
+            manifest.cases_hash = cases.content_hash
+            write_text(directory.cases, cases.text, overwrite=True)
+            write_text(
+                directory.manifest, manifest.model_dump_json(indent=2) + "\n", overwrite=True
+            )
+        journal = read_journal(directory.rows, cases)
+        if not journal.damage:
+            return journal
+        mend(directory.rows, journal.damage, directory.damaged)
+        self._announce(
+            f"{damaged_lines(len(journal.damage))} of {directory.rows} set aside in "
+            f"{directory.damaged.name}; records without a row are asked again"
+        )
+        return read_journal(directory.rows, cases)
 
     def _stores_features(self, opening: Opening) -> bool:
         wanted = self._store_features
@@ -243,19 +242,29 @@ class Recorder:
         return opening.may_store_features and (opening.is_synthetic if wanted is None else wanted)
 
 
-def newest_unfinished(out: Path, identity: Identity) -> RunDirectory | None:
-    """Return the newest run of the very same identity that lacks rows, or nothing."""
+def furthest_unfinished(out: Path, opening: Opening) -> tuple[RunDirectory | None, str]:
+    """Return the unfinished run of the very same identity with the most rows, and say which it is.
+
+    Rows are what was paid for, and no clock has a say in them. Of equal ones the later start
+    counts; one that lies in the future, by a clock that was ahead, counts as none.
+    """
+    now, found = datetime.now(UTC), []
     for path in list_runs(out):
-        directory = RunDirectory(path)
         try:
             manifest = read_manifest(path)
-            if manifest.identity != identity:
-                continue
-            if len(read_journal(directory.rows).rows) < manifest.n_cases:
-                return directory
         except InvalidFile:
             continue
-    return None
+        if manifest.identity == opening.identity:
+            n_rows = len(read_journal(RunDirectory(path).rows, opening.cases).rows)
+            started = started_at(manifest)
+            if n_rows < manifest.n_cases:
+                found.append((n_rows, started if started <= now else NEVER, path))
+    if not found:
+        return None, f"No unfinished run with these settings in {out}; starting a new one"
+    n_rows, _, path = max(found)
+    others = f", of {len(found)} unfinished runs the furthest" if len(found) > 1 else ""
+    n_cases = len(opening.cases.digests)
+    return RunDirectory(path), f"Continuing {path} ({n_rows} of {n_cases} records done{others})"
 
 
 def run_name(opening: Opening, created_at: datetime, run_id: str) -> str:

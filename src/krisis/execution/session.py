@@ -27,6 +27,7 @@ from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.cases import Cases
 from krisis.results.journal import Spent
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import StopCause
@@ -77,6 +78,7 @@ class Session:
             prompts=Prompts.of(rows),
             attrition=Attrition.of(rows, len(self._cases)),
             stop=self._stop.cause,
+            damage=earlier.damage,
             agreement=mark_agreement(rows) if self._execution.repeats > 1 else None,
         )
         return rows, facts
@@ -98,7 +100,10 @@ class Session:
             self._task,
             job.description,
             job.backend.name,
-            n_cases=len(self._cases),
+            cases=Cases.of(
+                (case.record.record_id, case.record.cluster_id, case.record.label)
+                for case in self._cases
+            ),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
         )

@@ -49,6 +49,7 @@ class RunReport:
     eyebrow: str
     attrition: Attrition
     headline: str
+    damage: str
     segments: list[JsonObject]
     metric_lines: list[MetricLine]
     yardsticks: Sequence[ReferenceScores]
@@ -95,6 +96,7 @@ def build_report(
         eyebrow=" · ".join(filter(None, (made.suite, made.task, made.features))) or "unnamed suite",
         attrition=result.attrition,
         headline=wording.headline(result.metric_scores, result.attrition),
+        damage=result.damage,
         segments=_segments(rows),
         metric_lines=metric_lines(result.metric_scores, yardsticks),
         yardsticks=yardsticks,

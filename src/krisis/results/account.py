@@ -273,7 +273,8 @@ _PROMISED = (
     *("prompt_templates", "cost"),
 )
 _DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
-_TYPED = ("stopped", "stop_cause", "attrition", "agreement", "baselines", "scores_by_source")
+_TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement")
+_SCORED = ("baselines", "scores_by_source")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -285,6 +286,7 @@ class RunFacts:
     prompts: Prompts = field(default_factory=Prompts)
     attrition: Attrition = field(default_factory=Attrition)
     stop: StopCause | None = None
+    damage: str = ""  # what of the stored run could not be believed
     agreement: Agreement | None = None
     baselines: ScoresByName = field(default_factory=dict)
     scores_by_source: ScoresByName = field(default_factory=dict)
@@ -304,6 +306,7 @@ class RunFacts:
             **self._counted(),
             **(_prompt_entries(self.prompts) if self.prompts != Prompts() else {}),
             **({"stopped": self.stop.sentence, "stop_cause": self.stop.name} if self.stop else {}),
+            **({"damage": self.damage} if self.damage else {}),
             **({"agreement": asdict(self.agreement)} if self.agreement else {}),
             **_score_entries("scores_by_source", self.scores_by_source),
             **_score_entries("baselines", self.baselines),
@@ -314,12 +317,8 @@ class RunFacts:
     def _counted(self) -> JsonObject:
         if self.attrition == Attrition():
             return {}
-        n_loaded = self.attrition.n_loaded
-        return {
-            "n_loaded": n_loaded,
-            "n_input_records": n_loaded,
-            "n_failed": self.attrition.n_failed,
-        }
+        loaded = dict.fromkeys(("n_loaded", "n_input_records"), self.attrition.n_loaded)
+        return {**loaded, "n_failed": self.attrition.n_failed}
 
     @classmethod
     def from_extras(cls, extras: JsonMapping) -> RunFacts:
@@ -327,7 +326,7 @@ class RunFacts:
         provenance = _part(Provenance, extras, leaving_out=_DESCRIBED)
         spending, prompts = _part(Spending, extras), _part(Prompts, extras)
         known = {f.name for part in (Provenance, Spending, Prompts) for f in fields(part)}
-        known = (known - set(_DESCRIBED)) | {*_DERIVED, *_TYPED}
+        known = (known - set(_DESCRIBED)) | {*_DERIVED, *_TYPED, *_SCORED}
         stored = _checked(Attrition, extras.get("attrition") or {}, "attrition")
         n_loaded = extras.get("n_loaded", extras.get("n_input_records"))
         if n_loaded is not None and stored == Attrition():
@@ -341,6 +340,7 @@ class RunFacts:
             stop=StopCause.named(str(extras.get("stop_cause", "StopCause")), str(stopped))
             if stopped is not None
             else None,
+            damage=str(extras.get("damage", "")),
             agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
             baselines=_scores(extras.get("baselines") or {}),
             scores_by_source=_scores(extras.get("scores_by_source") or {}),
@@ -355,8 +355,7 @@ def _entries(part: object) -> JsonObject:
 
 
 def _prompt_entries(prompts: Prompts) -> JsonObject:
-    n_templates = len(prompts.prompt_templates)
-    return {**asdict(prompts), "prompt_templates_count": n_templates}
+    return {**asdict(prompts), "prompt_templates_count": len(prompts.prompt_templates)}
 
 
 def _score_entries(name: str, scores: ScoresByName) -> JsonObject:

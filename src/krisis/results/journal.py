@@ -1,37 +1,37 @@
-"""The journal of a run, written and read here alone: a finished record is on disk at once.
+"""The journal of a run, written here alone: a finished record is on disk at once.
 
-One JSON object a line; ``kind`` says what it is::
+One JSON object a line, with its checksum (`journal_lines`); ``kind`` says what it is::
 
-    session   a process began or took the run up again
-    prompt    a redacted template, context: a text shown with features; later lines name its id
-    row       the row of one position, with what its calls took
-    calls     what calls took that led to no row
-    stop      why the session ended early, by the name of the cause and its sentence
+    session     a process began or took the run up again
+    prompt      a redacted template, context: a text shown with features; rows name its id
+    row         the row of one position, with what its calls took
+    calls       what calls took that led to no row
+    stop        why the session ended early, by the name of the cause and its sentence
+    set_aside   how many damaged stretches were moved out of the file
 
-The file only grows. A later line for the same position replaces an earlier one, so a record that
-failed and was asked again appears twice in the file and once in the result. A last line that was
-cut off is not read.
+The file only grows, unless it is mended (`journal_reading`). A later line for the same position
+replaces an earlier one, so a record that failed and was asked again appears twice in the file and
+once in the result.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Protocol
 
-from krisis.errors import InvalidFile, RunFailed
+from krisis.errors import RunFailed
 from krisis.json_values import JsonMapping, JsonObject, plain
 from krisis.metrics.base import EvaluationResult
-from krisis.results.rows import row_from_dict, row_to_dict
+from krisis.results.journal_lines import sealed
+from krisis.results.rows import row_to_dict
 from krisis.results.stops import StopCause
 
 SYNC_SECONDS = 0.5
@@ -119,8 +119,8 @@ class Journal:
     def __init__(self, path: Path, *, stores_features: bool = False) -> None:
         self._path = path
         self._stores_features = stores_features
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._size = self._repair()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        self._size = self._at_a_new_line()
         self._started = time.perf_counter()
         self._known_texts: dict[str, str] = {}
         self._fault: RunFailed | None = None
@@ -130,11 +130,14 @@ class Journal:
         self._syncer.start()
         self._write([{"kind": "session", "at": 0.0, "started_at": time.time()}])
 
-    def _repair(self) -> int:
-        size, lacks_newline = _whole_length(self._path)
-        os.ftruncate(self._file, size)
-        os.lseek(self._file, size, os.SEEK_SET)
-        return size + os.write(self._file, b"\n") if lacks_newline else size
+    def _at_a_new_line(self) -> int:
+        """Go to the end of the file, and on to a new line where the last one was cut off."""
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        if size:
+            os.lseek(self._file, size - 1, os.SEEK_SET)
+            if os.read(self._file, 1) != b"\n":
+                size += os.write(self._file, b"\n")
+        return size
 
     def append(
         self, places: Sequence[Place], rows: Sequence[EvaluationResult], spent: Spent
@@ -193,14 +196,15 @@ class Journal:
         if known is None:
             known = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
             self._known_texts[text] = known
-            lines.append({"kind": kind, "id": known, "text": text})
+            line: JsonObject = {"kind": kind, "id": known, "text": text}
+            # Every row hangs on its template, so that is written twice: damage to one does no harm.
+            lines += [line, line] if kind == "prompt" else [line]
         return known
 
     def _write(self, lines: Sequence[JsonObject]) -> None:
         if self._fault is not None:
             raise self._fault
-        # ASCII only, so that half a surrogate pair in what a model wrote cannot stop the journal.
-        data = b"".join(json.dumps(line, allow_nan=False).encode() + b"\n" for line in lines)
+        data = b"".join(map(sealed, lines))
         try:
             written = 0
             while written < len(data):
@@ -238,121 +242,3 @@ class Journal:
                 f"{self._path} was deleted while the run was writing to it; start the run again, "
                 "the reply cache spares what was already paid"
             )
-
-
-@dataclass(slots=True)
-class JournalContents:
-    """What a journal holds: the last row of every position, and the totals of all sessions.
-
-    ``stop`` is why the last session ended early; it is None while that session goes on, after it
-    reached its last record, and after it was killed.
-    """
-
-    rows: dict[int, EvaluationResult] = field(default_factory=dict)
-    features: dict[int, JsonObject] = field(default_factory=dict)
-    spent: Spent = field(default_factory=Spent)
-    elapsed_seconds: float = 0.0
-    stop: StopCause | None = None
-    _texts: dict[str, str] = field(default_factory=dict)
-    _session_seconds: float = 0.0
-
-    def in_order(self) -> list[EvaluationResult]:
-        """Return the rows in the order of the records."""
-        return [self.rows[position] for position in sorted(self.rows)]
-
-    def take(self, line: JsonObject, place: str) -> None:
-        """Add one line."""
-        kind = line.get("kind")
-        if kind == "row":
-            self._take_row(line, place)
-        elif kind in ("prompt", "context"):
-            self._texts[str(line["id"])] = str(line["text"])
-        elif kind == "session":
-            self.stop, self._session_seconds = None, 0.0
-        elif kind == "stop":
-            self.stop = StopCause.named(line["cause"], str(line["sentence"]), place=place)
-        elif kind != "calls":
-            raise InvalidFile(f"{place} is of the unknown kind {kind!r}; was it edited?")
-        if "calls" in line:
-            self.spent.add(Spent(**line["calls"]))
-        if "at" in line:
-            at = float(line["at"])
-            self.elapsed_seconds += at - self._session_seconds
-            self._session_seconds = at
-
-    def _take_row(self, line: JsonObject, place: str) -> None:
-        row = dict(line["row"])
-        row["prompt"] = self._texts.get(row.get("prompt", ""), "")
-        position = int(line["position"])
-        self.rows[position] = row_from_dict(row, place)
-        if "features" in line:
-            context = self._texts.get(line.get("context", ""), "")
-            shown = {"context": context} if context else {}
-            self.features[position] = {**line["features"], **shown}
-
-
-def read_journal(path: Path) -> JournalContents:
-    """Read a journal, leaving out a last line that was cut off; one that is not there is empty."""
-    contents = JournalContents()
-    if not path.exists():
-        return contents
-    for number, (line, _) in enumerate(_whole_lines(path), start=1):
-        place = f"{path}: line {number}"
-        try:
-            contents.take(_object(line), place)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidFile):
-                raise
-            raise InvalidFile(f"{place} cannot be read ({error!r}); was it edited?") from None
-    return contents
-
-
-class JournalTail:
-    """Counts the outcomes in a growing journal, reading on from where it was."""
-
-    def __init__(self) -> None:
-        self._n_bytes = 0
-        self._outcomes: dict[int, str] = {}
-
-    def read_on(self, path: Path) -> Mapping[str, int]:
-        """Return how many positions came to each outcome so far."""
-        for line, end in _whole_lines(path, self._n_bytes):
-            if not line.endswith(b"\n"):
-                break
-            self._n_bytes = end
-            with suppress(ValueError, KeyError, TypeError):  # the run's own page says what is wrong
-                content = _object(line)
-                if content.get("kind") == "row":
-                    self._outcomes[int(content["position"])] = str(content["row"]["outcome"])
-        seen = Counter(self._outcomes.values())  # what is none of these is not a row of krisis
-        return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
-
-
-def _whole_length(path: Path) -> tuple[int, bool]:
-    """Return how many bytes of a journal are whole lines, and whether only a newline is missing."""
-    line, end = b"\n", 0
-    for line, end in _whole_lines(path):  # noqa: B007 - the last ones are wanted
-        pass
-    return end, not line.endswith(b"\n")
-
-
-def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[bytes, int]]:
-    """Yield the lines from a place on, each with the place of its end; none that was cut off."""
-    with path.open("rb") as file:
-        file.seek(start)
-        end = start
-        for line in file:
-            if not line.endswith(b"\n"):
-                try:
-                    _object(line)
-                except ValueError:
-                    return
-            end += len(line)
-            yield line, end
-
-
-def _object(line: bytes) -> JsonObject:
-    value = json.loads(line)
-    if not isinstance(value, dict):
-        raise ValueError(f"not an object but {value!r:.40}")
-    return value

@@ -26,7 +26,7 @@ def format_report(result: BenchmarkResult) -> str:
     """
     counts = result.attrition
     opening = [
-        [str(counts), *_incomplete(result)],
+        [*([result.damage] if result.damage else []), str(counts), *_incomplete(result)],
         _failures(counts),
         _heading(result),
     ]

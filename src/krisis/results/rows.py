@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import fields
 from sys import intern
 
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, with_nan
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps, plain, with_nan
 from krisis.metrics.base import EvaluationResult, MetricScore
 from krisis.statistics.intervals import Interval
 
@@ -60,7 +62,8 @@ def row_from_dict(data: JsonMapping, place: str) -> EvaluationResult:
             raise InvalidFile(f"{place} lacks the field {name!r}")
     for name, value in values.items():
         if not isinstance(value, _TYPES[name]) or (value is True and name != "abstained"):
-            raise InvalidFile(f"{place}: {name} has the value {value!r}, which it cannot have")
+            # A row may hold what a patient said: its values are not quoted.
+            raise InvalidFile(f"{place}: {name} holds a {type(value).__name__}, which it cannot")
     for name in _REPEATED:
         values[name] = intern(values.get(name, ""))
     try:
@@ -70,6 +73,16 @@ def row_from_dict(data: JsonMapping, place: str) -> EvaluationResult:
     if data.get("outcome", row.outcome) != row.outcome:
         raise InvalidFile(f"{place}: outcome {data['outcome']!r} contradicts its other fields")
     return row
+
+
+def rows_fingerprint(rows: Iterable[EvaluationResult]) -> str:
+    """Hash what scores depend on, so that scores of other rows are recognised."""
+    digest = hashlib.sha256()
+    for row in rows:
+        answer = (row.prediction, row.abstained, row.confidence, row.error is None)
+        scored = [row.record_id, row.cluster_id, row.ground_truth, *answer]
+        digest.update(dumps(scored, indent=None).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def score_from_dict(data: JsonValue, place: str) -> MetricScore:

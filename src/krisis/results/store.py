@@ -3,11 +3,13 @@
 ::
 
     runs/20260102T030405Z_ckd_openai-gpt-5_3fa94c/
-        manifest.json   what was run: configuration, identity, versions, hashes
-        rows.jsonl      journal: one line per finished record, in order of completion
-        metrics.json    scores with backend, suite and execution, written when the run ends
-        report.txt      the text report, written when the run ends
-        lock            held by the one process that writes
+        manifest.json       what was run: configuration, identity, versions, hashes
+        cases.txt           which record belongs at each position, as hashes
+        rows.jsonl          journal: one line per finished record, in order of completion
+        rows.damaged.jsonl  lines of the journal that were damaged, set aside
+        metrics.json        scores with backend, suite and execution, written when the run ends
+        report.txt          the text report, written when the run ends
+        lock, writer        held by the one process that writes, and its number
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, dumps, read_object
 from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal import JournalContents, read_journal
+from krisis.results.cases import Cases
+from krisis.results.journal_reading import JournalContents, damaged_lines, read_journal
 from krisis.results.repeats import mark_agreement
+from krisis.results.rows import rows_fingerprint
 from krisis.results.stops import Unfinished
 
-RUN_SCHEMA_VERSION = 2
+RUN_SCHEMA_VERSION = 3
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Identity(BaseModel):
@@ -56,11 +61,12 @@ class Manifest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Literal["krisis.run"] = "krisis.run"
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     run_id: str
     created_at: str
     backend_name: str
     n_cases: int = Field(ge=1)
+    cases_hash: str = ""
     identity: Identity = Identity()
     task: TaskFacts | None = None
     suite_description: JsonObject
@@ -87,6 +93,16 @@ class RunDirectory:
         return self.path / "rows.jsonl"
 
     @property
+    def cases(self) -> Path:
+        """Where it says which record belongs at each position."""
+        return self.path / "cases.txt"
+
+    @property
+    def damaged(self) -> Path:
+        """Where damaged lines of the journal are set aside."""
+        return self.path / "rows.damaged.jsonl"
+
+    @property
     def metrics(self) -> Path:
         """Where the scores are written at the end."""
         return self.path / "metrics.json"
@@ -100,6 +116,17 @@ class RunDirectory:
     def lock(self) -> Path:
         """What the writing process holds."""
         return self.path / "lock"
+
+    @property
+    def writer(self) -> Path:
+        """Where the writing process leaves its number."""
+        return self.path / "writer"
+
+    def remove_half_written(self) -> None:
+        """Remove what a process that was killed in the middle of a file left; hold the lock."""
+        for file in (self.manifest, self.cases, self.metrics, self.report):
+            for left in self.path.glob(f".{file.name}.*"):
+                left.unlink()
 
 
 def is_run(path: Path) -> bool:
@@ -118,10 +145,17 @@ def list_runs(folder: str | Path) -> list[Path]:
 
 def _created_at(path: Path) -> datetime:
     """Return when a run began, by its manifest; one that cannot be read counts as the oldest."""
-    with suppress(InvalidFile, ValueError):
-        created_at = datetime.fromisoformat(read_manifest(path).created_at)
+    with suppress(InvalidFile):
+        return started_at(read_manifest(path))
+    return NEVER
+
+
+def started_at(manifest: Manifest) -> datetime:
+    """Return when a run began, by its own clock."""
+    with suppress(ValueError):
+        created_at = datetime.fromisoformat(manifest.created_at)
         return created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)
-    return datetime.min.replace(tzinfo=UTC)
+    return NEVER
 
 
 def read_manifest(path: str | Path) -> Manifest:
@@ -147,26 +181,87 @@ def read_manifest(path: str | Path) -> Manifest:
         ) from None
 
 
-def load_run(path: str | Path) -> BenchmarkResult:
-    """Read a run back as a result: the journal's rows, and the scores if the run has ended."""
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """Everything that a run directory holds, damage included.
+
+    ``ended`` is what metrics.json says and ``scores_fit`` whether it says it about these rows;
+    ``ended`` is None where the run has not ended or that file cannot be read.
+    """
+
+    directory: RunDirectory
+    manifest: Manifest
+    has_cases: bool
+    journal: JournalContents
+    ended: BenchmarkResult | None
+    scores_fit: bool
+
+    @property
+    def damage(self) -> str:
+        """Say in one sentence what is damaged and what was done about it; "" if nothing is."""
+        journal, n_rows = self.journal, len(self.journal.rows)
+        found = []
+        if journal.damage:
+            found.append(f"{damaged_lines(len(journal.damage))} of rows.jsonl left out")
+        if not self.has_cases:
+            found.append("cases.txt is missing or damaged, so no row can be checked against it")
+        if not self.scores_fit:
+            found.append(
+                "metrics.json does not fit rows.jsonl, so the scores are computed again from the "
+                f"{n_rows} of {self.manifest.n_cases} rows that are intact"
+            )
+        if found:
+            return f"DAMAGED: {'; '.join(found)}; type: krisis doctor {self.directory.path}"
+        return journal.loss
+
+
+def read_run(path: str | Path) -> StoredRun:
+    """Read a run directory, believing nothing that is damaged or belongs to another run."""
     directory = RunDirectory(Path(path))
-    manifest, journal = read_manifest(path), read_journal(directory.rows)
-    rows = journal.in_order()
-    agreement = mark_agreement(rows) if manifest.identity.repeats > 1 else None
+    manifest = read_manifest(path)
+    cases = Cases.read(directory.cases, manifest.cases_hash)
+    journal = read_journal(directory.rows, cases)
+    ended, fits = None, True
     if directory.metrics.is_file():
-        ended = BenchmarkResult.load(directory.metrics)
+        try:
+            content = read_object(directory.metrics)
+            ended = BenchmarkResult.from_dict(content, place=str(directory.metrics))
+            fits = content.get("rows_fingerprint") == rows_fingerprint(journal.in_order())
+        except InvalidFile:
+            fits = False
+    return StoredRun(directory, manifest, cases is not None, journal, ended, fits)
+
+
+def metrics_text(result: BenchmarkResult) -> str:
+    """Return the content of metrics.json: the scores, and a hash of the rows that they are of."""
+    content = result.to_dict(include_results=False)
+    content["rows_fingerprint"] = rows_fingerprint(result.evaluation_results)
+    return dumps(content) + "\n"
+
+
+def load_run(path: str | Path) -> BenchmarkResult:
+    """Read a run back as a result: the journal's rows, and the scores if they are of these rows."""
+    run = read_run(path)
+    manifest, rows = run.manifest, run.journal.in_order()
+    agreement = mark_agreement(rows) if manifest.identity.repeats > 1 else None
+    if run.ended is not None and run.scores_fit:
+        ended = run.ended
         result = BenchmarkResult(
             rows, ended.metric_scores, ended.suite_description, ended.backend_name, facts=ended
         )
     else:
-        facts = _facts_so_far(manifest, journal)
+        facts = _facts_so_far(manifest, run.journal)
         facts.agreement = agreement
+        if not run.scores_fit:  # it had ended: what is missing was lost
+            lost = Unfinished("their rows were lost; resume the run to ask them again")
+            facts.stop = lost if len(rows) < manifest.n_cases else None
         name = manifest.backend_name
         result = BenchmarkResult(rows, {}, manifest.suite_description, name, facts=facts)
+    result.damage = run.damage
     result.provenance = replace(
         result.provenance,
         run_id=manifest.run_id,
-        run_directory=str(directory.path),
+        run_directory=str(run.directory.path),
         git_commit=manifest.git_commit,
         versions=manifest.versions,
         config=manifest.config,

@@ -35,7 +35,9 @@ def swap_masks(n_units: int, n_swaps: int, *, seed: int) -> Iterator[BoolArray]:
     ``n_swaps`` are drawn; blocking changes no draw.
     """
     if n_units < 1 or n_swaps < 1:
-        raise InvalidValue(f"cannot draw {n_swaps} exchanges of {n_units} patients; both must be at least 1")
+        raise InvalidValue(
+            f"cannot draw {n_swaps} exchanges of {n_units} patients; both must be at least 1"
+        )
     if n_units <= _ENUMERABLE_UNITS:
         pattern = np.arange(1, 2 ** (n_units - 1))
         yield (pattern >> np.arange(n_units)[:, None] & 1).astype(np.bool_)

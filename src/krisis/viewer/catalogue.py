@@ -17,9 +17,9 @@ from krisis.json_values import JsonMapping
 from krisis.metrics.table import Answers
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal import JournalTail, read_journal
+from krisis.results.journal_reading import JournalTail
 from krisis.results.loading import load_result, reproduce_command
-from krisis.results.store import RunDirectory, is_run, read_manifest
+from krisis.results.store import RunDirectory, is_run, read_manifest, read_run
 from krisis.viewer.row_index import RowIndex
 
 N_RUNS_IN_MEMORY = 4
@@ -58,7 +58,7 @@ class LoadedRun:
         """Return what the model was shown of each record, where the run stored it."""
         if not self.path.is_dir() or not read_manifest(self.path).stores_features:
             return {}
-        stored = read_journal(RunDirectory(self.path).rows)
+        stored = read_run(self.path).journal
         # A run that was cut short lacks rows, so the place of a row is not its position there.
         return {
             place: stored.features[position]
@@ -162,7 +162,9 @@ def _is_written(directory: RunDirectory) -> bool:
     if time.time() - newest.stat().st_mtime < _QUIET_SECONDS:
         return True
     holder = (
-        directory.lock.read_text().removeprefix("pid ").strip() if directory.lock.exists() else ""
+        directory.writer.read_text().removeprefix("pid ").strip()
+        if directory.writer.exists()
+        else ""
     )
     if not holder.isdigit() or sys.platform == "win32":
         return False

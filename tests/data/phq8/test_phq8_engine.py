@@ -20,7 +20,7 @@ from krisis.errors import MalformedReply
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
-from krisis.results.journal import read_journal
+from krisis.results.journal_reading import read_journal
 
 CONFIG = SuiteConfig(n_synthetic=15)  # three participants are held out
 ANSWER = {

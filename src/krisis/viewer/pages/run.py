@@ -25,6 +25,7 @@ def _facts(report: RunReport) -> JsonObject:
         "suite": report.eyebrow,
         "attrition": str(report.attrition),
         "headline": report.headline,
+        "damage": report.damage,
         "segments": report.segments,
         "charts": {figure.name: list(figure.table) for figure in report.figures},
         "execution": dict(report.execution),

@@ -1,0 +1,194 @@
+"""Reading a journal back: intact rows count, damage is listed, set aside and asked again.
+
+A line counts when its checksum is right, its content is that of a journal line and, where the cases
+of the run are known, its row is the one of its position. Everything else is damage: it is left out
+of the result, its text is never shown, and `mend` moves it into a file next to the journal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from krisis.json_values import JsonObject
+from krisis.metrics.base import EvaluationResult
+from krisis.results.cases import Cases
+from krisis.results.journal import Spent
+from krisis.results.journal_lines import Piece, pieces, sealed
+from krisis.results.rows import row_from_dict
+from krisis.results.stops import StopCause
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A stretch of a journal that cannot be believed; ``start`` is its first byte."""
+
+    line: int
+    start: int
+    reason: str
+
+
+def damaged_lines(n: int) -> str:
+    """Count damaged lines in words."""
+    return f"{n} damaged line{'' if n == 1 else 's'}"
+
+
+class _Unfit(Exception):
+    """A line that is intact and yet no line of this run."""
+
+
+@dataclass(slots=True)
+class JournalContents:
+    """What a journal holds: the last row of every position, and the totals of all sessions.
+
+    ``stop`` is why the last session ended early; it is None while that session goes on, after it
+    reached its last record, and after it was killed. ``n_set_aside`` counts the damaged stretches
+    that `mend` took out of the journal.
+    """
+
+    rows: dict[int, EvaluationResult] = field(default_factory=dict)
+    features: dict[int, JsonObject] = field(default_factory=dict)
+    spent: Spent = field(default_factory=Spent)
+    elapsed_seconds: float = 0.0
+    stop: StopCause | None = None
+    damage: list[Damage] = field(default_factory=list)
+    n_set_aside: int = 0
+    _texts: dict[str, str] = field(default_factory=dict)
+    _context_ids: dict[int, str] = field(default_factory=dict)
+    _session_seconds: float = 0.0
+
+    def in_order(self) -> list[EvaluationResult]:
+        """Return the rows in the order of the records."""
+        return [self.rows[position] for position in sorted(self.rows)]
+
+    @property
+    def loss(self) -> str:
+        """Say what the totals lack because damaged lines were set aside; "" if nothing."""
+        if not self.n_set_aside:
+            return ""
+        lines = f"{damaged_lines(self.n_set_aside)} of rows.jsonl set aside in rows.damaged.jsonl"
+        return f"Mended: {lines}; calls, tokens and cost lack what was in them"
+
+    def take(self, piece: Piece, cases: Cases | None) -> None:
+        """Add one intact line, or note why it does not count."""
+        line = piece.content
+        if line is None:
+            self.damage.append(Damage(piece.number, piece.start, "its checksum is wrong"))
+            return
+        try:
+            spent = Spent(**line["calls"]) if "calls" in line else None
+            self._take(line, cases)
+        except _Unfit as unfit:
+            self.damage.append(Damage(piece.number, piece.start, str(unfit)))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            reason = "its content is not that of a journal line"
+            self.damage.append(Damage(piece.number, piece.start, reason))
+        else:
+            if spent is not None:
+                self.spent.add(spent)
+
+    def _take(self, line: JsonObject, cases: Cases | None) -> None:
+        kind = line["kind"]
+        if kind == "row":
+            self._take_row(line, cases)
+        elif kind in ("prompt", "context"):
+            self._texts[str(line["id"])] = str(line["text"])
+        elif kind == "session":
+            self.stop, self._session_seconds = None, 0.0
+        elif kind == "stop":
+            self.stop = StopCause.named(line["cause"], str(line["sentence"]))
+        elif kind == "set_aside":
+            self.n_set_aside += int(line["n"])
+        elif kind != "calls":
+            raise _Unfit("it is of an unknown kind")
+        if "at" in line:
+            at = float(line["at"])
+            # A clock that went back belongs to a session whose first line was lost.
+            before = self._session_seconds if at >= self._session_seconds else 0.0
+            self.elapsed_seconds += at - before
+            self._session_seconds = at
+
+    def _take_row(self, line: JsonObject, cases: Cases | None) -> None:
+        position, row = line["position"], row_from_dict(line["row"], "row")
+        reason = cases.objection(position, row) if cases is not None else ""
+        if reason:
+            raise _Unfit(reason)
+        self.rows[position] = row
+        self.features.pop(position, None)
+        self._context_ids.pop(position, None)
+        if "features" in line:
+            self.features[position] = dict(line["features"])
+            self._context_ids[position] = str(line.get("context", ""))
+
+    def with_texts(self) -> JournalContents:
+        """Put the texts that rows share in the place of their names.
+
+        At the end, so that a text which a later session wrote again helps the earlier rows too.
+        """
+        for row in self.rows.values():
+            row.prompt = self._texts.get(row.prompt, "")
+        for position, name in self._context_ids.items():
+            if name in self._texts:
+                self.features[position]["context"] = self._texts[name]
+        return self
+
+
+def read_journal(path: Path, cases: Cases | None = None) -> JournalContents:
+    """Read a journal, rows that are not of these cases left out; a missing file is empty."""
+    contents = JournalContents()
+    if path.exists():
+        for piece in pieces(path):
+            contents.take(piece, cases)
+    return contents.with_texts()
+
+
+def mend(path: Path, damage: Sequence[Damage], damaged_path: Path) -> None:
+    """Move the damaged stretches of a journal into a file beside it, losing no byte.
+
+    They are in that file before they leave the journal, so a mending that is cut off can be
+    repeated; a stretch that is already there is not written again.
+    """
+    if not damage:
+        return
+    starts = {one.start for one in damage}
+    temporary = path.with_name(f".{path.name}.mending")
+    aside = []
+    with temporary.open("wb") as file:
+        for piece in pieces(path):
+            if piece.start in starts:
+                aside.append(piece.text.strip(b"\n"))
+            else:
+                file.write(piece.text.removesuffix(b"\n") + b"\n")
+        file.write(sealed({"kind": "set_aside", "n": len(damage)}))
+        file.flush()
+        os.fsync(file.fileno())
+    known = damaged_path.read_bytes().split(b"\n") if damaged_path.exists() else []
+    with damaged_path.open("ab") as file:
+        file.write(b"".join(text + b"\n" for text in aside if text not in known))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+class JournalTail:
+    """Counts the outcomes in a growing journal, reading on from where it was."""
+
+    def __init__(self) -> None:
+        self._n_bytes = 0
+        self._outcomes: dict[int, str] = {}
+
+    def read_on(self, path: Path) -> Mapping[str, int]:
+        """Return how many positions came to each outcome so far."""
+        if path.stat().st_size < self._n_bytes:  # mended, or cut: begin again
+            self._n_bytes, self._outcomes = 0, {}
+        for piece in pieces(path, self._n_bytes):
+            if piece.text.endswith(b"\n"):  # else it may still be growing: read it again
+                self._n_bytes = piece.end
+            content = piece.content or {}
+            if content.get("kind") == "row":
+                self._outcomes[int(content["position"])] = str(content["row"]["outcome"])
+        seen = Counter(self._outcomes.values())
+        return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}

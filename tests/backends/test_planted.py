@@ -1,0 +1,310 @@
+"""A key and a patient are planted in what providers say: neither is found anywhere afterwards."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llmock.scenarios import Fail, Match, Reply
+from llmock.testing import LLMockServer
+from tests.backends.conftest import PROVIDERS
+
+from krisis.backends.provider import ProviderBackend
+from krisis.backends.scrubbing import without_values
+from krisis.backends.secrets import Secret
+from krisis.benchmark import Benchmark
+from krisis.data.base import FeatureDescription, PatientRecord, RecordListSuite, Task
+from krisis.errors import AuthenticationFailed
+from krisis.execution.cache import ReplyCache
+from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
+from krisis.metrics import Accuracy
+from krisis.reporting.report import build_report, report_html
+from krisis.results.loading import load_result
+from krisis.results.report import format_report
+from krisis.results.store import list_runs
+
+KEY = "sk-Zq7Xw9Kp2Lm4Nv8Bt6Rc1Yd5Fh3"
+
+
+def in_parts(text: str, length: int, between: str) -> str:
+    return between.join(text[i : i + length] for i in range(0, len(text), length))
+
+
+KEY_DISGUISES: dict[str, str] = {
+    "whole": KEY,
+    "capitals": KEY.upper(),
+    "swapped case": KEY.swapcase(),
+    "head": KEY[:13],
+    "tail": KEY[-9:],
+    "middle": KEY[10:18],
+    "spaces": in_parts(KEY, 4, " "),
+    "hyphens": in_parts(KEY, 3, "-"),
+    "line breaks": in_parts(KEY, 5, "\n"),
+    "masked": f"{KEY[:5]}****{KEY[-4:]}",
+    "base64": base64.b64encode(KEY.encode()).decode(),
+    "base64 behind a word": base64.b64encode(f"Bearer {KEY}".encode()).decode(),
+    "base64 for addresses": base64.urlsafe_b64encode(f"me:{KEY}".encode()).decode(),
+    "hexadecimal": KEY.encode().hex(),
+    "percent": "".join(f"%{ord(letter):02X}" for letter in KEY),
+    "escapes": "".join(f"\\u{ord(letter):04x}" for letter in KEY),
+}
+
+
+def traces_of_key() -> set[str]:
+    """Return every stretch of 8 letters and digits of the key, by means of its own."""
+    forms = [KEY, KEY.encode().hex()]
+    forms += [
+        base64.b64encode(b"abc"[:n] + KEY.encode()).decode()[4 if n else 0 :] for n in (0, 1, 2)
+    ]
+    plain = [re.sub(r"[^a-z0-9]", "", form.lower()) for form in forms]
+    return {form[i : i + 8] for form in plain for i in range(len(form) - 7)}
+
+
+def key_found_in(text: str) -> set[str]:
+    text = re.sub(
+        r"\\+u00([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})", lambda m: chr(int(m[1] or m[2], 16)), text
+    )
+    text = re.sub(r"\\+[nrt]", "", text).lower()
+    plain = re.sub(r"[^a-z0-9]", "", text)
+    return {trace for trace in traces_of_key() if trace in plain}
+
+
+@pytest.mark.parametrize("disguise", KEY_DISGUISES.values(), ids=KEY_DISGUISES)
+def test_a_key_is_found_in_every_disguise_and_the_words_around_it_stay(disguise: str) -> None:
+    assert key_found_in(disguise) or "****" in disguise  # the search itself finds it
+    shown = Secret(KEY).removed_from(f"the key <{disguise}> is not valid")
+    assert not key_found_in(shown)
+    assert shown.startswith("the key <")
+    assert shown.endswith("> is not valid")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"abstained": false, "prediction": 3, "confidence": 0.8}',
+        "a sketch of seven words that no key was hidden in, at 50% of 100 %",
+        KEY[:7],
+        "1234567 89 \\u00e9 … ***",
+    ],
+)
+def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
+    assert Secret(KEY).removed_from(text) == text
+
+
+def test_a_word_that_is_too_short_for_a_key_spoils_no_reply() -> None:
+    assert not Secret("none").is_recognisable
+    assert Secret("k").removed_from("the key is like that") == "the key is like that"
+
+
+PATIENT = PatientRecord(
+    {"sc": 7.3519, "htn": 1, "age": 83, "note": "Fernhoven, Amalie"}, 3, record_id="p1"
+)
+TASK = Task(
+    name="staging",
+    question="Which stage? Say yes or no first.",
+    answers={3: "30 to 59", 5: "below 15"},
+    features={
+        "sc": FeatureDescription("serum creatinine", "mg/dL"),
+        "htn": FeatureDescription("hypertension", values={0: "no", 1: "yes"}),
+        "age": FeatureDescription("age", "years"),
+        "note": FeatureDescription("name on the letter"),
+    },
+    abstain_when="Abstain when in doubt.",
+)
+ECHO = (
+    "serum creatinine: 7.3519 mg/dL, hypertension: yes, age: 83 years, "
+    "name on the letter: Fernhoven, Amalie"
+)
+PATIENT_SPELLINGS: dict[str, str] = {
+    "as it was": ECHO,
+    "equals signs": ECHO.replace(": ", "="),
+    "quotes": re.sub(r"([^:,]+): ([^,]+)", r"'\1': '\2'", ECHO),
+    "JSON": json.dumps({"sc": 7.3519, "htn": "yes", "age": 83, "note": "Fernhoven, Amalie"}),
+    "JSON in JSON": json.dumps(json.dumps({"hypertension": "yes", "note": "Amalie", "age": "83"})),
+    "capitals": ECHO.upper(),
+    "small letters": ECHO.lower(),
+    "without spaces": ECHO.replace(" ", ""),
+    "without anything": re.sub(r"[ :,/]", "", ECHO),
+    "decimal comma": ECHO.replace("7.3519", "7,3519"),
+    "more decimals": ECHO.replace("7.3519", "7.351900"),
+    "line breaks": ECHO.replace(", ", "\n"),
+    "escaped line breaks": ECHO.replace(": ", ":\\n"),
+    "an address": ECHO.replace(": ", "%3D").replace(" ", "%20"),
+    "escapes": ECHO.replace("7", "\\u0037").replace("A", "\\u0041"),
+    "tags": ECHO.replace(": ", "</td><td>").replace(", ", "</td></tr><tr><td>"),
+    "underscores": ECHO.replace(": ", "_").replace(" ", "_"),
+}
+PATIENT_TRACES = re.compile(
+    r"7[.,]\s?3519|fernhoven|amalie|hypertension\W*(\\+n)?yes|age\W*(\\+n)?83", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize("spelling", PATIENT_SPELLINGS.values(), ids=PATIENT_SPELLINGS)
+def test_a_patient_is_blanked_in_every_spelling(spelling: str) -> None:
+    request = _Sent(TASK)
+    shown = without_values(f"cannot process {spelling} of this request", request)
+    assert not PATIENT_TRACES.search(re.sub(r"[_/<>]|td|tr", " ", shown)), shown
+    assert shown.startswith("cannot process ")
+    assert shown.endswith(" of this request")
+
+
+class _Sent:
+    """A request about the patient."""
+
+    def __init__(self, task: Task) -> None:
+        from krisis.backends.prompt import build_prompt
+
+        prompt = build_prompt(task, [PATIENT.features])
+        self.user, self.template = prompt.user, prompt.template
+
+
+def test_what_a_provider_says_of_itself_stays_readable() -> None:
+    told = "This model's maximum context length is 8192 tokens, yet you sent 9001"
+    assert without_values(told, _Sent(TASK)) == told
+
+
+@pytest.fixture(params=list(PROVIDERS), ids=lambda kind: kind.name)
+def planted(request: pytest.FixtureRequest, server: LLMockServer) -> Iterator[ProviderBackend]:
+    kind: type[ProviderBackend] = request.param
+    made = kind(
+        "some-model",
+        base_url=server.base_url(PROVIDERS[kind]),
+        api_key=KEY,
+        max_retries=0,
+        timeout_seconds=20,
+    )
+    yield made
+    made.close()
+
+
+@dataclass(frozen=True)
+class Turn(Match):
+    """Accepts one request by its number: llmock alone would make all failures come first."""
+
+    server: LLMockServer | None = None
+    number: int = 0
+
+    def accepts(self, info: Any) -> bool:
+        assert self.server is not None
+        return len(self.server.state.journal.records()) == self.number
+
+
+def script(server: LLMockServer, said: list[Reply | Fail]) -> None:
+    """Let the server say these things one after the other."""
+    server.state.scenarios.add(
+        *(replace(one, match=Turn(server=server, number=i)) for i, one in enumerate(said))
+    )
+
+
+def answer(**members: Any) -> str:
+    return json.dumps({"abstained": False, "prediction": 3, "confidence": 0.8, **members})
+
+
+def carried_out(
+    backend: ProviderBackend, out: Path, n: int, caplog: pytest.LogCaptureFixture
+) -> str:
+    """Run n records one by one, and return everything that was written, shown, logged and told."""
+    caplog.set_level(logging.DEBUG)
+    records = [
+        PatientRecord({**PATIENT.features, "visit": f"no{i}"}, 3, record_id=f"p{i}")
+        for i in range(n)
+    ]
+    cache = ReplyCache(out / "cache.sqlite")
+    execution = Execution(recorder=Recorder(out / "runs", store_features=False), cache=cache)
+    told = ""
+    try:
+        Benchmark(
+            RecordListSuite(records, TASK), backend, [Accuracy()], batch_size=1, execution=execution
+        ).run()
+    except AuthenticationFailed as error:
+        told = str(error)
+    cache.close()
+    (run,) = list_runs(out / "runs")
+    result = load_result(run)
+    page = report_html(build_report(result))
+    files = [path.read_bytes().decode("latin-1") for path in out.rglob("*") if path.is_file()]
+    assert len(result.evaluation_results) >= n - 1
+    return "\n\n".join([*files, page, format_report(result), told, caplog.text])
+
+
+def test_no_disguise_of_the_key_is_found_in_any_file_page_log_or_message(
+    planted: ProviderBackend,
+    server: LLMockServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    said: list[Reply | Fail] = [Reply(text=answer())]
+    for disguise in KEY_DISGUISES.values():
+        said += [
+            Reply(text=f"You sent {disguise}\n{answer(note=disguise)}"),
+            Reply(text=answer(prediction=f"it is {disguise}"[:78])),
+            Reply(text=answer(prediction=f"it is {disguise}"[:78])),
+            Fail(400, message=f"Bad header {disguise} in the request. {disguise}"),
+        ]
+    said.append(Fail(401, message=f"Key {in_parts(KEY, 6, ' ')} is void"))
+    script(server, said)
+    n = 1 + 3 * len(KEY_DISGUISES) + 1
+    found = carried_out(planted, tmp_path, n, caplog) + "".join(capfd.readouterr())
+    assert len(server.state.journal.records()) == 1 + 4 * len(KEY_DISGUISES) + 1
+    assert not key_found_in(found)
+    assert "You sent \\u2026" in found
+    assert "Bad header …" in found
+
+
+def test_no_spelling_of_a_patient_is_found_where_features_are_not_stored(
+    planted: ProviderBackend,
+    server: LLMockServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    said: list[Reply | Fail] = [Reply(text=answer())]
+    for spelling in PATIENT_SPELLINGS.values():
+        said += [
+            Fail(400, message=f"Cannot process {spelling}"),
+            Fail(500, message=f"Crashed at {spelling}"),
+        ]
+    said.append(Fail(401, message=f"No access to {ECHO.replace(': ', '=')}"))
+    script(server, said)
+    n = 1 + 2 * len(PATIENT_SPELLINGS) + 1
+    found = carried_out(planted, tmp_path, n, caplog) + "".join(capfd.readouterr())
+    assert len(server.state.journal.records()) == n
+    assert "answered 400: Cannot process" in found
+    assert "answered 500: Crashed at" in found
+    traces = re.compile(r"7[.,]\s?3519|fernhoven|amalie|hypertension[^a-z<]{0,6}yes", re.IGNORECASE)
+    assert len(traces.findall(ECHO)) == 4
+    assert traces.findall(found) == []
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_a_withheld_record_is_sent_as_often_as_documented(
+    planted: ProviderBackend, server: LLMockServer, batch_size: int
+) -> None:
+    """Alone once; in a batch of four that is halved down to it once per size: 4, 2 and 1."""
+    good = {"abstained": False, "prediction": 3, "confidence": 0.8}
+
+    def batch(n: int) -> Reply:
+        return Reply(text=json.dumps({"results": [{"id": f"case_{i}", **good} for i in range(n)]}))
+
+    withheld = Reply(text="", finish_reason="content_filter")
+    alone = [withheld, Reply(text=answer()), Reply(text=answer()), Reply(text=answer())]
+    halved = [withheld, withheld, withheld, Reply(text=answer()), batch(2)]
+    server.state.scenarios.add(*(alone if batch_size == 1 else halved))
+    records = [PatientRecord({"sc": float(i)}, 3, record_id=f"p{i}") for i in range(4)]
+    result = Benchmark(RecordListSuite(records, TASK), planted, batch_size=batch_size).run()
+    assert [row.failure_class for row in result.evaluation_results] == [
+        "content_filter",
+        "",
+        "",
+        "",
+    ]
+    assert len(server.state.journal.records()) == (4 if batch_size == 1 else 5)
