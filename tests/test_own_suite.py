@@ -90,7 +90,7 @@ def test_a_sepsis_suite_keeps_its_names_everywhere(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     onset, shock = runs
-    assert "_sepsis_" in onset.name
+    assert "_sepsis-sepsis-onset_" in onset.name
     result = load_run(onset)
     described = result.suite_description
     assert (described["suite"], described["task"]) == ("sepsis", "sepsis-onset")
