@@ -18,7 +18,7 @@ from krisis.errors import AuthenticationFailed, OutOfCredit, RequestRefused
 from krisis.execution.assembly import assemble
 from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
-from krisis.execution.pacing.budget import Price
+from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
 from krisis.results.journal import read_journal
 from krisis.results.stops import AccountRefused, KeyRefused, RequestsRefused, StopCause, Unfinished

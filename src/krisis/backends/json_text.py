@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ _TOKEN = re.compile(
     r"|(?:[{}\[\]:,])"
     r")"
 )
+_NOT_SPACE = re.compile(r"\S")
 _OPENS, _CLOSES = frozenset("{["), frozenset("}]")
 _BETWEEN = frozenset("{[:,")
 
@@ -51,8 +53,7 @@ def loads_strict(text: str) -> Any:
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        repeated = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise NotStrictJson(f"the key {repeated[:40]!r} stands twice in one object")
     return members
 
@@ -88,12 +89,14 @@ def objects_in(text: str) -> tuple[list[JsonObject], bool]:
     token of the result is a token of the text.
     """
     found: list[JsonObject] = []
+    # Looked up once: a search per object would make a long text of openings quadratic.
+    last_break = max(text.rfind("\n", 0, len(text.rstrip())), text.rfind("}"))
     position = text.find("{")
     while position >= 0:
         tokens, complete = _one_object(text, position)
         if complete:
             found.append(_read(tokens))
-        elif _reaches_end(text, tokens):
+        elif _reaches_end(text, tokens[-1].end, last_break):
             return found, True
         position = text.find("{", tokens[-1].end)
     return found, False
@@ -122,10 +125,13 @@ def _one_object(text: str, start: int) -> tuple[list[Token], bool]:
     return tokens, False
 
 
-def _reaches_end(text: str, tokens: Sequence[Token]) -> bool:
-    """Say whether the text stops while it is still JSON, if need be inside its last token."""
-    rest = text[tokens[-1].end :].strip()
-    return not rest or (rest[0] in '"-0123456789tfn' and "\n" not in rest and "}" not in rest)
+def _reaches_end(text: str, end: int, last_break: int) -> bool:
+    """Say whether the text stops while it is still JSON, if need be inside its last token.
+
+    ``last_break`` is the place of the last line end or closing brace, which no last token spans.
+    """
+    rest = _NOT_SPACE.search(text, end)
+    return rest is None or (rest[0] in '"-0123456789tfn' and last_break < rest.start())
 
 
 def _with_commas(tokens: Sequence[Token]) -> str:

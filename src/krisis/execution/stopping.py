@@ -16,6 +16,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.results.stops import (
     AccountRefused,
     KeyRefused,
+    ProviderUnreachable,
     RequestsRefused,
     StopCause,
     TooManyFailures,
@@ -140,8 +141,14 @@ class FirstCalls:
         """Note that the provider accepts us."""
         self._has_succeeded = True
 
-    def failed(self, error: BackendError) -> None:
-        """Raise when an error means that no further call can succeed."""
+    def failed(self, error: BackendError, n_unreachable: int = 0) -> None:
+        """Raise when an error means that no further call can succeed.
+
+        ``n_unreachable`` is how many attempts of this call found no connection: with a provider
+        that never answered, the second settles it.
+        """
+        if n_unreachable >= 2 and not self._has_succeeded:
+            self.given_up(error)
         cause = _cause_of(error, self._stored_text(error))
         if cause is None:
             return
@@ -151,6 +158,13 @@ class FirstCalls:
         if not isinstance(cause, RequestsRefused):
             self._stop.request(cause)
             self._stop.check()
+
+    def given_up(self, error: BackendError) -> None:
+        """End the run when no connection can be made; its records are left for a resume."""
+        self._stop.request(ProviderUnreachable(self._stored_text(error)))
+        if not self._has_succeeded:
+            raise CannotGoOn(error)
+        self._stop.check()
 
 
 def _cause_of(error: BackendError, text: str) -> StopCause | None:

@@ -97,7 +97,9 @@ class Spending:
     """What a run took; None is not known, which is never the same as 0.
 
     Tokens are those of the rows. ``lost`` tokens were paid for replies that could not be used,
-    ``cached`` ones were not paid again. ``cost_unknown`` says why there is no ``cost``.
+    ``cached`` ones were not paid again. ``cost_unknown`` says why there is no ``cost``, and then
+    ``cost_at_most`` bounds it. ``n_dropped_fields`` counts what stood beside answers and could not
+    be read, such as usage or log-probabilities.
     """
 
     n_api_calls: int | None = None
@@ -114,6 +116,8 @@ class Spending:
     cached_output_tokens: int | None = None
     cost: float | None = None
     cost_unknown: str | None = None
+    cost_at_most: float | None = None
+    n_dropped_fields: int | None = None
     price_per_million_tokens: Mapping[str, float] = field(default_factory=dict)
     elapsed_seconds: float | None = None
     records_per_second: float | None = None
@@ -136,6 +140,7 @@ class Spending:
             n_batch_splits=spent.n_splits,
             n_cache_hits=spent.n_cache_hits,
             n_calls_without_usage=spent.n_calls_without_usage,
+            n_dropped_fields=spent.n_dropped_fields,
             input_tokens=n_input,
             output_tokens=n_output,
             token_total=_sum([row.total_tokens for row in answered]) if both is None else both,
@@ -147,6 +152,14 @@ class Spending:
             records_per_second=len(rows) / elapsed_seconds if elapsed_seconds else None,
             latency_seconds=_percentiles(spent.latencies_seconds),
         )
+
+    @property
+    def stated_cost(self) -> float | str | None:
+        """Return the cost as a report states it: known, bounded or left out."""
+        if self.cost_unknown is None:
+            return self.cost
+        bound = "" if self.cost_at_most is None else f", at most {self.cost_at_most:.3f}"
+        return f"unknown{bound}: {self.cost_unknown}"
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
