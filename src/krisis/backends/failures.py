@@ -52,14 +52,13 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
 
 
 def _behind(error: BaseException | None) -> BackendError | None:
-    """Return what the transport said, which an SDK wraps into an error of its own."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        if isinstance(error, BackendError):
-            return error
-        seen.append(error)
-        error = error.__cause__ or error.__context__
-    return None
+    """Return what the transport said, which an SDK wraps into an error of its own.
+
+    Only what an error was raised from: its context may be the error of another call.
+    """
+    while error is not None and not isinstance(error, BackendError):
+        error = error.__cause__
+    return error
 
 
 def _of_status(error: Exception, status: int, who: str, words: str) -> BackendError:

@@ -13,10 +13,12 @@ from krisis.results.stops import BudgetReached
 
 CHARACTERS_PER_TOKEN = 4
 FIRST_GUESS_OF_OUTPUT = 64
-# What a provider adds to the text of a request: roles, marks, the frame of a schema.
-_FRAME_TOKENS = 256
+# Before a reply has said how many tokens a text has: prose takes 4 bytes for one, figures less.
+_MOST_TOKENS_PER_BYTE = 0.4
 # How much denser in tokens than any request so far the next one may be.
 _MARGIN_OF_INPUT = 1.25
+# What a provider adds to the text of a request, such as roles and marks, in bytes.
+_FRAME_BYTES = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,10 @@ class Reservation:
 class Budget:
     """Keeps what was paid and sets aside, for every call in progress, the most that it can take.
 
-    Output is bounded by the cap that the call is sent with. Input is bounded by its bytes, since a
-    token has at least one, until replies have said how many tokens such text has. A call that does
-    not fit waits for calls in progress, which give back what they did not need; when there is none,
-    its cap is lowered to what is left; and when that is too little for an answer, the run stops.
+    Output is bounded by the cap that the call is sent with, input by its bytes and by how many
+    tokens replies reported for theirs. A call that does not fit waits for calls in progress, which
+    give back what they did not need; when there is none, its cap is lowered to what is left; and
+    when that is too little for an answer, the run stops.
     """
 
     def __init__(self, limits: Limits, price: Price | None, stop: Stop) -> None:
@@ -187,7 +189,7 @@ class Budget:
             return Reservation(most, expected, asked)
         if self._n_held or asked.output_cap is None:
             return None
-        least = max(FIRST_GUESS_OF_OUTPUT, math.ceil(self._most_output)) * asked.n_records
+        least = (math.ceil(self._most_output) or FIRST_GUESS_OF_OUTPUT) * asked.n_records
         lowered = self._room(n_input, asked.output_cap)
         if lowered < least:
             return None
@@ -196,7 +198,7 @@ class Budget:
     def _most_input(self, asked: Asked) -> int:
         if not asked.n_bytes:
             return 0
-        per_byte = self._tokens_per_byte * _MARGIN_OF_INPUT or 1.0
+        per_byte = self._tokens_per_byte * _MARGIN_OF_INPUT or _MOST_TOKENS_PER_BYTE
         return math.ceil(_size(asked) * per_byte)
 
     def _room(self, n_input: int, cap: int) -> int:
@@ -220,4 +222,4 @@ class Budget:
 
 
 def _size(asked: Asked) -> int:
-    return asked.n_bytes + _FRAME_TOKENS
+    return asked.n_bytes + _FRAME_BYTES
