@@ -7,6 +7,7 @@ way comes out as an error that says what it was. Time-outs are the caller's: the
 
 from __future__ import annotations
 
+import ssl
 import urllib.request
 import zlib
 from collections.abc import Sequence
@@ -83,17 +84,24 @@ class Transport:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             import aiohttp
-            import httpx2
 
             self._session = aiohttp.ClientSession(
                 # How many calls are open at a time is the engine's to say.
-                connector=aiohttp.TCPConnector(limit=0, ssl=httpx2.create_ssl_context()),
+                connector=aiohttp.TCPConnector(limit=0, ssl=_ssl_context()),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
                 auto_decompress=False,
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             )
         return self._session
+
+
+@cache
+def _ssl_context() -> ssl.SSLContext:
+    """Return the certificates that are trusted, read once: that takes longer than a call."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _origin(url: Any) -> str:
