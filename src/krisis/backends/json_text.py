@@ -77,52 +77,54 @@ class JsonObject:
     value: dict[str, Any] | None
     problem: str = ""
 
-    def mentions(self, key: str) -> bool:
-        """Say whether a key, or a text spelled like it, stands in the object."""
-        return any(token.text == f'"{key}"' for token in self.tokens)
 
+def objects_in(text: str, key: str) -> tuple[list[JsonObject], bool]:
+    """Return the outermost objects in a text that name a key, and whether the last one breaks off.
 
-def objects_in(text: str) -> tuple[list[JsonObject], bool]:
-    """Return the outermost objects in a text, and whether the last one breaks off.
-
+    An object names a key where it, or a text spelled like it, stands in it; others are not read.
     Commas that are missing, or left over at the end, are set right. Nothing else is: every other
     token of the result is a token of the text.
     """
     found: list[JsonObject] = []
+    named = f'"{key}"'
     # Looked up once: a search per object would make a long text of openings quadratic.
     last_break = max(text.rfind("\n", 0, len(text.rstrip())), text.rfind("}"))
     position = text.find("{")
     while position >= 0:
-        tokens, complete = _one_object(text, position)
+        pieces, complete = _one_object(text, position)
         if complete:
-            found.append(_read(tokens))
-        elif _reaches_end(text, tokens[-1].end, last_break):
+            if text.find(named, position, pieces[-1].end()) >= 0:
+                tokens = tuple(Token(piece[1], piece.start(1), piece.end()) for piece in pieces)
+                if any(token.text == named for token in tokens):
+                    found.append(_read(tokens))
+        elif _reaches_end(text, pieces[-1].end(), last_break):
             return found, True
-        position = text.find("{", tokens[-1].end)
+        position = text.find("{", pieces[-1].end())
     return found, False
 
 
-def _read(tokens: Sequence[Token]) -> JsonObject:
+def _read(tokens: tuple[Token, ...]) -> JsonObject:
     try:
-        return JsonObject(tuple(tokens), loads_strict(_with_commas(tokens)))
+        return JsonObject(tokens, loads_strict(_with_commas(tokens)))
     except NotStrictJson as error:
-        return JsonObject(tuple(tokens), None, str(error))
+        return JsonObject(tokens, None, str(error))
 
 
-def _one_object(text: str, start: int) -> tuple[list[Token], bool]:
-    tokens: list[Token] = []
+def _one_object(text: str, start: int) -> tuple[list[re.Match[str]], bool]:
+    pieces: list[re.Match[str]] = []
     depth = 0
     position = start
     while match := _TOKEN.match(text, position):
-        piece, position = match[1], match.end()
-        tokens.append(Token(piece, match.start(1), position))
-        if piece in _OPENS:
+        pieces.append(match)
+        position = match.end()
+        last = text[position - 1]  # only a bracket ends in one: a text ends in its quote
+        if last in _OPENS:
             depth += 1
-        elif piece in _CLOSES:
+        elif last in _CLOSES:
             depth -= 1
             if depth == 0:
-                return tokens, True
-    return tokens, False
+                break
+    return pieces, bool(pieces) and depth == 0
 
 
 def _reaches_end(text: str, end: int, last_break: int) -> bool:

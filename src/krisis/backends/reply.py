@@ -75,8 +75,7 @@ def read_answers(
 
 def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
     cut = finish_reason.lower() in CUT_REASONS
-    objects, breaks_off = objects_in(_without_thoughts(text))
-    answers = [found for found in objects if found.mentions(key)]
+    answers, breaks_off = objects_in(_without_thoughts(text), key)
     # An answer that is complete was not cut, even when the cap ended the text after it.
     if breaks_off or (cut and not answers):
         raise TruncatedReply(

@@ -181,15 +181,19 @@ def _named(error: Exception, origin: str) -> BackendError:
     """Return what happened on the way to a server, by its own name and without its bytes."""
     cause = getattr(error, "os_error", None) or error
     reason = getattr(cause, "strerror", None) or type(cause).__name__
-    for kinds, kind, sentence in _faults():
+    for kinds, kind, sentence in (*_faults_of_connecting(), *_faults_of_answering()):
         if isinstance(error, kinds) or isinstance(cause, kinds):
             return kind(sentence.format(origin=origin, reason=reason))
     return BackendError(f"the call to {origin} failed in its transport: {type(error).__name__}")
 
 
+# What aiohttp raises, what that is to krisis, and the sentence; the first that fits is meant.
+_Faults = Sequence[tuple[tuple[type[Exception], ...], type[BackendError], str]]
+
+
 @cache
-def _faults() -> Sequence[tuple[tuple[type[Exception], ...], type[BackendError], str]]:
-    """Return what aiohttp raises, what that is to krisis, and the sentence; the first fits."""
+def _faults_of_connecting() -> _Faults:
+    """Return what keeps a request from being sent."""
     import aiohttp as http
 
     return (
@@ -219,6 +223,15 @@ def _faults() -> Sequence[tuple[tuple[type[Exception], ...], type[BackendError],
             "no connection to {origin} can be made ({reason}); check the network",
         ),
         ((http.InvalidURL,), RequestRefused, "{origin} cannot be called; check base_url"),
+    )
+
+
+@cache
+def _faults_of_answering() -> _Faults:
+    """Return what keeps a response from being read."""
+    import aiohttp as http
+
+    return (
         (
             (http.ServerDisconnectedError,),
             ProviderUnavailable,

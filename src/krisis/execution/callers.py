@@ -68,29 +68,12 @@ class Attempts:
 
         async def attempt() -> R:
             nonlocal n_unreachable
-            ticket = await self._gate.enter(asked)
-            spent.n_calls += 1
-            started = time.perf_counter()
             try:
-                async with asyncio.timeout(self._timeout_seconds):
-                    value = await call(ticket.held.lowered_cap)
-            except BaseException as caught:
-                error = self._known(caught)
-                assumed = self._gate.failed(ticket, error)
-                spent.assume(assumed.input, assumed.output)
-                if isinstance(error, BackendError):
-                    error.latency_seconds = time.perf_counter() - started
-                    n_unreachable += isinstance(error, Unreachable)
-                    self._first_calls.failed(error, n_unreachable)
-                if error is caught:
-                    raise
-                raise error from caught
-            finally:
-                spent.latencies_seconds.append(time.perf_counter() - started)
-            assumed = self._gate.succeeded(ticket, usage_of(value))
-            spent.assume(assumed.input, assumed.output)
-            self._first_calls.succeeded()
-            return value
+                return await self._attempt(call, usage_of, asked=asked, spent=spent)
+            except Unreachable as error:
+                n_unreachable += 1
+                self._first_calls.unreachable(error, n_unreachable)
+                raise
 
         def note(error: BackendError, pause_seconds: float) -> None:
             spent.n_retries += 1
@@ -103,6 +86,35 @@ class Attempts:
         except Unreachable as error:
             self._first_calls.given_up(error)
             raise
+
+    async def _attempt(
+        self,
+        call: Callable[[int | None], Awaitable[R]],
+        usage_of: Callable[[R], Usage],
+        *,
+        asked: Asked,
+        spent: Spent,
+    ) -> R:
+        ticket = await self._gate.enter(asked)
+        spent.n_calls += 1
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                value = await call(ticket.held.lowered_cap)
+        except BaseException as caught:
+            error = self._known(caught)
+            spent.assume(*self._gate.failed(ticket, error))
+            if isinstance(error, BackendError):
+                error.latency_seconds = time.perf_counter() - started
+                self._first_calls.failed(error)
+            if error is caught:
+                raise
+            raise error from caught
+        finally:
+            spent.latencies_seconds.append(time.perf_counter() - started)
+        spent.assume(*self._gate.succeeded(ticket, usage_of(value)))
+        self._first_calls.succeeded()
+        return value
 
     def stop_at_budget(self, reason: str) -> None:
         """End the run because its budget is too small for what comes next."""

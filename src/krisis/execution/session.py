@@ -214,10 +214,9 @@ def _cost(price: Price | None, spent: Spent) -> _Cost:
     if not spent.n_calls_without_usage:
         return {"cost": price.cost(*spent.paid_tokens)}
     without = f"{spent.n_calls_without_usage} of {spent.n_calls}"
-    return {
-        "cost_at_most": price.cost(*spent.most_tokens),
-        "cost_unknown": f"{without} calls did not report their tokens",
-    }
+    most = price.cost(*spent.most_tokens)
+    unknown = f"at most {most:.3f}: {without} calls did not report their tokens"
+    return {"cost_at_most": most, "cost_unknown": unknown}
 
 
 class Ledger:

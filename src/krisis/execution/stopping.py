@@ -141,14 +141,8 @@ class FirstCalls:
         """Note that the provider accepts us."""
         self._has_succeeded = True
 
-    def failed(self, error: BackendError, n_unreachable: int = 0) -> None:
-        """Raise when an error means that no further call can succeed.
-
-        ``n_unreachable`` is how many attempts of this call found no connection: with a provider
-        that never answered, the second settles it.
-        """
-        if n_unreachable >= 2 and not self._has_succeeded:
-            self.given_up(error)
+    def failed(self, error: BackendError) -> None:
+        """Raise when an error means that no further call can succeed."""
         cause = _cause_of(error, self._stored_text(error))
         if cause is None:
             return
@@ -158,6 +152,11 @@ class FirstCalls:
         if not isinstance(cause, RequestsRefused):
             self._stop.request(cause)
             self._stop.check()
+
+    def unreachable(self, error: BackendError, n_attempts: int) -> None:
+        """End the run when a provider that never answered cannot be reached a second time."""
+        if n_attempts >= 2 and not self._has_succeeded:
+            self.given_up(error)
 
     def given_up(self, error: BackendError) -> None:
         """End the run when no connection can be made; its records are left for a resume."""

@@ -46,13 +46,8 @@ class TaskFacts:
 
     def answers_to_score(self) -> Answers:
         """Return what metrics must know of the task."""
-        return Answers(
-            tuple(answer for answer, _ in self.answers),
-            self.ordered,
-            self.positive,
-            self.default_loss,
-            self.groups,
-        )
+        answers = tuple(answer for answer, _ in self.answers)
+        return Answers(answers, self.ordered, self.positive, self.default_loss, self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +91,8 @@ _DESCRIBED = ("suite", "task", "features", "mode", "limit", "n_records", "conten
 class Spending:
     """What a run took; None is not known, which is never the same as 0.
 
-    Tokens are those of the rows. ``lost`` tokens were paid for replies that could not be used,
-    ``cached`` ones were not paid again. ``cost_unknown`` says why there is no ``cost``, and then
-    ``cost_at_most`` bounds it. ``n_dropped_fields`` counts what stood beside answers and could not
-    be read, such as usage or log-probabilities.
+    ``lost`` tokens were paid for replies that could not be used, ``cached`` ones not paid again.
+    ``cost_unknown`` says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
     """
 
     n_api_calls: int | None = None
@@ -152,14 +145,6 @@ class Spending:
             records_per_second=len(rows) / elapsed_seconds if elapsed_seconds else None,
             latency_seconds=_percentiles(spent.latencies_seconds),
         )
-
-    @property
-    def stated_cost(self) -> float | str | None:
-        """Return the cost as a report states it: known, bounded or left out."""
-        if self.cost_unknown is None:
-            return self.cost
-        bound = "" if self.cost_at_most is None else f", at most {self.cost_at_most:.3f}"
-        return f"unknown{bound}: {self.cost_unknown}"
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

@@ -222,7 +222,7 @@ def _execution(result: BenchmarkResult) -> list[str]:
         ("input tokens", took.input_tokens),
         ("output tokens", took.output_tokens),
         ("token total", took.token_total),
-        ("cost", took.stated_cost),
+        ("cost", took.cost if took.cost_unknown is None else f"unknown, {took.cost_unknown}"),
         ("fields not read", took.n_dropped_fields or None),
         ("models that answered", ", ".join(made.models_answered) or None),
         ("seed", made.seed),

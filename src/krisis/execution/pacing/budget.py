@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from krisis.errors import InvalidValue
 from krisis.execution.pacing.prices import Price
@@ -60,8 +61,7 @@ class Asked:
     output_cap: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(NamedTuple):
     """Tokens going in and coming out."""
 
     input: float = 0.0
@@ -72,11 +72,9 @@ class Tokens:
         """Return both together."""
         return self.input + self.output
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(self.input + other.input, self.output + other.output)
-
-    def __sub__(self, other: Tokens) -> Tokens:
-        return Tokens(self.input - other.input, self.output - other.output)
+    def plus(self, other: Tokens, sign: int = 1) -> Tokens:
+        """Return the sum, or with a sign of -1 the difference."""
+        return Tokens(self.input + sign * other.input, self.output + sign * other.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +131,13 @@ class Budget:
                 self._settled.clear()
                 await self._settled.wait()
                 self._stop.check()
-            self._held += reservation.most
+            self._held = self._held.plus(reservation.most)
             self._n_held += 1
         return reservation
 
     def give_back(self, held: Reservation) -> None:
         """Take back a reservation of which nothing was used."""
-        self._held -= held.most
+        self._held = self._held.plus(held.most, -1)
         self._n_held -= 1
         self._settled.set()
 
@@ -150,7 +148,7 @@ class Budget:
             held.most.input if n_input is None else 0.0,
             held.most.output if n_output is None else 0.0,
         )
-        self._paid += Tokens(n_input or 0, n_output or 0) + assumed
+        self._paid = self._paid.plus(Tokens(n_input or 0, n_output or 0)).plus(assumed)
         asked = held.asked
         if n_input and asked.n_bytes:
             self._tokens_per_byte = max(self._tokens_per_byte, n_input / _size(asked))
@@ -213,7 +211,7 @@ class Budget:
         return low
 
     def _allows(self, most: Tokens) -> bool:
-        total = self._paid + self._held + most
+        total = self._paid.plus(self._held).plus(most)
         limits = self._limits
         if limits.max_tokens is not None and total.total > limits.max_tokens:
             return False
