@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from tests.backends.conftest import PROVIDERS, staging_task
 
+from krisis.backends.anthropic import AnthropicBackend
 from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.gemini import GeminiBackend
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.provider import ProviderBackend
 from krisis.benchmark import Benchmark
@@ -24,9 +26,10 @@ from krisis.data.base import PatientRecord, RecordListSuite, Task
 from krisis.errors import BackendError, ProviderUnavailable, RequestRefused, Unreachable
 from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Limits
+from krisis.execution.pacing.prices import Price
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
-from krisis.results.stops import ProviderUnreachable
+from krisis.results.stops import BudgetReached, ProviderUnreachable
 
 KEY = "sk-secret-1234567890"
 ANSWER = json.dumps({"abstained": False, "prediction": 3, "confidence": 0.8})
@@ -72,6 +75,7 @@ class RawServer:
         self.script: list[bytes | str] = []
         self.heads: list[bytes] = []
         self.bodies: list[bytes] = []
+        self.good: Callable[[bytes], dict[str, Any]] = lambda body: reply(self.dialect)
         self.port = 0
 
     @property
@@ -101,7 +105,8 @@ class RawServer:
         """Answer one request and say whether the connection stays open."""
         said = self.script.pop(0) if self.script else "good"
         if said == "good":
-            writer.write(http(json.dumps(reply(self.dialect)).encode()))
+            body = json.dumps(self.good(self.bodies[-1])).encode()
+            writer.write(http(body).replace(b"Connection: close\r\n", b""))
         elif said == "reset":
             connection = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -155,12 +160,9 @@ def raw(start: Callable[[], RawServer]) -> RawServer:
     return start()
 
 
-@pytest.fixture(params=list(PROVIDERS), ids=lambda kind: kind.name)
-def asked(
-    request: pytest.FixtureRequest, raw: RawServer, suite: RecordListSuite
+def in_front_of(
+    raw: RawServer, kind: type[ProviderBackend], suite: RecordListSuite
 ) -> Iterator[ProviderBackend]:
-    """Every provider, in front of the raw server."""
-    kind: type[ProviderBackend] = request.param
     dialect = {"anthropic": "anthropic", "gemini": "gemini"}.get(PROVIDERS[kind], "openai")
     made = kind(
         "some-model",
@@ -174,8 +176,24 @@ def asked(
     made.close()
 
 
-def run(backend: ProviderBackend, **options: Any) -> BenchmarkResult:
-    records = [PatientRecord({"sc": 1 + i / 10, "htn": 1, "hemo": 9}, 3) for i in range(6)]
+@pytest.fixture(params=list(PROVIDERS), ids=lambda kind: kind.name)
+def asked(
+    request: pytest.FixtureRequest, raw: RawServer, suite: RecordListSuite
+) -> Iterator[ProviderBackend]:
+    """Every provider, in front of the raw server."""
+    yield from in_front_of(raw, request.param, suite)
+
+
+@pytest.fixture(params=[OpenAIBackend, AnthropicBackend, GeminiBackend], ids=lambda kind: kind.name)
+def sdk(
+    request: pytest.FixtureRequest, raw: RawServer, suite: RecordListSuite
+) -> Iterator[ProviderBackend]:
+    """One provider for each SDK and its form of a reply, in front of the raw server."""
+    yield from in_front_of(raw, request.param, suite)
+
+
+def run(backend: ProviderBackend, *, n_records: int = 6, **options: Any) -> BenchmarkResult:
+    records = [PatientRecord({"sc": 1 + i / 10, "htn": 1, "hemo": 9}, 3) for i in range(n_records)]
     suite = RecordListSuite(records, staging_task())
     return Benchmark(suite, backend, [Accuracy()], batch_size=1, **options).run()
 
@@ -332,28 +350,28 @@ def test_a_bomb_stays_packed(raw: RawServer, records: list[PatientRecord], task:
     assert peak < 150 * 2**20
 
 
-def test_a_packed_reply_is_read(asked: ProviderBackend, raw: RawServer) -> None:
+def test_a_packed_reply_is_read(sdk: ProviderBackend, raw: RawServer) -> None:
     body = json.dumps(reply(raw.dialect)).encode()
     gzip = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     raw.script = [
         http(gzip.compress(body) + gzip.flush(), "Content-Encoding: gzip"),
         http(zlib.compress(body), "Content-Encoding: deflate"),
     ]
-    assert run(asked).attrition.n_answered == 6
+    assert run(sdk).attrition.n_answered == 6
 
 
 def test_the_import_of_an_sdk_is_not_on_the_clock_of_the_first_call(
-    asked: ProviderBackend, monkeypatch: pytest.MonkeyPatch
+    sdk: ProviderBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = asked.make_client
+    make = sdk.make_client
 
     def slow(key: str, http: Any) -> Any:
         time.sleep(1.0)
         return make(key, http)
 
-    monkeypatch.setattr(asked, "make_client", slow)
-    asked.timeout_seconds, asked.max_retries = 0.8, 0
-    result = run(asked, execution=Execution(limits=Limits(timeout_seconds=0.8)))
+    monkeypatch.setattr(sdk, "make_client", slow)
+    sdk.timeout_seconds, sdk.max_retries = 0.8, 0
+    result = run(sdk, execution=Execution(limits=Limits(timeout_seconds=0.8)))
     assert result.attrition.n_answered == 6
 
 
@@ -370,10 +388,10 @@ ODD_USAGE: list[Any] = [
 
 @pytest.mark.parametrize("usage", ODD_USAGE, ids=lambda usage: str(usage)[:30])
 def test_odd_usage_costs_no_answer_and_is_charged_at_the_bound(
-    asked: ProviderBackend, raw: RawServer, usage: Any
+    sdk: ProviderBackend, raw: RawServer, usage: Any
 ) -> None:
     raw.script = [http(json.dumps(reply(raw.dialect, usage=usage)).encode())] * 6
-    result = run(asked)
+    result = run(sdk)
     assert result.attrition.n_answered == 6
     took = result.spending
     assert took.n_calls_without_usage == 6
@@ -383,10 +401,10 @@ def test_odd_usage_costs_no_answer_and_is_charged_at_the_bound(
 
 @pytest.mark.parametrize("reason", [7, ["stop"], "NO_SUCH_REASON", None])
 def test_an_odd_finish_reason_costs_no_answer_and_prints_nothing(
-    asked: ProviderBackend, raw: RawServer, reason: Any, capfd: pytest.CaptureFixture[str]
+    sdk: ProviderBackend, raw: RawServer, reason: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     raw.script = [http(json.dumps(reply(raw.dialect, reason=reason)).encode())] * 6
-    result = run(asked)
+    result = run(sdk)
     assert result.attrition.n_answered == 6
     is_odd = reason is not None and not isinstance(reason, str)
     assert result.spending.n_dropped_fields == 6 * is_odd
@@ -395,7 +413,7 @@ def test_an_odd_finish_reason_costs_no_answer_and_prints_nothing(
 
 @pytest.mark.parametrize("logprob", [0.7, float("nan"), "-1", None])
 def test_a_log_probability_that_is_none_is_dropped_and_counted(
-    asked: ProviderBackend, raw: RawServer, logprob: Any
+    sdk: ProviderBackend, raw: RawServer, logprob: Any
 ) -> None:
     if raw.dialect == "anthropic":
         pytest.skip("the API of Anthropic gives no log-probabilities")
@@ -403,21 +421,21 @@ def test_a_log_probability_that_is_none_is_dropped_and_counted(
     if raw.dialect == "gemini":
         figures = {"chosenCandidates": [{"token": ANSWER, "logProbability": logprob}]}
     raw.script = [http(json.dumps(reply(raw.dialect, logprobs=figures)).encode())] * 6
-    result = run(asked)
+    result = run(sdk)
     assert result.attrition.n_answered == 6
     assert all("token_msp" not in row.signals for row in result.evaluation_results)
     assert result.spending.n_dropped_fields == 6
 
 
 def test_a_reply_without_choices_is_paid_and_asked_once_more(
-    asked: ProviderBackend, raw: RawServer
+    sdk: ProviderBackend, raw: RawServer
 ) -> None:
     empty = reply(raw.dialect, None)
     for name in ("choices", "candidates"):
         if name in empty:
             empty[name] = []
     raw.script = [http(json.dumps(empty).encode())]
-    result = run(asked)
+    result = run(sdk)
     assert result.attrition.n_answered == 6
     took = result.spending
     assert (took.lost_input_tokens, took.lost_output_tokens, took.n_api_calls) == (50, 10, 7)
@@ -434,8 +452,54 @@ def test_a_reply_without_choices_is_paid_and_asked_once_more(
     ],
 )
 def test_an_empty_reply_gets_the_advice_that_fits_its_reason(
-    asked: ProviderBackend, raw: RawServer, records: list[PatientRecord], reason: str, advice: str
+    sdk: ProviderBackend, raw: RawServer, records: list[PatientRecord], reason: str, advice: str
 ) -> None:
     raw.script = [http(json.dumps(reply(raw.dialect, None, reason=reason)).encode())]
     with pytest.raises(BackendError, match=advice):
-        asked.evaluate(records[0])
+        sdk.evaluate(records[0])
+
+
+COUNTS = {
+    "openai": ("prompt_tokens", "completion_tokens"),
+    "anthropic": ("input_tokens", "output_tokens"),
+    "gemini": ("promptTokenCount", "candidatesTokenCount"),
+}
+
+
+def cap_in(body: bytes) -> int:
+    """Return the output cap that a provider was sent."""
+    sent = json.loads(body)
+    sent |= sent.get("generationConfig", {})
+    names = ("max_completion_tokens", "max_tokens", "maxOutputTokens")
+    return int(next(sent[name] for name in names if name in sent))
+
+
+@pytest.mark.parametrize("reports", [True, False], ids=["reported", "silent"])
+def test_a_provider_that_keeps_to_its_cap_is_not_paid_beyond_the_budget(
+    asked: ProviderBackend, raw: RawServer, reports: bool
+) -> None:
+    billed = [0, 0]
+
+    def good(body: bytes) -> dict[str, Any]:
+        n_input, n_output = len(body) // 4, min(cap_in(body), 700 * len(raw.heads))
+        billed[0] += n_input
+        billed[1] += n_output
+        names = COUNTS[raw.dialect]
+        usage = dict(zip(names, (n_input, n_output), strict=True)) if reports else {}
+        return reply(raw.dialect, usage=usage)
+
+    raw.good = good
+    price, bound = Price(2.0, 10.0), 0.1
+    limits = Limits(max_cost=bound)
+    prices = {f"{asked.provider}/*": price}
+    result = run(
+        asked, n_records=60, max_concurrency=20, execution=Execution(limits=limits, prices=prices)
+    )
+    assert isinstance(result.stop, BudgetReached)
+    assert price.cost(*billed) <= bound
+    took = result.spending
+    counted = took.cost if reports else took.cost_at_most
+    assert counted is not None
+    assert price.cost(*billed) <= counted <= bound
+    assert bound - counted <= price.cost(1000, 2560)
+    assert took.n_api_calls == len(raw.heads)
