@@ -347,7 +347,7 @@ def test_a_bomb_stays_packed(raw: RawServer, records: list[PatientRecord], task:
     finally:
         tracemalloc.stop()
         backend.close()
-    assert peak < 150 * 2**20
+    assert peak < 100 * 2**20  # what is read may be held twice while it grows
 
 
 def test_a_packed_reply_is_read(sdk: ProviderBackend, raw: RawServer) -> None:
