@@ -16,6 +16,7 @@
     │   │   └── ContentFiltered            … because the provider withheld the answer
     │   ├── RateLimited                    429 and its kin; retried
     │   ├── ProviderUnavailable            5xx, connection lost; retried
+    │   │   └── Unreachable                no connection can be made: nothing was sent
     │   ├── CallTimedOut                   no answer in time; retried
     │   ├── RequestRefused                 400, 404, 422: the request must change
     │   │   └── OutOfCredit                402 and its kin: the account must be filled
@@ -91,10 +92,12 @@ class BackendError(KrisisError):
 
     ``failure_class`` is what the failed row records. Tokens that were paid for all the same, the
     model, the finish reason and the latency are carried along where they are known.
+    ``may_be_billed`` says that the provider may have worked, and charge for it, without telling.
     """
 
     failure_class: str = "backend"
     retryable: ClassVar[bool] = False
+    may_be_billed: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -119,6 +122,7 @@ class MalformedReply(BackendError):
     """The reply is not the answer that was asked for; a batch is halved and asked again."""
 
     failure_class = "malformed_reply"
+    may_be_billed = True
 
 
 class TruncatedReply(MalformedReply):
@@ -137,6 +141,13 @@ class ProviderUnavailable(BackendError):
 
     failure_class = "unavailable"
     retryable = True
+    may_be_billed = True
+
+
+class Unreachable(ProviderUnavailable):
+    """No connection can be made: refused, no such host, no route, no accepted certificate."""
+
+    may_be_billed = False
 
 
 class CallTimedOut(BackendError):
@@ -144,6 +155,7 @@ class CallTimedOut(BackendError):
 
     failure_class = "timeout"
     retryable = True
+    may_be_billed = True
 
 
 class ContentFiltered(MalformedReply):

@@ -19,7 +19,7 @@ from krisis.backends.completion import reply_from_completion
 from krisis.backends.failures import as_backend_error
 from krisis.backends.gemini import GeminiBackend
 from krisis.backends.grok import GrokBackend
-from krisis.backends.openai import OpenAIBackend, _object
+from krisis.backends.openai import OpenAIBackend, _refuse_error
 from krisis.backends.provider import ProviderBackend, _telling, silence_talkative_loggers
 from krisis.backends.secrets import Secret, find_key
 from krisis.data.base import RecordListSuite
@@ -98,7 +98,7 @@ def test_the_key_of_one_provider_is_not_sent_to_another_address(
     monkeypatch.delenv("COMPATIBLE_API_KEY", raising=False)
     backend = CompatibleBackend("m", base_url="http://127.0.0.1:1/v1")
     assert backend._key.reveal() == ""
-    assert backend.make_client(backend._key.reveal()).api_key == "none"
+    assert backend.make_client(backend._key.reveal(), None).api_key == "none"
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_an_error_under_status_200_is_an_error_and_no_malformed_reply(
 ) -> None:
     request = ChatRequest("p", "m", "", "", {}, {}, "single", "", 1)
     with pytest.raises(Exception, match=r"slow down|upstream") as raised:
-        _object(json.dumps(body).encode())
+        _refuse_error(body)
     assert type(as_backend_error(raised.value, request, Secret(""))) is kind
 
 

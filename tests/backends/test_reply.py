@@ -271,6 +271,12 @@ def test_extra_fields_are_checked_and_become_signals() -> None:
         single(reply(evidence=[]), asked)
 
 
+def test_a_batch_of_very_many_results_is_refused_quickly() -> None:
+    rows = ",".join(f'{{"id":"case_{n % 30_000}"}}' for n in range(40_000))
+    with pytest.raises(MalformedReply, match="the reply has 40000 results for 2 cases"):
+        read_answers(f'{{"results":[{rows}]}}', STAGING, n_records=2)
+
+
 def test_long_and_deep_replies_are_refused_quickly() -> None:
     for text in (
         "x" * 10_000_000,
@@ -278,6 +284,11 @@ def test_long_and_deep_replies_are_refused_quickly() -> None:
         "{" * 100_000 + "x",
         '{"a":' * 20_000 + "1" + "}" * 20_000 + reply(),
         "[" * 500_000 + reply(),
+        # Each of these made the search for objects, or for what is wrong with one, quadratic.
+        "{a " * 330_000,
+        '{"a\n' * 200_000,
+        "{}" * 450_000 + reply(),
+        "{" + ",".join(f'"k{n}":1' for n in range(70_000)) + ',"k69999":2,"abstained":true}',
     ):
         try:
             answer = single(text)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
+import selectors
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -98,3 +100,27 @@ def no_key_in() -> Callable[..., None]:
             assert PLANTED_KEY not in text
 
     return check
+
+
+class _VirtualSelector(selectors.DefaultSelector):
+    """A selector that never waits: the time that it would have waited has passed instead."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+@pytest.fixture
+def in_virtual_time() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Return a function that runs a coroutine on a loop in which sleeping takes no time."""
+
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        selector = _VirtualSelector()
+        loop = asyncio.SelectorEventLoop(selector)
+        loop.time = lambda: selector.now  # type: ignore[method-assign]
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(work)
+
+    return run

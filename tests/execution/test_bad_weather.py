@@ -56,7 +56,7 @@ def check_weathered(result: BenchmarkResult, counts: dict[str, Any], n: int) -> 
             assert row.signals["refusal"] is True
         else:
             assert row.error is not None
-            assert row.error.split(":")[0] in {
+            assert row.failure_class in {
                 "rate_limit",
                 "unavailable",
                 "timeout",
@@ -165,8 +165,8 @@ def test_a_budget_is_not_overrun_and_the_run_goes_on_with_a_larger_one(
     assert "max_tokens 3000" in first.extras["stopped"]
     n_first = len(first.evaluation_results)
     assert 0 < n_first < 60
-    # The server counts 110 tokens a call whatever the prompt; the estimate is corrected by it.
-    assert first.extras["token_total"] == 110 * n_first <= 3000 + 16 * 110
+    # The server counts 110 tokens a call; it stops within one call of the bound.
+    assert 3000 - 250 <= first.extras["token_total"] == 110 * n_first <= 3000
     (run,) = list_runs(tmp_path)
     second = worker.benchmark({**options, "limits": {}}, Recorder.resume(run)).run()
     assert len(second.evaluation_results) == 60

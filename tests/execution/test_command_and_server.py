@@ -102,12 +102,12 @@ def test_a_cost_bound_needs_a_price_and_the_estimate_shows_it(
     assert "24 records left" in err
     assert err.count("\n") == 1
     (run,) = list_runs(tmp_path / "runs")
-    code, out, err = krisis("resume", str(run), "--max-cost", "3", cwd=tmp_path)
+    code, out, err = krisis("resume", str(run), "--max-cost", "2", cwd=tmp_path)
     assert code == 0, err
-    assert "max_cost 3" in err
+    assert "max_cost 2" in err
     result = load_run(run)
     assert 0 < len(result.evaluation_results) < 24
-    assert 0 < result.extras["cost"] <= 3.0
+    assert 0 < result.extras["cost"] <= 2.0
 
 
 def test_repeats_are_told_apart_by_the_cache_and_kept_together_by_cluster(

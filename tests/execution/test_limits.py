@@ -10,20 +10,22 @@ import pytest
 
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.waiting import quota_left, retry_after_seconds, seconds_to_wait
-from krisis.errors import InvalidFile, InvalidValue, ProviderUnavailable, RateLimited
+from krisis.errors import (
+    BackendError,
+    CallTimedOut,
+    InvalidFile,
+    InvalidValue,
+    MalformedReply,
+    ProviderUnavailable,
+    RateLimited,
+    Unreachable,
+)
 from krisis.execution.assembly import assemble
 from krisis.execution.config import checked_config
-from krisis.execution.pacing.budget import (
-    Budget,
-    Estimate,
-    Limits,
-    Price,
-    price_for,
-    price_of,
-    read_prices,
-)
+from krisis.execution.pacing.budget import Asked, Budget, Limits, Reservation, Tokens
 from krisis.execution.pacing.concurrency import START, AdaptiveConcurrency
-from krisis.execution.pacing.gate import Gate
+from krisis.execution.pacing.gate import Gate, Usage
+from krisis.execution.pacing.prices import Price, price_for, price_of, read_prices
 from krisis.execution.pacing.rates import Bucket, Pause
 from krisis.execution.stopping import FailureLimit, Stop, StopRequested
 from krisis.metrics.base import EvaluationResult
@@ -152,16 +154,19 @@ def test_a_cancelled_waiter_takes_no_slot_with_it() -> None:
 def test_a_bucket_lets_through_at_an_even_pace() -> None:
     clock = Clock()
     bucket = Bucket(60, clock=clock)
-    assert [bucket.take(1) for _ in range(4)] == [0.0, 1.0, 2.0, 3.0]
-    clock.now = 3.0
-    assert bucket.take(1) == 1.0
+    assert bucket.wait_seconds() == 0.0
+    bucket.take()
+    assert bucket.wait_seconds() == 1.0
+    clock.now = 0.75
+    assert bucket.wait_seconds() == 0.25
 
 
-def test_no_minute_sees_more_than_a_minute_and_a_second() -> None:
+def test_who_takes_more_than_a_bucket_holds_leaves_a_debt() -> None:
     clock = Clock()
     bucket = Bucket(600, clock=clock)
-    sent = [bucket.take(1) for _ in range(2000)]
-    assert max(sum(start <= at < start + 60 for at in sent) for start in range(100)) <= 610
+    assert bucket.wait_seconds(50) == 0.0  # it is full, and can never hold more than 10
+    bucket.take(50)
+    assert bucket.wait_seconds(1) == pytest.approx(4.1)
 
 
 def test_a_bucket_is_corrected_by_use_and_by_headers() -> None:
@@ -169,10 +174,10 @@ def test_a_bucket_is_corrected_by_use_and_by_headers() -> None:
     bucket = Bucket(600, clock=clock)
     bucket.take(10)
     bucket.correct(-4)
-    assert bucket.take(4) == 0.0
+    assert bucket.wait_seconds(4) == 0.0
     clock.now = 10.0
     bucket.lower_to(0)
-    assert bucket.take(1) == pytest.approx(0.1)
+    assert bucket.wait_seconds(1) == pytest.approx(0.1)
     with pytest.raises(InvalidValue):
         Bucket(0)
 
@@ -228,11 +233,11 @@ def gate(limits: Limits, stop: Stop | None = None, price: Price | None = None) -
 def test_retry_after_holds_everybody_back() -> None:
     async def story() -> float:
         held = gate(Limits())
-        first = await held.enter(40, 1)
+        first = await held.enter(Asked(40, 1))
         held.failed(first, RateLimited("429", status=429, retry_after_seconds=0.15))
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await held.enter(40, 1)
+        await held.enter(Asked(40, 1))
         return loop.time() - started
 
     assert asyncio.run(story()) >= 0.15
@@ -241,12 +246,12 @@ def test_retry_after_holds_everybody_back() -> None:
 def test_headers_that_say_nothing_is_left_pause_the_run() -> None:
     async def story() -> float:
         held = gate(Limits(requests_per_minute=60_000, tokens_per_minute=6_000_000))
-        first = await held.enter(40, 1)
+        first = await held.enter(Asked(40, 1))
         headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "150ms"}
-        held.succeeded(first, Estimate(10, 10), headers)
+        held.succeeded(first, Usage(10, 10, headers))
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await held.enter(40, 1)
+        await held.enter(Asked(40, 1))
         return loop.time() - started
 
     assert asyncio.run(story()) >= 0.15
@@ -256,7 +261,7 @@ def test_a_quota_that_is_used_up_ends_the_run_instead_of_hanging_it() -> None:
     async def story() -> StopCause | None:
         stop = Stop()
         held = gate(Limits(), stop)
-        first = await held.enter(40, 1)
+        first = await held.enter(Asked(40, 1))
         with pytest.raises(StopRequested):
             held.failed(first, RateLimited("429", status=429, retry_after_seconds=7200.0))
         assert held.concurrency.in_flight == 0
@@ -270,39 +275,87 @@ def test_a_quota_that_is_used_up_ends_the_run_instead_of_hanging_it() -> None:
 def test_an_overloaded_provider_halves_the_slots_but_a_crash_does_not() -> None:
     async def story(status: int) -> int:
         held = gate(Limits())
-        held.failed(await held.enter(0, 1), ProviderUnavailable("gone", status=status))
+        held.failed(await held.enter(Asked(0, 1)), ProviderUnavailable("gone", status=status))
         return held.concurrency.limit
 
     assert [asyncio.run(story(status)) for status in (500, 503, 529)] == [4, 2, 2]
 
 
-def test_the_budget_reserves_calls_in_progress_and_stops_before_it_is_exceeded() -> None:
+def reserved(budget: Budget, *calls: Asked) -> list[Reservation]:
+    async def story() -> list[Reservation]:
+        return [await budget.reserve(call) for call in calls]
+
+    return asyncio.run(story())
+
+
+# (840 + 160 bytes of frame) · 0.4 are 400 tokens of input at most, before a reply has said more.
+CALL = Asked(840, 1, 100)
+
+
+def test_the_budget_sets_aside_the_cap_that_is_sent() -> None:
+    budget = Budget(Limits(max_tokens=1100), None, Stop())
+    (first, second) = reserved(budget, CALL, CALL)
+    assert first.most == second.most == Tokens(400, 100)
+    assert first.lowered_cap is None
+    budget.settle(first, 200, 10)
+    # 210 are paid and 500 set aside; a token for 5 bytes was seen, and a quarter more is allowed.
+    (third,) = reserved(budget, CALL)
+    assert third.most == Tokens(250, 100)
+
+
+def test_a_call_that_does_not_fit_waits_for_calls_in_progress() -> None:
+    async def story() -> tuple[bool, Tokens]:
+        budget = Budget(Limits(max_tokens=600), None, Stop())
+        first = await budget.reserve(CALL)
+        waiting = asyncio.create_task(budget.reserve(CALL))
+        await asyncio.sleep(0)
+        waited = not waiting.done()
+        budget.settle(first, 80, 10)
+        return waited, (await waiting).most
+
+    assert asyncio.run(story()) == (True, Tokens(100, 100))
+
+
+def test_the_last_call_is_sent_with_the_cap_that_is_left_and_then_the_run_stops() -> None:
     stop = Stop()
-    budget = Budget(Limits(max_tokens=300), None, stop)
-    first = budget.estimate(400, 1)
-    assert (first.input_tokens, first.output_tokens) == (100.0, 64.0)
-    budget.reserve(first)
+    budget = Budget(Limits(max_tokens=480), None, stop)
+    (last,) = reserved(budget, CALL)
+    assert (last.most, last.lowered_cap) == (Tokens(400, 80), 80)
+    budget.settle(last, 400, 70)
     with pytest.raises(StopRequested):
-        budget.reserve(first)
-    assert stop.cause is not None
+        reserved(budget, CALL)
     assert isinstance(stop.cause, BudgetReached)
-    assert "max_tokens 300" in stop.cause.sentence
+    assert stop.cause.sentence == "the next call could exceed the budget (max_tokens 480)"
+
+
+def test_a_cap_is_not_lowered_below_what_replies_need() -> None:
+    budget = Budget(Limits(max_tokens=1000), None, Stop())
+    (first,) = reserved(budget, CALL)
+    budget.settle(first, 400, 90)
+    with pytest.raises(StopRequested):  # 510 are left: 500 for the input, 10 for an answer of 90
+        reserved(budget, CALL)
+
+
+def test_tokens_that_nobody_reported_are_charged_at_their_bound() -> None:
+    budget = Budget(Limits(), None, Stop())
+    first, second = reserved(budget, CALL, CALL)
+    assert budget.settle(first, None, None) == Tokens(400, 100)
+    assert budget.settle(second, 7, None) == Tokens(0, 100)
+    assert budget._paid == Tokens(407, 200)
 
 
 def test_the_budget_learns_the_output_from_replies() -> None:
     budget = Budget(Limits(), None, Stop())
-    estimate = budget.estimate(0, 2)
-    budget.reserve(estimate)
-    budget.settle(estimate, Estimate(50, 20), 2)
-    assert budget.estimate(0, 4).output_tokens == 40.0
+    (first,) = reserved(budget, Asked(0, 2))
+    budget.settle(first, 50, 20)
+    assert budget.expected(Asked(0, 4)).output == 40.0
 
 
 def test_a_cost_bound_counts_earlier_sessions_and_needs_a_price() -> None:
-    stop = Stop()
-    budget = Budget(Limits(max_cost=1.0), Price(1.0, 1.0), stop)
-    budget.start_from(900_000, 99_990)
+    budget = Budget(Limits(max_cost=1.0), Price(1.0, 1.0), Stop())
+    budget.start_from(900_000, 99_600)
     with pytest.raises(StopRequested):
-        budget.reserve(Estimate(20, 20))
+        reserved(budget, CALL)
     with pytest.raises(InvalidValue, match="price table"):
         Budget(Limits(max_cost=1.0), None, Stop())
 
@@ -399,9 +452,9 @@ def test_a_sleeper_wakes_when_the_end_is_asked_for() -> None:
 def test_who_waits_for_a_slot_is_not_sent_into_a_pause() -> None:
     async def story() -> float:
         held = gate(Limits())
-        under_way = [await held.enter(0, 1) for _ in range(4)]
+        under_way = [await held.enter(Asked(0, 1)) for _ in range(4)]
         loop = asyncio.get_running_loop()
-        queued = asyncio.create_task(held.enter(0, 1))
+        queued = asyncio.create_task(held.enter(Asked(0, 1)))
         await asyncio.sleep(0)  # it has passed the pause and stands in the queue for a slot
         started = loop.time()
         for ticket in under_way:
@@ -416,12 +469,12 @@ def test_who_waits_for_a_slot_is_not_sent_after_the_end_was_asked_for() -> None:
     async def story() -> tuple[list[object], int]:
         stop = Stop()
         held = gate(Limits(), stop)
-        under_way = [await held.enter(0, 1) for _ in range(4)]
-        queued = [asyncio.create_task(held.enter(0, 1)) for _ in range(6)]
+        under_way = [await held.enter(Asked(0, 1)) for _ in range(4)]
+        queued = [asyncio.create_task(held.enter(Asked(0, 1))) for _ in range(6)]
         await asyncio.sleep(0)
         stop.request(Interrupted("enough"))
         for ticket in under_way:
-            held.succeeded(ticket, Estimate(1, 1), {})
+            held.succeeded(ticket, Usage(1, 1))
         ends = await asyncio.gather(*queued, return_exceptions=True)
         return [type(end) for end in ends], held.concurrency.in_flight
 
@@ -429,24 +482,40 @@ def test_who_waits_for_a_slot_is_not_sent_after_the_end_was_asked_for() -> None:
 
 
 def test_who_leaves_the_queue_gives_its_share_of_the_budget_back() -> None:
-    """400 characters are 100 tokens and 64 more are expected back: 164 for each call."""
-
-    async def story() -> bool:
+    async def story() -> Tokens:
         stop = Stop()
-        limits = Limits(max_tokens=164 * 5)
-        held = Gate(limits, Budget(limits, None, stop), stop, max_concurrency=4)
-        under_way = [await held.enter(400, 1) for _ in range(4)]
-        queued = asyncio.create_task(held.enter(400, 1))
+        held = gate(Limits(requests_per_minute=1), stop)
+        first = await held.enter(CALL)
+        queued = asyncio.create_task(held.enter(CALL))
         await asyncio.sleep(0)
         stop.request(Interrupted("enough"))
-        for ticket in under_way:
-            held.failed(ticket, ProviderUnavailable("gone", status=500))
+        held.failed(first, ProviderUnavailable("gone", status=500))
         with pytest.raises(StopRequested):
             await queued
-        held.budget.reserve(Estimate(164 * 5, 0))  # raises where anything is still set aside
-        return True
+        return held.budget._held
 
-    assert asyncio.run(story())
+    assert asyncio.run(story()) == Tokens()
+
+
+@pytest.mark.parametrize(
+    ("error", "assumed"),
+    [
+        (CallTimedOut("late"), Tokens(400, 100)),
+        (ProviderUnavailable("cut"), Tokens(400, 100)),
+        (ProviderUnavailable("answered 500", status=500), Tokens()),
+        (Unreachable("nothing listens"), Tokens()),
+        (RateLimited("429", status=429), Tokens()),
+        (MalformedReply("empty", input_tokens=9, output_tokens=1), Tokens()),
+    ],
+)
+def test_a_call_without_an_answer_is_charged_where_it_may_be_billed(
+    error: BackendError, assumed: Tokens
+) -> None:
+    async def story() -> Tokens:
+        held = gate(Limits())
+        return held.failed(await held.enter(CALL), error)
+
+    assert asyncio.run(story()) == assumed
 
 
 def test_the_longest_wait_of_a_run_is_that_of_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:

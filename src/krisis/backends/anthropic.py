@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
+from krisis.backends.members import Members, read_body
 from krisis.backends.provider import CallOptions, ProviderBackend
-from krisis.errors import InvalidValue, ProviderUnavailable
+from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
 
@@ -40,7 +41,7 @@ class AnthropicBackend(ProviderBackend):
         options = {**options, "base_url": address, "top_logprobs": 0}
         super().__init__(model, max_tokens, options)
 
-    def make_client(self, key: str) -> Any:
+    def make_client(self, key: str, http: Any) -> Any:
         """Return a client whose own retries are off."""
         from anthropic import AsyncAnthropic
 
@@ -49,6 +50,7 @@ class AnthropicBackend(ProviderBackend):
             base_url=self.base_url or None,
             timeout=self.timeout_seconds,
             max_retries=0,
+            http_client=http,
         )
 
     async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
@@ -65,14 +67,7 @@ class AnthropicBackend(ProviderBackend):
             **parameters,
             **({"output_config": output} if output else {}),
         )
-        return _reply(_members(await raw.parse()), raw.headers)
-
-
-def _members(message: Any) -> JsonObject:
-    if not hasattr(message, "model_dump"):  # a gateway's web page
-        raise ProviderUnavailable("the server answered with something that is not a message")
-    members: JsonObject = message.model_dump()
-    return members
+        return _reply(read_body(await raw.read(), "message"), raw.headers)
 
 
 def _accepted(schema: JsonMapping) -> JsonObject:
@@ -82,19 +77,27 @@ def _accepted(schema: JsonMapping) -> JsonObject:
 
 
 def _reply(message: JsonMapping, headers: Mapping[str, str]) -> ChatReply:
-    usage = message.get("usage") or {}
-    cached = usage.get("cache_read_input_tokens") or 0
-    reason = message.get("stop_reason") or ""
+    read = Members()
+    usage = read.object(message, "usage")
+    fresh = read.count(usage, "input_tokens")
+    cached = read.count(usage, "cache_read_input_tokens") or 0
+    written = read.count(usage, "cache_creation_input_tokens") or 0
+    reason = read.text(message, "stop_reason")
     return ChatReply(
-        text="".join(part.get("text") or "" for part in message.get("content") or []),
+        text=_text(message.get("content")),
         finish_reason="content_filter" if reason == "refusal" else reason,
-        model=message.get("model") or "",
+        model=read.text(message, "model"),
         # Tokens read from and written to the cache are input too, counted apart by the provider.
-        input_tokens=(usage.get("input_tokens") or 0)
-        + cached
-        + (usage.get("cache_creation_input_tokens") or 0),
-        output_tokens=usage.get("output_tokens"),
+        input_tokens=None if fresh is None else fresh + cached + written,
+        output_tokens=read.count(usage, "output_tokens"),
         cached_tokens=cached,
-        reasoning_tokens=(usage.get("output_tokens_details") or {}).get("thinking_tokens"),
+        reasoning_tokens=read.count(read.object(usage, "output_tokens_details"), "thinking_tokens"),
         headers=dict(headers),
+        n_dropped_fields=read.n_dropped,
     )
+
+
+def _text(content: Any) -> str:
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, Mapping))
+    return "".join(text for text in texts if isinstance(text, str))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 from krisis.backends import blocking
 from krisis.backends.base import BackendResponse, BaseBackend
@@ -65,7 +65,10 @@ class ChatRequest:
 
 @dataclass(slots=True)
 class ChatReply:
-    """What a provider returned for one request, before anything is believed of it."""
+    """What a provider returned for one request, before anything is believed of it.
+
+    ``n_dropped_fields`` counts the members beside the answer that could not be read.
+    """
 
     text: str
     finish_reason: str = ""
@@ -77,6 +80,7 @@ class ChatReply:
     logprobs: tuple[TokenLogprob, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     latency_seconds: float | None = None
+    n_dropped_fields: int = 0
 
 
 class ChatBackend(BaseBackend):
@@ -93,6 +97,7 @@ class ChatBackend(BaseBackend):
     max_retries: int = 5
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0
+    output_cap_option: ClassVar[str] = "max_tokens"
     task: Task | None = None
 
     def prepare(self, suite: BaseDataSuite) -> None:
@@ -132,6 +137,19 @@ class ChatBackend(BaseBackend):
             base_url=self.base_url,
             sample_index=sample_index,
         )
+
+    def output_cap(self, request: ChatRequest) -> int | None:
+        """Return the most output tokens that a request allows, None where it sets no cap."""
+        cap: int | None = request.parameters.get(self.output_cap_option)
+        return cap
+
+    def with_output_cap(self, request: ChatRequest, cap: int) -> ChatRequest:
+        """Return a request that allows so many output tokens."""
+        return replace(request, parameters={**request.parameters, self.output_cap_option: cap})
+
+    async def aopen(self) -> None:
+        """Get ready in the running event loop; what takes time here is on no call's clock."""
+        return
 
     @abstractmethod
     async def complete(self, request: ChatRequest) -> ChatReply:

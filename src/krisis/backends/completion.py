@@ -2,77 +2,56 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from krisis.backends.chat import ChatReply
+from krisis.backends.members import Members, token
 from krisis.backends.reply import REFUSAL_REASON
 from krisis.backends.signals import TokenLogprob
-from krisis.errors import MalformedReply
 from krisis.json_values import JsonMapping
-
-# Providers write this in place of minus infinity.
-_NO_PROBABILITY = -9999.0
 
 
 def reply_from_completion(
     completion: JsonMapping, headers: Mapping[str, str] | None = None
 ) -> ChatReply:
-    """Read text, finish reason, usage and log-probabilities of the first choice."""
-    choices = completion.get("choices") or []
-    if not choices:
-        raise MalformedReply("the provider's response has no choices; ask again")
-    choice = choices[0]
-    message = choice.get("message") or {}
-    refusal = message.get("refusal")
-    usage = completion.get("usage") or {}
+    """Read text, finish reason, usage and log-probabilities of the first choice, if there is one.
+
+    A completion without choices is an empty reply: its tokens were paid all the same.
+    """
+    read = Members()
+    choice = _first(completion.get("choices"))
+    message = read.object(choice, "message")
+    refusal = read.text(message, "refusal")
+    usage = read.object(completion, "usage")
     return ChatReply(
         text=refusal or _text(message.get("content")),
-        finish_reason=REFUSAL_REASON if refusal else choice.get("finish_reason") or "",
-        model=completion.get("model") or "",
-        input_tokens=_count(usage, "prompt_tokens"),
-        output_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count(usage.get("prompt_tokens_details") or {}, "cached_tokens"),
-        reasoning_tokens=_count(usage.get("completion_tokens_details") or {}, "reasoning_tokens"),
-        logprobs=_logprobs((choice.get("logprobs") or {}).get("content") or []),
+        finish_reason=REFUSAL_REASON if refusal else read.text(choice, "finish_reason"),
+        model=read.text(completion, "model"),
+        input_tokens=read.count(usage, "prompt_tokens"),
+        output_tokens=read.count(usage, "completion_tokens"),
+        cached_tokens=read.count(read.object(usage, "prompt_tokens_details"), "cached_tokens"),
+        reasoning_tokens=read.count(
+            read.object(usage, "completion_tokens_details"), "reasoning_tokens"
+        ),
+        logprobs=read.logprobs(read.object(choice, "logprobs").get("content"), _logprobs),
         headers=dict(headers or {}),
+        n_dropped_fields=read.n_dropped,
     )
+
+
+def _first(choices: Any) -> Any:
+    return choices[0] if isinstance(choices, list) and choices else {}
 
 
 def _text(content: Any) -> str:
     if isinstance(content, list):  # some gateways send parts
-        return "".join(part.get("text") or "" for part in content if isinstance(part, Mapping))
+        texts = (part.get("text") for part in content if isinstance(part, Mapping))
+        return "".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
 
 
-def _count(usage: JsonMapping, name: str) -> int | None:
-    """Return a number of tokens; a gateway may write it otherwise, and none can be booked then."""
-    value = usage.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if value >= 0 and value == value // 1 else None
-
-
-def _logprobs(tokens: Iterable[JsonMapping]) -> tuple[TokenLogprob, ...]:
-    try:
-        return _read_logprobs(tokens)
-    except (KeyError, TypeError, AttributeError):  # a figure less must not cost the answer
-        return ()
-
-
-def _read_logprobs(tokens: Iterable[JsonMapping]) -> tuple[TokenLogprob, ...]:
-    return tuple(
-        TokenLogprob(
-            token["token"],
-            _logprob(token["logprob"]),
-            tuple(
-                (top["token"], _logprob(top["logprob"])) for top in token.get("top_logprobs") or []
-            ),
-        )
-        for token in tokens
-    )
-
-
-def _logprob(value: float) -> float:
-    return -math.inf if value <= _NO_PROBABILITY else float(value)
+def _logprobs(tokens: Any) -> Iterator[TokenLogprob]:
+    for one in tokens:
+        top = [(other["token"], other["logprob"]) for other in one.get("top_logprobs") or []]
+        yield token(one["token"], one["logprob"], top)

@@ -31,32 +31,21 @@ _ADVICE = {
 _TRANSIENT = frozenset({408, 409, 425})
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
 _WITHHELD = ("moderation", "flagged", "content violates")
-_LOST = (
-    "Connect",
-    "Disconnected",
-    "Protocol",
-    "ReadError",
-    "WriteError",
-    "NetworkError",
-    "Payload",
-)
-
 _UNREADABLE = ("DecodeError", "ValidationError", "UnknownApiResponse", "DecodingError")
 
 
 def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> BackendError:
     """Return the krisis error for an exception of an SDK, free of keys and of patient text."""
-    if isinstance(error, BackendError):
-        return error
+    if (known := _behind(error)) is not None:
+        return known
     who = f"{request.provider}/{request.model}"
     status = _status(error)
     if status is not None:
         return _of_status(error, status, who, provider_words(error, request, key))
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
-    late = isinstance(error, TimeoutError) or "Timeout" in kinds
-    if late and not _lost_connection(error):
+    if isinstance(error, TimeoutError) or "Timeout" in kinds:
         return CallTimedOut(f"{who} gave no answer in time; raise timeout_seconds if that is usual")
-    if late or isinstance(error, OSError) or any(word in kinds for word in _LOST):
+    if isinstance(error, OSError):
         return ProviderUnavailable(
             f"{who} could not be reached ({provider_words(error, request, key)})"
         )
@@ -65,13 +54,14 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
     return BackendError(f"{who}: {type(error).__name__}: {provider_words(error, request, key)}")
 
 
-def _lost_connection(error: BaseException) -> bool:
-    """Look behind the error: one transport calls a refused connection a timeout."""
-    cause = error.__cause__
-    if cause is None:
-        return False
-    refused = isinstance(cause, OSError) and not isinstance(cause, TimeoutError)
-    return refused or _lost_connection(cause)
+def _behind(error: BaseException | None) -> BackendError | None:
+    """Return what the transport said, which an SDK wraps into an error of its own.
+
+    Only what an error was raised from: its context may be the error of another call.
+    """
+    while error is not None and not isinstance(error, BackendError):
+        error = error.__cause__
+    return error
 
 
 def _of_status(error: Exception, status: int, who: str, words: str) -> BackendError:
@@ -99,8 +89,9 @@ def _of_status(error: Exception, status: int, who: str, words: str) -> BackendEr
 
 
 def _status(error: Exception) -> int | None:
-    for name in ("status_code", "code"):
-        value = getattr(error, name, None)
+    """Return the status of the response behind an error; a mere ``code`` may be anybody's."""
+    for holder in (error, getattr(error, "response", None)):
+        value = getattr(holder, "status_code", None)
         if isinstance(value, int) and 400 <= value <= 599:
             return value
     return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Unpack
 
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
+from krisis.backends.members import Members, read_body, token
 from krisis.backends.provider import CallOptions, ProviderBackend
 from krisis.backends.signals import TokenLogprob
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonMapping, JsonObject
 
 
 class GeminiBackend(ProviderBackend):
@@ -26,29 +28,33 @@ class GeminiBackend(ProviderBackend):
     ) -> None:
         super().__init__(model, max_output_tokens, options)
 
-    def make_client(self, key: str) -> Any:
-        """Return a client; it does not retry unless told to."""
+    def make_client(self, key: str, http: Any) -> Any:
+        """Return a client; with an HTTP client given, it has no retries of its own."""
         from google.genai import Client
         from google.genai.types import HttpOptions
 
-        address = HttpOptions(
+        options = HttpOptions(
             base_url=self.base_url or None,
             api_version="v1beta",  # schemas and log-probabilities are documented for this one
             timeout=round(self.timeout_seconds * 1000),
+            httpx_async_client=http,
         )
-        return Client(api_key=key, vertexai=False, http_options=address)
-
-    async def close_client(self, client: Any) -> None:
-        """Close both halves of the client."""
-        await client.aio.aclose()
-        client.close()
+        return Client(api_key=key, vertexai=False, http_options=options)
 
     async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
         """Ask for one generation."""
-        response = await client.aio.models.generate_content(
-            model=request.model, contents=request.user, config=self._config(request, dialect)
+        from google.genai.types import GenerateContentConfig
+
+        # The raw response: the SDK's own reader refuses an answer over an odd figure beside it,
+        # and warns of unknown words by printing them.
+        config = GenerateContentConfig(
+            should_return_http_response=True, **self._config(request, dialect)
         )
-        return _reply(response)
+        response = await client.aio.models.generate_content(
+            model=request.model, contents=request.user, config=config
+        )
+        http = response.sdk_http_response
+        return _reply(read_body(http.body or "", "generation"), http.headers or {})
 
     def _config(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
         config = dict(request.parameters)
@@ -65,50 +71,42 @@ class GeminiBackend(ProviderBackend):
         return {**config, "system_instruction": system}
 
 
-def _reply(response: Any) -> ChatReply:
-    candidate = response.candidates[0] if response.candidates else None
-    parts = (candidate.content.parts if candidate and candidate.content else None) or []
-    usage = response.usage_metadata
-    thoughts = usage.thoughts_token_count if usage else None
-    answer = usage.candidates_token_count if usage else None
-    http = response.sdk_http_response
+def _reply(response: JsonMapping, headers: Mapping[str, str]) -> ChatReply:
+    read = Members()
+    candidates = response.get("candidates")
+    candidate = candidates[0] if isinstance(candidates, list) and candidates else {}
+    usage = read.object(response, "usageMetadata")
+    thoughts = read.count(usage, "thoughtsTokenCount")
+    answer = read.count(usage, "candidatesTokenCount")
+    blocked = read.text(read.object(response, "promptFeedback"), "blockReason")
+    reason = read.text(candidate, "finishReason").lower()
     return ChatReply(
-        text="".join(part.text or "" for part in parts if not part.thought),
-        finish_reason=_finish_reason(response, candidate),
-        model=response.model_version or "",
-        input_tokens=usage.prompt_token_count if usage else None,
+        text=_text(read.object(candidate, "content").get("parts")),
+        finish_reason="content_filter" if blocked else reason,
+        model=read.text(response, "modelVersion"),
+        input_tokens=read.count(usage, "promptTokenCount"),
         # Thoughts are billed as output.
         output_tokens=None
         if answer is None and thoughts is None
         else (answer or 0) + (thoughts or 0),
-        cached_tokens=usage.cached_content_token_count if usage else None,
+        cached_tokens=read.count(usage, "cachedContentTokenCount"),
         reasoning_tokens=thoughts,
-        logprobs=_logprobs(candidate.logprobs_result if candidate else None),
-        headers=dict(http.headers or {}) if http else {},
+        logprobs=read.logprobs(read.object(candidate, "logprobsResult"), _logprobs),
+        headers=dict(headers),
+        n_dropped_fields=read.n_dropped,
     )
 
 
-def _finish_reason(response: Any, candidate: Any) -> str:
-    feedback = response.prompt_feedback
-    if feedback and feedback.block_reason:
-        return "content_filter"
-    reason = candidate.finish_reason if candidate else None
-    return str(getattr(reason, "value", reason) or "").lower()
+def _text(parts: Any) -> str:
+    said = [p for p in parts if isinstance(p, dict)] if isinstance(parts, list) else []
+    texts = (part.get("text") for part in said if not part.get("thought"))
+    return "".join(text for text in texts if isinstance(text, str))
 
 
-def _logprobs(result: Any) -> tuple[TokenLogprob, ...]:
-    if result is None or not result.chosen_candidates:
-        return ()
-    tops = [top.candidates or [] for top in result.top_candidates or []]
-    tops += [[]] * (len(result.chosen_candidates) - len(tops))
-    pairs = list(zip(result.chosen_candidates, tops, strict=False))
-    if any(one.log_probability is None for chosen, top in pairs for one in (chosen, *top)):
-        return ()  # a probability that was not given is not certainty
-    return tuple(
-        TokenLogprob(
-            chosen.token or "",
-            float(chosen.log_probability),
-            tuple((top.token or "", float(top.log_probability)) for top in alternatives),
-        )
-        for chosen, alternatives in pairs
-    )
+def _logprobs(result: JsonMapping) -> Iterator[TokenLogprob]:
+    chosen = result.get("chosenCandidates") or []
+    tops = [top.get("candidates") or [] for top in result.get("topCandidates") or []]
+    for place, one in enumerate(chosen):
+        top = tops[place] if place < len(tops) else []
+        alternatives = [(other["token"], other["logProbability"]) for other in top]
+        yield token(one["token"], one["logProbability"], alternatives)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ _TOKEN = re.compile(
     r"|(?:[{}\[\]:,])"
     r")"
 )
+_NOT_SPACE = re.compile(r"\S")
 _OPENS, _CLOSES = frozenset("{["), frozenset("}]")
 _BETWEEN = frozenset("{[:,")
 
@@ -51,8 +53,7 @@ def loads_strict(text: str) -> Any:
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        repeated = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise NotStrictJson(f"the key {repeated[:40]!r} stands twice in one object")
     return members
 
@@ -76,56 +77,63 @@ class JsonObject:
     value: dict[str, Any] | None
     problem: str = ""
 
-    def mentions(self, key: str) -> bool:
-        """Say whether a key, or a text spelled like it, stands in the object."""
-        return any(token.text == f'"{key}"' for token in self.tokens)
 
+def objects_in(text: str, key: str) -> tuple[list[JsonObject], bool]:
+    """Return the outermost objects in a text that name a key, and whether the last one breaks off.
 
-def objects_in(text: str) -> tuple[list[JsonObject], bool]:
-    """Return the outermost objects in a text, and whether the last one breaks off.
-
+    An object names a key where it, or a text spelled like it, stands in it; others are not read.
     Commas that are missing, or left over at the end, are set right. Nothing else is: every other
     token of the result is a token of the text.
     """
     found: list[JsonObject] = []
+    named = f'"{key}"'
+    # Looked up once: a search per object would make a long text of openings quadratic.
+    last_break = max(text.rfind("\n", 0, len(text.rstrip())), text.rfind("}"))
     position = text.find("{")
     while position >= 0:
-        tokens, complete = _one_object(text, position)
+        pieces, complete = _one_object(text, position)
         if complete:
-            found.append(_read(tokens))
-        elif _reaches_end(text, tokens):
+            if text.find(named, position, pieces[-1].end()) >= 0:
+                tokens = tuple(Token(piece[1], piece.start(1), piece.end()) for piece in pieces)
+                if any(token.text == named for token in tokens):
+                    found.append(_read(tokens))
+        elif _reaches_end(text, pieces[-1].end(), last_break):
             return found, True
-        position = text.find("{", tokens[-1].end)
+        position = text.find("{", pieces[-1].end())
     return found, False
 
 
-def _read(tokens: Sequence[Token]) -> JsonObject:
+def _read(tokens: tuple[Token, ...]) -> JsonObject:
     try:
-        return JsonObject(tuple(tokens), loads_strict(_with_commas(tokens)))
+        return JsonObject(tokens, loads_strict(_with_commas(tokens)))
     except NotStrictJson as error:
-        return JsonObject(tuple(tokens), None, str(error))
+        return JsonObject(tokens, None, str(error))
 
 
-def _one_object(text: str, start: int) -> tuple[list[Token], bool]:
-    tokens: list[Token] = []
+def _one_object(text: str, start: int) -> tuple[list[re.Match[str]], bool]:
+    pieces: list[re.Match[str]] = []
     depth = 0
     position = start
     while match := _TOKEN.match(text, position):
-        piece, position = match[1], match.end()
-        tokens.append(Token(piece, match.start(1), position))
-        if piece in _OPENS:
+        pieces.append(match)
+        position = match.end()
+        last = text[position - 1]  # only a bracket ends in one: a text ends in its quote
+        if last in _OPENS:
             depth += 1
-        elif piece in _CLOSES:
+        elif last in _CLOSES:
             depth -= 1
             if depth == 0:
-                return tokens, True
-    return tokens, False
+                break
+    return pieces, bool(pieces) and depth == 0
 
 
-def _reaches_end(text: str, tokens: Sequence[Token]) -> bool:
-    """Say whether the text stops while it is still JSON, if need be inside its last token."""
-    rest = text[tokens[-1].end :].strip()
-    return not rest or (rest[0] in '"-0123456789tfn' and "\n" not in rest and "}" not in rest)
+def _reaches_end(text: str, end: int, last_break: int) -> bool:
+    """Say whether the text stops while it is still JSON, if need be inside its last token.
+
+    ``last_break`` is the place of the last line end or closing brace, which no last token spans.
+    """
+    rest = _NOT_SPACE.search(text, end)
+    return rest is None or (rest[0] in '"-0123456789tfn' and last_break < rest.start())
 
 
 def _with_commas(tokens: Sequence[Token]) -> str:

@@ -33,7 +33,6 @@ class LocalBackend(ChatBackend):
     name = "local"
     provider = "local"
     max_retries = 0  # the same model would fail in the same way
-    output_cap_option = "max_tokens"
 
     def __init__(
         self,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, ClassVar, Unpack
 
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.completion import reply_from_completion
 from krisis.backends.dialects import Dialect, schema_in_words
+from krisis.backends.members import read_body
 from krisis.backends.provider import CallOptions, ProviderBackend
-from krisis.errors import ProviderUnavailable
 from krisis.json_values import JsonObject
 
 
@@ -20,16 +19,16 @@ class OpenAIFamilyBackend(ProviderBackend):
     sdk = "openai"
     extra = "openai"
 
-    def make_client(self, key: str) -> Any:
+    def make_client(self, key: str, http: Any) -> Any:
         """Return a client whose own retries are off."""
-        from openai import AsyncOpenAI, DefaultAioHttpClient
+        from openai import AsyncOpenAI
 
         return AsyncOpenAI(
             api_key=key or "none",
             base_url=self.base_url or None,
             timeout=self.timeout_seconds,
             max_retries=0,
-            http_client=DefaultAioHttpClient(),  # near twice the calls of the usual transport
+            http_client=http,
         )
 
     async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
@@ -37,7 +36,9 @@ class OpenAIFamilyBackend(ProviderBackend):
         raw = await client.chat.completions.with_raw_response.create(
             **self._arguments(request, dialect)
         )
-        return reply_from_completion(_object(raw.content), raw.headers)
+        body = read_body(raw.content, "completion")
+        _refuse_error(body)
+        return reply_from_completion(body, raw.headers)
 
     def _arguments(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
         parameters = dict(request.parameters)
@@ -56,18 +57,6 @@ class OpenAIFamilyBackend(ProviderBackend):
             # the call; what is passed as extra body goes out as it is.
             "extra_body": _response_format(request, dialect),
         }
-
-
-def _object(content: bytes) -> JsonObject:
-    """Read the body of a completion, which the SDK's own models would take apart at length."""
-    try:
-        body = json.loads(content)
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
-        raise ProviderUnavailable("the server answered with something that is not a completion")
-    _refuse_error(body)
-    return body
 
 
 class _ErrorInBody(Exception):

@@ -17,6 +17,7 @@ from krisis.backends.dialects import Dialect, DialectLadder
 from krisis.backends.failures import as_backend_error
 from krisis.backends.retry import RetryPolicy
 from krisis.backends.secrets import Secret, find_key, holds_secret
+from krisis.backends.transport import http_client
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.json_values import JsonObject
 
@@ -62,7 +63,6 @@ class ProviderBackend(ChatBackend):
     sdk: ClassVar[str]
     extra: ClassVar[str]
     key_variables: ClassVar[tuple[str, ...]] = ()
-    output_cap_option: ClassVar[str] = "max_tokens"
     dialects: ClassVar[Sequence[Dialect]] = ("json_schema", "json_object", "text")
     default_base_url: ClassVar[str] = ""
     is_of_unknown_make: ClassVar[bool] = False
@@ -82,7 +82,10 @@ class ProviderBackend(ChatBackend):
         self.retry_max_seconds = options.get("retry_max_seconds", self.retry_max_seconds)
         self.ladder = DialectLadder(self.dialects, breaks_on_schemas=self.is_of_unknown_make)
         self._given_client = options.get("client")
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        # Per event loop: the SDK's client and the HTTP client that it sends through.
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, Any]] = (
+            WeakKeyDictionary()
+        )
         self._key = self._find_key(options.get("api_key"))
         RetryPolicy.of(self)  # refuses negative numbers now rather than at the first failure
 
@@ -109,10 +112,11 @@ class ProviderBackend(ChatBackend):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one call in the strictest reply format that the server is known to accept."""
         asked = self.ladder.current
+        client = self.client()  # imports the SDK the first time, which is not on the clock
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout_seconds):
-                reply = await self.call(self.client(), request, asked)
+                reply = await self.call(client, request, asked)
         except Exception as error:
             failure = as_backend_error(error, request, self._key)
             failure.args = (self._key.removed_from(str(failure)),)
@@ -144,27 +148,28 @@ class ProviderBackend(ChatBackend):
             return self._given_client
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = self.make_client(self._key.reveal())
+            http = http_client()
+            self._clients[loop] = self.make_client(self._key.reveal(), http), http
             silence_talkative_loggers()
-        return self._clients[loop]
+        return self._clients[loop][0]
+
+    async def aopen(self) -> None:
+        """Import the SDK and make the client."""
+        self.client()
 
     async def aclose(self) -> None:
-        """Close the client of the running event loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await self.close_client(client)
+        """Close the connections of the running event loop."""
+        _, http = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if http is not None:
+            await http.aclose()
 
     @abstractmethod
-    def make_client(self, key: str) -> Any:
-        """Return a client of the SDK that neither retries nor logs."""
+    def make_client(self, key: str, http: Any) -> Any:
+        """Return a client of the SDK that sends through this HTTP client and never retries."""
 
     @abstractmethod
     async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
         """Translate the request, call the SDK once, translate the reply."""
-
-    async def close_client(self, client: Any) -> None:
-        """Close what `make_client` made."""
-        await client.close()
 
 
 def _telling(headers: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -18,6 +19,11 @@ CUT_REASONS = frozenset(
     {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
 )
 REFUSAL_REASON = "refusal"
+_NO_TOOLS = "the model called a tool instead of answering: ask a model or server without tools"
+_EMPTY_ADVICE = dict.fromkeys(
+    ("tool_calls", "tool_use", "function_call", "malformed_function_call", "unexpected_tool_call"),
+    _NO_TOOLS,
+)
 
 _PROBABILITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)")
 _REFUSAL = re.compile(
@@ -69,8 +75,7 @@ def read_answers(
 
 def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
     cut = finish_reason.lower() in CUT_REASONS
-    objects, breaks_off = objects_in(_without_thoughts(text))
-    answers = [found for found in objects if found.mentions(key)]
+    answers, breaks_off = objects_in(_without_thoughts(text), key)
     # An answer that is complete was not cut, even when the cap ended the text after it.
     if breaks_off or (cut and not answers):
         raise TruncatedReply(
@@ -99,7 +104,8 @@ def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
     said = _without_thoughts(text).strip()
     reason = finish_reason or "not given"
     if not said and finish_reason != REFUSAL_REASON:
-        raise MalformedReply(f"the reply is empty (finish reason {reason!r}); raise the token cap")
+        advice = _EMPTY_ADVICE.get(finish_reason.lower(), "ask again, or ask another model")
+        raise MalformedReply(f"the reply is empty (finish reason {reason!r}); {advice}")
     refused = finish_reason == REFUSAL_REASON or _REFUSAL.search(said.replace("’", "'"))
     if refused and n_records is None:
         return Answer(None, True, None, text, {"refusal": True})
@@ -128,9 +134,10 @@ def _batch(found: JsonObject, text: str, task: Task, n_records: int) -> list[Ans
 
 
 def _id_problem(given: list[str], expected: list[str]) -> str:
-    unknown = sorted(set(given) - set(expected))
-    missing = [name for name in expected if name not in given]
-    repeated = sorted({name for name in given if given.count(name) > 1})
+    counts = Counter(given)
+    unknown = sorted(counts.keys() - set(expected))
+    missing = [name for name in expected if name not in counts]
+    repeated = sorted(name for name, n in counts.items() if n > 1)
     found = {"missing": missing, "unknown": unknown, "repeated": repeated}
     problems = [f"{kind} {_shown(', '.join(names))}" for kind, names in found.items() if names]
     return f"the reply has {len(given)} results for {len(expected)} cases: {'; '.join(problems)}"

@@ -21,9 +21,8 @@ from krisis.execution.pacing.budget import (
     CHARACTERS_PER_TOKEN,
     FIRST_GUESS_OF_OUTPUT,
     Limits,
-    price_of,
-    read_prices,
 )
+from krisis.execution.pacing.prices import price_of, read_prices
 from krisis.execution.progress import progress_display
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop

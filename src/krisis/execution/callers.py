@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.backends.retry import RetryPolicy, call_with_retries
-from krisis.errors import BackendError, CallTimedOut, MalformedReply, MissingExtra, MissingKey
+from krisis.errors import (
+    BackendError,
+    CallTimedOut,
+    MalformedReply,
+    MissingExtra,
+    MissingKey,
+    TruncatedReply,
+    Unreachable,
+)
 from krisis.execution.batches import Case
 from krisis.execution.cache import ReplyCache
-from krisis.execution.pacing.budget import Estimate
-from krisis.execution.pacing.gate import Gate
+from krisis.execution.pacing.budget import Asked
+from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.stopping import FirstCalls
 from krisis.results.journal import Spent
 
@@ -27,14 +34,6 @@ def lose(spent: Spent, error: BackendError) -> None:
     """Count the tokens of a call that gave nothing."""
     spent.lost_input_tokens += error.input_tokens or 0
     spent.lost_output_tokens += error.output_tokens or 0
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a successful attempt reports: its tokens and the provider's headers."""
-
-    tokens: Estimate
-    headers: Mapping[str, str]
 
 
 class Attempts:
@@ -55,43 +54,71 @@ class Attempts:
 
     async def make(
         self,
-        call: Callable[[], Awaitable[R]],
+        call: Callable[[int | None], Awaitable[R]],
         usage_of: Callable[[R], Usage],
         *,
-        n_characters: int,
-        n_records: int,
+        asked: Asked,
         spent: Spent,
     ) -> R:
-        """Call, and call again where that may help."""
+        """Call, and call again where that may help.
+
+        ``call`` is given the output cap that the budget asks for, None for the request's own.
+        """
+        n_unreachable = 0
 
         async def attempt() -> R:
-            ticket = await self._gate.enter(n_characters, n_records)
-            spent.n_calls += 1
-            started = time.perf_counter()
+            nonlocal n_unreachable
             try:
-                async with asyncio.timeout(self._timeout_seconds):
-                    value = await call()
-            except BaseException as caught:
-                error = self._known(caught)
-                self._gate.failed(ticket, error)
-                if isinstance(error, BackendError):
-                    error.latency_seconds = time.perf_counter() - started
-                    self._first_calls.failed(error)
-                if error is caught:
-                    raise
-                raise error from caught
-            finally:
-                spent.latencies_seconds.append(time.perf_counter() - started)
-            usage = usage_of(value)
-            self._gate.succeeded(ticket, usage.tokens, usage.headers)
-            self._first_calls.succeeded()
-            return value
+                return await self._attempt(call, usage_of, asked=asked, spent=spent)
+            except Unreachable as error:
+                n_unreachable += 1
+                self._first_calls.unreachable(error, n_unreachable)
+                raise
 
         def note(error: BackendError, pause_seconds: float) -> None:
             spent.n_retries += 1
             lose(spent, error)
 
-        return await call_with_retries(attempt, self._policy, on_retry=note, sleep=self._gate.sleep)
+        try:
+            return await call_with_retries(
+                attempt, self._policy, on_retry=note, sleep=self._gate.sleep
+            )
+        except Unreachable as error:
+            self._first_calls.given_up(error)
+            raise
+
+    async def _attempt(
+        self,
+        call: Callable[[int | None], Awaitable[R]],
+        usage_of: Callable[[R], Usage],
+        *,
+        asked: Asked,
+        spent: Spent,
+    ) -> R:
+        ticket = await self._gate.enter(asked)
+        spent.n_calls += 1
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                value = await call(ticket.held.lowered_cap)
+        except BaseException as caught:
+            error = self._known(caught)
+            spent.assume(*self._gate.failed(ticket, error))
+            if isinstance(error, BackendError):
+                error.latency_seconds = time.perf_counter() - started
+                self._first_calls.failed(error)
+            if error is caught:
+                raise
+            raise error from caught
+        finally:
+            spent.latencies_seconds.append(time.perf_counter() - started)
+        spent.assume(*self._gate.succeeded(ticket, usage_of(value)))
+        self._first_calls.succeeded()
+        return value
+
+    def stop_at_budget(self, reason: str) -> None:
+        """End the run because its budget is too small for what comes next."""
+        self._gate.budget.stop(reason)
 
     def _known(self, error: BaseException) -> BaseException:
         """Return an error of krisis for whatever a backend raised; the user's own pass as they are.
@@ -126,6 +153,9 @@ class Caller(Protocol):
         self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
     ) -> list[BackendResponse]:
         """Return one response per case, in order; raise a `BackendError` otherwise."""
+
+    async def open(self) -> None:
+        """Get ready, so that no call pays for it with its time."""
 
     async def close(self) -> None:
         """Release threads and connections."""
@@ -178,15 +208,33 @@ class ChatCaller:
     async def _fetch(
         self, request: ChatRequest, spent: Spent, key: str = ""
     ) -> list[BackendResponse]:
+        sent = request
+
+        async def call(cap: int | None) -> ChatReply:
+            nonlocal sent
+            sent = request if cap is None else self._backend.with_output_cap(request, cap)
+            return await self._backend.complete(sent)
+
         reply = await self._attempts.make(
-            lambda: self._backend.complete(request),
-            _reply_usage,
-            n_characters=len(request.system) + len(request.user),
-            n_records=request.n_records,
+            call,
+            lambda reply: Usage(reply.input_tokens, reply.output_tokens, reply.headers),
+            asked=Asked(
+                len(request.system.encode())
+                + len(request.user.encode())
+                + len(str(request.schema)),
+                request.n_records,
+                self._backend.output_cap(request),
+            ),
             spent=spent,
         )
-        spent.n_calls_without_usage += reply.input_tokens is None or reply.output_tokens is None
-        responses = self._read(request, reply)
+        spent.n_dropped_fields += reply.n_dropped_fields
+        try:
+            responses = self._read(sent, reply)
+        except TruncatedReply as error:
+            if sent is not request:  # the budget cut it, so that it is no fault of the record
+                lose(spent, error)
+                self._attempts.stop_at_budget("what is left is too little for the next reply")
+            raise
         spent.input_tokens += reply.input_tokens or 0
         spent.output_tokens += reply.output_tokens or 0
         if self._cache is not None:
@@ -207,6 +255,10 @@ class ChatCaller:
         malformed.input_tokens = malformed.input_tokens or reply.input_tokens
         malformed.output_tokens = malformed.output_tokens or reply.output_tokens
         raise malformed
+
+    async def open(self) -> None:
+        """Let the backend get ready."""
+        await self._backend.aopen()
 
     async def close(self) -> None:
         """Release the connections of this event loop."""
@@ -241,10 +293,9 @@ class ThreadCaller:
         loop = asyncio.get_running_loop()
         try:
             responses = await self._attempts.make(
-                lambda: loop.run_in_executor(self._threads, call),
+                lambda cap: loop.run_in_executor(self._threads, call),
                 _responses_usage,
-                n_characters=0,
-                n_records=len(records),
+                asked=Asked(0, len(records)),
                 spent=spent,
             )
         except BackendError as error:
@@ -257,6 +308,9 @@ class ThreadCaller:
         counts = [count for one in responses for count in (one.input_tokens, one.output_tokens)]
         spent.n_calls_without_usage += None in counts
         return responses
+
+    async def open(self) -> None:
+        """Need nothing: threads start when they are used."""
 
     async def close(self) -> None:
         """End the threads; none is at work any more."""
@@ -279,13 +333,9 @@ def _checked_kind(responses: list[BackendResponse]) -> list[BackendResponse]:
     return responses
 
 
-def _reply_usage(reply: ChatReply) -> Usage:
-    return Usage(Estimate(reply.input_tokens or 0, reply.output_tokens or 0), reply.headers)
-
-
 def _responses_usage(responses: list[BackendResponse]) -> Usage:
-    tokens = Estimate(
+    # A plain backend that states no tokens has none to pay for.
+    return Usage(
         sum(response.input_tokens or 0 for response in responses),
         sum(response.output_tokens or 0 for response in responses),
     )
-    return Usage(tokens, {})

@@ -45,8 +45,8 @@ class RunConfig(BaseModel):
     requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute.")
     tokens_per_minute: float | None = Field(None, gt=0, description="Maximum tokens per minute.")
     timeout_seconds: float = Field(300.0, gt=0, description="Timeout of one call in seconds.")
-    max_cost: float | None = Field(None, gt=0, description="Stop before this many dollars.")
-    max_tokens: int | None = Field(None, gt=0, description="Stop before this many tokens.")
+    max_cost: float | None = Field(None, gt=0, description="Spend at most this many dollars.")
+    max_tokens: int | None = Field(None, gt=0, description="Use at most this many tokens.")
     max_failures: float | None = Field(
         None, ge=0, description="Stop beyond this share (below 1) or number of failures."
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
-from krisis.execution.pacing.budget import Limits, Price
+from krisis.execution.pacing.budget import Limits
+from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import NoProgress, ProgressDisplay
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop

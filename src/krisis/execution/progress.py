@@ -17,7 +17,11 @@ PLAIN_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Tally:
-    """How far a run is."""
+    """How far a run is.
+
+    ``is_at_most`` says that calls which did not report their tokens are counted with the most that
+    they can have taken.
+    """
 
     n_cases: int = 0
     n_answered: int = 0
@@ -26,6 +30,7 @@ class Tally:
     n_retries: int = 0
     n_tokens: int = 0
     cost: float | None = None
+    is_at_most: bool = False
     limit: int = 0
 
     @property
@@ -38,10 +43,11 @@ class Tally:
         parts = [
             f"{self.n_answered} answered / {self.n_abstained} abstained / {self.n_failed} failed",
         ]
+        most = "at most " if self.is_at_most else ""
         if self.n_tokens:
-            parts.append(f"{self.n_tokens:,} tokens")
+            parts.append(f"{most}{self.n_tokens:,} tokens")
         if self.cost is not None:
-            parts.append(f"${self.cost:.2f}")
+            parts.append(f"{most}${self.cost:.2f}")
         if self.n_retries:
             parts.append(f"{self.n_retries} retries")
         parts.append(f"{self.limit} concurrent")

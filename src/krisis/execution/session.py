@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import TypedDict
 
 from krisis import __version__
 from krisis.backends.base import BaseBackend
@@ -18,8 +19,9 @@ from krisis.execution.batches import Batch, cases_of, plan_batches
 from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
 from krisis.execution.engine import Engine, Review
 from krisis.execution.options import Execution
-from krisis.execution.pacing.budget import Budget, Price, price_of
+from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
+from krisis.execution.pacing.prices import Price, price_of
 from krisis.execution.progress import Tally
 from krisis.execution.prompts import PromptCheck
 from krisis.execution.recorder import Earlier, Opening
@@ -151,6 +153,7 @@ class Session:
         )
         ledger.begin()
         try:
+            await caller.open()
             await engine.run(batches)
         except ExceptionGroup as group:
             # Workers fail for one reason, or each for its own: the first says most to the user.
@@ -193,26 +196,32 @@ class Session:
         self, spent: Spent, rows: Sequence[EvaluationResult], elapsed_seconds: float, gate: Gate
     ) -> Spending:
         spending = Spending.of(spent, rows, elapsed_seconds=elapsed_seconds)
-        cost, unknown = _cost(self._price, spent)
         cache = self._execution.cache
         return replace(
             spending,
-            cost=cost,
-            cost_unknown=unknown,
+            **_cost(self._price, spent),
             price_per_million_tokens=asdict(self._price) if self._price else {},
             limit_history=tuple(gate.concurrency.history),
             cache_fault=(cache.fault or None) if cache is not None else None,
         )
 
 
-def _cost(price: Price | None, spent: Spent) -> tuple[float | None, str | None]:
-    """Return the dollars that a run took, or why they are not known."""
+class _Cost(TypedDict, total=False):
+    cost: float
+    cost_at_most: float
+    cost_unknown: str
+
+
+def _cost(price: Price | None, spent: Spent) -> _Cost:
+    """Return the dollars that a run took; where a call did not say, the most it can have taken."""
     if price is None:
-        return None, None
-    if spent.n_calls_without_usage:
-        without = f"{spent.n_calls_without_usage} of {spent.n_calls}"
-        return None, f"{without} calls did not report their tokens"
-    return price.cost(*spent.paid_tokens), None
+        return {}
+    if not spent.n_calls_without_usage:
+        return {"cost": price.cost(*spent.paid_tokens)}
+    without = f"{spent.n_calls_without_usage} of {spent.n_calls}"
+    most = price.cost(*spent.most_tokens)
+    unknown = f"at most {most:.3f}: {without} calls did not report their tokens"
+    return {"cost_at_most": most, "cost_unknown": unknown}
 
 
 class Ledger:
@@ -229,7 +238,7 @@ class Ledger:
         self.spent = earlier.spent
         self.tally = Tally(n_cases=n_cases)
         self._count(list(self.rows.values()))
-        gate.budget.start_from(*self.spent.paid_tokens)
+        gate.budget.start_from(*self.spent.most_tokens)
 
     def begin(self) -> None:
         """Open the display."""
@@ -274,9 +283,10 @@ class Ledger:
                 tally.n_answered += 1
 
     def _present_tally(self) -> Tally:
-        tally, paid = self.tally, self.spent.paid_tokens
+        tally, most = self.tally, self.spent.most_tokens
         tally.n_retries = self.spent.n_retries
-        tally.n_tokens = sum(paid)
-        tally.cost = self._gate.budget.cost(*paid)
+        tally.n_tokens = sum(most)
+        tally.cost = self._gate.budget.cost(*most)
+        tally.is_at_most = most != self.spent.paid_tokens
         tally.limit = self._gate.concurrency.limit
         return tally

@@ -16,6 +16,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.results.stops import (
     AccountRefused,
     KeyRefused,
+    ProviderUnreachable,
     RequestsRefused,
     StopCause,
     TooManyFailures,
@@ -151,6 +152,18 @@ class FirstCalls:
         if not isinstance(cause, RequestsRefused):
             self._stop.request(cause)
             self._stop.check()
+
+    def unreachable(self, error: BackendError, n_attempts: int) -> None:
+        """End the run when a provider that never answered cannot be reached a second time."""
+        if n_attempts >= 2 and not self._has_succeeded:
+            self.given_up(error)
+
+    def given_up(self, error: BackendError) -> None:
+        """End the run when no connection can be made; its records are left for a resume."""
+        self._stop.request(ProviderUnreachable(self._stored_text(error)))
+        if not self._has_succeeded:
+            raise CannotGoOn(error)
+        self._stop.check()
 
 
 def _cause_of(error: BackendError, text: str) -> StopCause | None:

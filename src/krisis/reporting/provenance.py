@@ -29,7 +29,7 @@ def execution_facts(result: BenchmarkResult) -> list[tuple[str, JsonValue]]:
         "input tokens": took.input_tokens,
         "output tokens": took.output_tokens,
         "token total": took.token_total,
-        "cost": took.cost if took.cost_unknown is None else f"unknown: {took.cost_unknown}",
+        "cost": took.cost if took.cost_unknown is None else f"unknown, {took.cost_unknown}",
         "elapsed seconds": took.elapsed_seconds,
         "records per second": took.records_per_second,
         "prompt modes": list(prompts.prompt_modes),

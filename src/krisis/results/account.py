@@ -46,13 +46,8 @@ class TaskFacts:
 
     def answers_to_score(self) -> Answers:
         """Return what metrics must know of the task."""
-        return Answers(
-            tuple(answer for answer, _ in self.answers),
-            self.ordered,
-            self.positive,
-            self.default_loss,
-            self.groups,
-        )
+        answers = tuple(answer for answer, _ in self.answers)
+        return Answers(answers, self.ordered, self.positive, self.default_loss, self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +91,8 @@ _DESCRIBED = ("suite", "task", "features", "mode", "limit", "n_records", "conten
 class Spending:
     """What a run took; None is not known, which is never the same as 0.
 
-    Tokens are those of the rows. ``lost`` tokens were paid for replies that could not be used,
-    ``cached`` ones were not paid again. ``cost_unknown`` says why there is no ``cost``.
+    ``lost`` tokens were paid for replies that could not be used, ``cached`` ones not paid again.
+    ``cost_unknown`` says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
     """
 
     n_api_calls: int | None = None
@@ -114,6 +109,8 @@ class Spending:
     cached_output_tokens: int | None = None
     cost: float | None = None
     cost_unknown: str | None = None
+    cost_at_most: float | None = None
+    n_dropped_fields: int | None = None
     price_per_million_tokens: Mapping[str, float] = field(default_factory=dict)
     elapsed_seconds: float | None = None
     records_per_second: float | None = None
@@ -136,6 +133,7 @@ class Spending:
             n_batch_splits=spent.n_splits,
             n_cache_hits=spent.n_cache_hits,
             n_calls_without_usage=spent.n_calls_without_usage,
+            n_dropped_fields=spent.n_dropped_fields,
             input_tokens=n_input,
             output_tokens=n_output,
             token_total=_sum([row.total_tokens for row in answered]) if both is None else both,

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import threading
 import time
@@ -42,8 +43,9 @@ class Spent:
     """What the calls behind some rows took; it adds up.
 
     ``lost`` tokens are those of calls that failed or had to be split: paid all the same.
-    ``cached`` tokens came out of the cache and were not paid this time. A reply that does not say
-    what it took is counted in ``n_calls_without_usage``.
+    ``cached`` tokens came out of the cache and were not paid this time. A call that does not say
+    what it took is counted in ``n_calls_without_usage``, and the most that it can have taken in the
+    ``assumed`` tokens. ``n_dropped_fields`` counts members beside an answer that cannot be read.
     """
 
     n_calls: int = 0
@@ -57,6 +59,9 @@ class Spent:
     lost_output_tokens: int = 0
     cached_input_tokens: int = 0
     cached_output_tokens: int = 0
+    assumed_input_tokens: int = 0
+    assumed_output_tokens: int = 0
+    n_dropped_fields: int = 0
     latencies_seconds: list[float] = field(default_factory=list)
 
     def add(self, other: Spent) -> None:
@@ -79,6 +84,19 @@ class Spent:
             self.input_tokens + self.lost_input_tokens,
             self.output_tokens + self.lost_output_tokens,
         )
+
+    @property
+    def most_tokens(self) -> tuple[int, int]:
+        """Return the input and output tokens that the provider can have charged for at most."""
+        n_input, n_output = self.paid_tokens
+        return n_input + self.assumed_input_tokens, n_output + self.assumed_output_tokens
+
+    def assume(self, n_input: float, n_output: float) -> None:
+        """Count a call that did not say what it took with the most that it can have taken."""
+        if n_input or n_output:
+            self.n_calls_without_usage += 1
+            self.assumed_input_tokens += math.ceil(n_input)
+            self.assumed_output_tokens += math.ceil(n_output)
 
 
 _COUNTS = tuple(one.name for one in fields(Spent) if one.name != "latencies_seconds")

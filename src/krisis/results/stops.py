@@ -61,6 +61,10 @@ class RequestsRefused(StopCause):
     """The provider refused the first request, so every other would be refused as well."""
 
 
+class ProviderUnreachable(StopCause):
+    """No connection to the provider can be made: nothing listens there, or the name is unknown."""
+
+
 class Unfinished(StopCause):
     """No session of the run has reached its end: it is still running, or was killed."""
 
@@ -75,6 +79,7 @@ STOP_CAUSES: dict[str, type[StopCause]] = {
         KeyRefused,
         AccountRefused,
         RequestsRefused,
+        ProviderUnreachable,
         Unfinished,
     )
 }

@@ -1,24 +1,25 @@
-"""What a run may spend: limits, prices of tokens, and reservations for calls in progress."""
+"""What a run may spend: a bound that calls in progress cannot carry it beyond."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import asyncio
+import math
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
-from pathlib import Path
+from typing import NamedTuple
 
-import yaml
-
-from krisis.backends.base import BaseBackend
-from krisis.backends.chat import ChatBackend
-from krisis.errors import InvalidFile, InvalidValue
+from krisis.errors import InvalidValue
+from krisis.execution.pacing.prices import Price
 from krisis.execution.stopping import Stop
-from krisis.json_values import JsonValue
 from krisis.results.stops import BudgetReached
 
 CHARACTERS_PER_TOKEN = 4
 FIRST_GUESS_OF_OUTPUT = 64
+# Before a reply has said how many tokens a text has: prose takes 4 bytes for one, figures less.
+_MOST_TOKENS_PER_BYTE = 0.4
+# How much denser in tokens than any request so far the next one may be.
+_MARGIN_OF_INPUT = 1.25
+# What a provider adds to the text of a request, such as roles and marks, in bytes.
+_FRAME_BYTES = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,126 +50,53 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens, going in and coming out."""
+class Asked:
+    """The size of a call: bytes going in, records asked about, and the cap on what comes out.
 
-    input_per_million: float
-    output_per_million: float
-
-    def __post_init__(self) -> None:
-        for value in (self.input_per_million, self.output_per_million):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise InvalidValue(f"a price must be a number of 0 or more, not {value!r}")
-
-    def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the dollars for these tokens.
-
-        >>> Price(1.0, 4.0).cost(500_000, 250_000)
-        1.5
-        """
-        return (
-            input_tokens * self.input_per_million + output_tokens * self.output_per_million
-        ) / 1_000_000
-
-
-# List prices in dollars per million tokens, gathered in November 2026 from price lists of others,
-# not from the providers themselves. They are here to give a first idea of the cost; a table of the
-# user's own replaces them.
-LIST_PRICES_OF = "2026-11"
-_LIST_PRICES = {
-    "openai/gpt-5.4": (2.50, 15.0),
-    "openai/gpt-5.4-mini": (0.75, 4.50),
-    "openai/gpt-5.4-nano": (0.20, 1.25),
-    "openai/gpt-5.2": (1.75, 14.0),
-    "openai/gpt-5.1": (1.25, 10.0),
-    "openai/gpt-5": (1.25, 10.0),
-    "openai/gpt-5-mini": (0.25, 2.0),
-    "openai/gpt-5-nano": (0.05, 0.40),
-    "openai/gpt-4.1": (2.0, 8.0),
-    "openai/gpt-4.1-mini": (0.40, 1.60),
-    "openai/gpt-4.1-nano": (0.10, 0.40),
-    "openai/gpt-4o": (2.50, 10.0),
-    "openai/gpt-4o-mini": (0.15, 0.60),
-    "anthropic/claude-sonnet-4-5": (3.0, 15.0),
-    "anthropic/claude-sonnet-4-6": (3.0, 15.0),
-    "gemini/gemini-2.5-pro": (1.25, 10.0),
-}
-
-
-def list_price(name: str) -> Price | None:
-    """Return the list price of a model, also under a name that ends in its date.
-
-    >>> list_price("openai/gpt-5-mini-2025-08-07") == list_price("openai/gpt-5-mini")
-    True
+    ``output_cap`` is None where the backend sets none; then the replies so far must serve.
     """
-    bare = re.sub(r"-20\d\d-?\d\d-?\d\d$", "", name)
-    return Price(*_LIST_PRICES[bare]) if bare in _LIST_PRICES else None
+
+    n_bytes: int
+    n_records: int
+    output_cap: int | None = None
 
 
-def price_for(name: str, prices: Mapping[str, Price]) -> Price | None:
-    """Find the price of ``provider/model``: by its name, or by the first pattern that fits.
+class Tokens(NamedTuple):
+    """Tokens going in and coming out."""
 
-    >>> price_for("openai/gpt-5-mini", {"openai/gpt-5*": Price(1, 2)})
-    Price(input_per_million=1, output_per_million=2)
-    """
-    if name in prices:
-        return prices[name]
-    fitting = (price for pattern, price in prices.items() if fnmatchcase(name, pattern))
-    return next(fitting, None)
-
-
-def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
-    """Return what the tokens of a backend cost: as given, else by the provider's list.
-
-    A list price says nothing about a model at another address.
-    """
-    if not isinstance(backend, ChatBackend):
-        return None
-    name = f"{backend.provider}/{backend.model}"
-    return price_for(name, prices) or (None if backend.base_url else list_price(name))
-
-
-def read_prices(path: str | Path) -> dict[str, Price]:
-    """Read a YAML or JSON table ``model: {input: dollars, output: dollars}`` per million tokens."""
-    path = Path(path)
-    try:
-        content: JsonValue = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidFile(f"the price table {path} does not exist; check --prices") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InvalidFile(f"the price table {path} cannot be read: {reason}") from None
-    if not isinstance(content, dict):
-        raise InvalidFile(f"the price table {path} must map models to prices")
-    return {str(model): _price(model, entry, path) for model, entry in content.items()}
-
-
-def _price(model: object, entry: object, path: Path) -> Price:
-    if not isinstance(entry, dict) or set(entry) != {"input", "output"}:
-        raise InvalidFile(
-            f"{path}: {model!r} must have exactly the keys input and output, in dollars per "
-            f"million tokens, not {entry!r}"
-        )
-    return Price(entry["input"], entry["output"])
-
-
-@dataclass(slots=True)
-class Estimate:
-    """What a call is expected to take, in tokens."""
-
-    input_tokens: float
-    output_tokens: float
+    input: float = 0.0
+    output: float = 0.0
 
     @property
     def total(self) -> float:
         """Return both together."""
-        return self.input_tokens + self.output_tokens
+        return self.input + self.output
+
+    def plus(self, other: Tokens, sign: int = 1) -> Tokens:
+        """Return the sum, or with a sign of -1 the difference."""
+        return Tokens(self.input + sign * other.input, self.output + sign * other.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What is set aside for one call: the most that it can take, and what it probably will.
+
+    ``lowered_cap`` is the output cap that the call must be sent with, None for its own.
+    """
+
+    most: Tokens
+    expected: Tokens
+    asked: Asked
+    lowered_cap: int | None = None
 
 
 class Budget:
-    """Keeps what was paid, reserves for calls in progress, and stops the run before too much.
+    """Keeps what was paid and sets aside, for every call in progress, the most that it can take.
 
-    Input is estimated from the length of the request, output from what earlier replies took.
+    Output is bounded by the cap that the call is sent with, input by its bytes and by how many
+    tokens replies reported for theirs. A call that does not fit waits for calls in progress, which
+    give back what they did not need; when there is none, its cap is lowered to what is left; and
+    when that is too little for an answer, the run stops.
     """
 
     def __init__(self, limits: Limits, price: Price | None, stop: Stop) -> None:
@@ -180,58 +108,116 @@ class Budget:
         self._limits = limits
         self._price = price
         self._stop = stop
-        self._paid = Estimate(0.0, 0.0)
-        self._reserved = Estimate(0.0, 0.0)
+        self._paid = Tokens()
+        self._held = Tokens()
+        self._n_held = 0
+        self._turn = asyncio.Lock()
+        self._settled = asyncio.Event()
         self._seen_output = 0.0
-        self._n_records = 0
+        self._n_seen_records = 0
+        self._most_output = 0.0
+        self._tokens_per_byte = 0.0
 
     def start_from(self, input_tokens: int, output_tokens: int) -> None:
-        """Count what earlier sessions of the run paid."""
-        self._paid = Estimate(float(input_tokens), float(output_tokens))
+        """Count what earlier sessions of the run paid, or may have."""
+        self._paid = Tokens(input_tokens, output_tokens)
 
-    def estimate(self, n_characters: int, n_records: int) -> Estimate:
-        """Guess the tokens of a call."""
-        per_record = float(FIRST_GUESS_OF_OUTPUT)
-        if self._n_records:
-            per_record = self._seen_output / self._n_records
-        return Estimate(n_characters / CHARACTERS_PER_TOKEN, per_record * n_records)
+    async def reserve(self, asked: Asked) -> Reservation:
+        """Set aside the most that a call can take; wait, or stop the run, where it does not fit."""
+        async with self._turn:  # whoever came first is served first, however small the others are
+            while (reservation := self._fitting(asked)) is None:
+                if not self._n_held:
+                    self.stop("the next call could exceed the budget")
+                self._settled.clear()
+                await self._settled.wait()
+                self._stop.check()
+            self._held = self._held.plus(reservation.most)
+            self._n_held += 1
+        return reservation
 
-    def reserve(self, estimate: Estimate) -> None:
-        """Set the estimate aside; stop the run where it does not fit."""
-        after = Estimate(
-            self._paid.input_tokens + self._reserved.input_tokens + estimate.input_tokens,
-            self._paid.output_tokens + self._reserved.output_tokens + estimate.output_tokens,
+    def give_back(self, held: Reservation) -> None:
+        """Take back a reservation of which nothing was used."""
+        self._held = self._held.plus(held.most, -1)
+        self._n_held -= 1
+        self._settled.set()
+
+    def settle(self, held: Reservation, n_input: int | None, n_output: int | None) -> Tokens:
+        """Replace a reservation by what was used; return what was assumed where nobody said."""
+        self.give_back(held)
+        assumed = Tokens(
+            held.most.input if n_input is None else 0.0,
+            held.most.output if n_output is None else 0.0,
         )
-        if (bound := self._exceeded(after)) is not None:
-            self._stop.request(BudgetReached(f"the next call could exceed the budget ({bound})"))
-            self._stop.check()
-        self._reserved = _sum(self._reserved, estimate, 1)
+        self._paid = self._paid.plus(Tokens(n_input or 0, n_output or 0)).plus(assumed)
+        asked = held.asked
+        if n_input and asked.n_bytes:
+            self._tokens_per_byte = max(self._tokens_per_byte, n_input / _size(asked))
+        if n_output is not None:
+            self._seen_output += n_output
+            self._n_seen_records += asked.n_records
+            self._most_output = max(self._most_output, n_output / asked.n_records)
+        return assumed
 
-    def settle(self, estimate: Estimate, used: Estimate | None, n_records: int) -> None:
-        """Replace a reservation by what was really used, if the provider said."""
-        self._reserved = _sum(self._reserved, estimate, -1)
-        if used is not None:
-            self._paid = _sum(self._paid, used, 1)
-            self._seen_output += used.output_tokens
-            self._n_records += n_records
+    def stop(self, reason: str) -> None:
+        """End the run at its budget."""
+        limits = self._limits
+        named = {"max_cost": limits.max_cost, "max_tokens": limits.max_tokens}
+        bounds = ", ".join(f"{name} {value:g}" for name, value in named.items() if value)
+        self._stop.request(BudgetReached(f"{reason} ({bounds})"))
+        self._stop.check()
 
-    def cost(self, input_tokens: int, output_tokens: int) -> float | None:
+    def cost(self, input_tokens: float, output_tokens: float) -> float | None:
         """Return the dollars for these tokens, where the price is known."""
         return None if self._price is None else self._price.cost(input_tokens, output_tokens)
 
-    def _exceeded(self, total: Estimate) -> str | None:
+    def expected(self, asked: Asked) -> Tokens:
+        """Guess what a call takes, from the replies so far."""
+        per_record = float(FIRST_GUESS_OF_OUTPUT)
+        if self._n_seen_records:
+            per_record = self._seen_output / self._n_seen_records
+        return Tokens(asked.n_bytes / CHARACTERS_PER_TOKEN, per_record * asked.n_records)
+
+    def _fitting(self, asked: Asked) -> Reservation | None:
+        """Return what can be set aside for a call now, if anything."""
+        expected = self.expected(asked)
+        cap = expected.output if asked.output_cap is None else asked.output_cap
+        n_input = self._most_input(asked)
+        most = Tokens(n_input, cap)
+        if self._allows(most):
+            return Reservation(most, expected, asked)
+        if self._n_held or asked.output_cap is None:
+            return None
+        least = (math.ceil(self._most_output) or FIRST_GUESS_OF_OUTPUT) * asked.n_records
+        lowered = self._room(n_input, asked.output_cap)
+        if lowered < least:
+            return None
+        return Reservation(Tokens(n_input, lowered), expected, asked, lowered)
+
+    def _most_input(self, asked: Asked) -> int:
+        if not asked.n_bytes:
+            return 0
+        per_byte = self._tokens_per_byte * _MARGIN_OF_INPUT or _MOST_TOKENS_PER_BYTE
+        return math.ceil(_size(asked) * per_byte)
+
+    def _room(self, n_input: int, cap: int) -> int:
+        """Return the largest cap below the one given that the budget allows, by halving."""
+        low, high = 0, cap
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._allows(Tokens(n_input, middle)):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _allows(self, most: Tokens) -> bool:
+        total = self._paid.plus(self._held).plus(most)
         limits = self._limits
         if limits.max_tokens is not None and total.total > limits.max_tokens:
-            return f"max_tokens {limits.max_tokens:g}"
-        if limits.max_cost is not None and self._price is not None:
-            cost = self._price.cost(total.input_tokens, total.output_tokens)
-            if cost > limits.max_cost:
-                return f"max_cost {limits.max_cost:g}"
-        return None
+            return False
+        cost = self.cost(total.input, total.output)
+        return limits.max_cost is None or cost is None or cost <= limits.max_cost
 
 
-def _sum(first: Estimate, second: Estimate, sign: int) -> Estimate:
-    return Estimate(
-        first.input_tokens + sign * second.input_tokens,
-        first.output_tokens + sign * second.output_tokens,
-    )
+def _size(asked: Asked) -> int:
+    return asked.n_bytes + _FRAME_BYTES

@@ -1,16 +1,18 @@
-"""The gate that every call passes: budget, rate buckets, pauses and a slot, in that order."""
+"""The gate that every call passes: a slot, the budget, then pauses and rates, in that order."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
 from krisis.backends.waiting import quota_left
 from krisis.errors import BackendError, ProviderUnavailable, RateLimited
-from krisis.execution.pacing.budget import Budget, Estimate, Limits
+from krisis.execution.pacing.budget import Asked, Budget, Limits, Reservation, Tokens
 from krisis.execution.pacing.concurrency import AdaptiveConcurrency
-from krisis.execution.pacing.rates import Bucket, Pause
+from krisis.execution.pacing.rates import Bucket, Clock, Pause, Requests
 from krisis.execution.stopping import Stop
 from krisis.results.stops import AccountRefused
 
@@ -18,82 +20,106 @@ OVERLOADED = (503, 529)
 LONGEST_PAUSE_BY_HEADER_SECONDS = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a reply says of itself: its tokens, None where they are not told, and its headers."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Ticket:
     """One attempt on its way through the gate."""
 
-    estimate: Estimate
-    n_records: int
+    held: Reservation
     era: int = 0
 
 
 class Gate:
-    """Holds attempts back until they may go, and learns from what becomes of them."""
+    """Holds attempts back until they may go, and learns from what becomes of them.
 
-    def __init__(self, limits: Limits, budget: Budget, stop: Stop, *, max_concurrency: int) -> None:
+    Each waits for a slot, then for its share of the budget, and last for pauses and rates, which
+    are taken at the moment of sending: what was taken earlier would be used in one burst.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        budget: Budget,
+        stop: Stop,
+        *,
+        max_concurrency: int,
+        clock: Clock = time.monotonic,
+    ) -> None:
         self.concurrency = AdaptiveConcurrency(max_concurrency, adaptive=limits.adaptive)
         self.budget = budget
         self._stop = stop
-        self._pause = Pause()
-        self._requests = _bucket(limits.requests_per_minute)
-        self._tokens = _bucket(limits.tokens_per_minute)
+        self._pause = Pause(clock=clock)
+        per_minute, tokens = limits.requests_per_minute, limits.tokens_per_minute
+        self._requests = None if per_minute is None else Requests(per_minute, clock=clock)
+        self._tokens = None if tokens is None else Bucket(tokens, clock=clock)
+        self._turn = asyncio.Lock()
 
-    async def enter(self, n_characters: int, n_records: int) -> Ticket:
+    async def enter(self, asked: Asked) -> Ticket:
         """Wait until the attempt may be made; raise when the run is to end instead."""
         self._stop.check()
-        ticket = Ticket(self.budget.estimate(n_characters, n_records), n_records)
-        self.budget.reserve(ticket.estimate)
-        try:
-            await self._wait_for_rates(ticket.estimate)
-            ticket.era = await self._slot()
-        except BaseException:
-            self.budget.settle(ticket.estimate, None, n_records)
-            raise
-        return ticket
-
-    async def _wait_for_rates(self, estimate: Estimate) -> None:
-        seconds = self._requests.take(1) if self._requests else 0.0
-        if self._tokens:
-            seconds = max(seconds, self._tokens.take(estimate.total))
-        if seconds > 0:
-            await self._stop.sleep(seconds)
-        await self._wait_for_pause()
-
-    async def _wait_for_pause(self) -> None:
-        while (seconds := self._pause.remaining_seconds()) > 0:
-            await self._stop.sleep(seconds)
-
-    async def _slot(self) -> int:
-        """Wait for a slot, then for a pause that began meanwhile; raise when the run is to end."""
         era = await self.concurrency.acquire()
         try:
             self._stop.check()
-            await self._wait_for_pause()
+            held = await self.budget.reserve(asked)
+            try:
+                await self._wait_for_rates(held.expected.total)
+            except BaseException:
+                self.budget.give_back(held)
+                raise
         except BaseException:
             self.concurrency.release()
             raise
-        return era
+        return Ticket(held, era)
 
-    def succeeded(self, ticket: Ticket, used: Estimate, headers: Mapping[str, str]) -> None:
-        """Settle an attempt that brought a reply."""
+    async def _wait_for_rates(self, n_tokens: float) -> None:
+        """Wait, in the order of arrival, until a request may be sent, and count it as sent."""
+        async with self._turn:
+            while (seconds := self._wait_seconds(n_tokens)) > 0:
+                await self._stop.sleep(seconds)
+            if self._requests:
+                self._requests.take()
+            if self._tokens:
+                self._tokens.take(n_tokens)
+
+    def _wait_seconds(self, n_tokens: float) -> float:
+        return max(
+            self._pause.remaining_seconds(),
+            self._requests.wait_seconds() if self._requests else 0.0,
+            self._tokens.wait_seconds(n_tokens) if self._tokens else 0.0,
+        )
+
+    def succeeded(self, ticket: Ticket, used: Usage) -> Tokens:
+        """Settle an attempt that brought a reply; return the tokens that had to be assumed."""
         self.concurrency.succeeded()
-        self._leave(ticket, used)
-        if self._tokens:
-            self._tokens.correct(used.total - ticket.estimate.total)
-        if headers:
-            self._heed(headers)
+        assumed = self._leave(ticket, used.input_tokens, used.output_tokens)
+        if used.headers:
+            self._heed(used.headers)
+        return assumed
 
-    def failed(self, ticket: Ticket, error: BaseException) -> None:
+    def failed(self, ticket: Ticket, error: BaseException) -> Tokens:
         """Settle an attempt that failed, and back off where the provider asks for it."""
-        used = None
-        if isinstance(error, BackendError):
-            if error.input_tokens or error.output_tokens:
-                used = Estimate(error.input_tokens or 0, error.output_tokens or 0)
-            if _is_overload(error):
-                self.concurrency.limited(ticket.era)
-        self._leave(ticket, used)
-        if isinstance(error, BackendError) and _is_overload(error):
+        if not isinstance(error, BackendError):
+            self.budget.give_back(ticket.held)
+            self.concurrency.release()
+            return Tokens()
+        if _is_overload(error):
+            self.concurrency.limited(ticket.era)
+        # A status is the provider's word that it did no work; silence may be billed.
+        unsaid = None if error.may_be_billed and error.status is None else 0
+        n_input = unsaid if error.input_tokens is None else error.input_tokens
+        n_output = unsaid if error.output_tokens is None else error.output_tokens
+        assumed = self._leave(ticket, n_input, n_output)
+        if _is_overload(error):
             self._back_off(error.retry_after_seconds or 0.0)
+        return assumed
 
     def _back_off(self, seconds: float) -> None:
         if seconds <= LONGEST_RETRY_AFTER_SECONDS:
@@ -105,9 +131,11 @@ class Gate:
         )
         self._stop.check()
 
-    def _leave(self, ticket: Ticket, used: Estimate | None) -> None:
-        self.budget.settle(ticket.estimate, used, ticket.n_records)
+    def _leave(self, ticket: Ticket, n_input: int | None, n_output: int | None) -> Tokens:
         self.concurrency.release()
+        if self._tokens and n_input is not None and n_output is not None:
+            self._tokens.correct(n_input + n_output - ticket.held.expected.total)
+        return self.budget.settle(ticket.held, n_input, n_output)
 
     def _heed(self, headers: Mapping[str, str]) -> None:
         for what, bucket in (("requests", self._requests), ("tokens", self._tokens)):
@@ -124,10 +152,6 @@ class Gate:
     async def sleep(self, seconds: float) -> None:
         """Sleep between attempts; raise when the run is to end instead."""
         await self._stop.sleep(seconds)
-
-
-def _bucket(per_minute: float | None) -> Bucket | None:
-    return None if per_minute is None else Bucket(per_minute)
 
 
 def _is_overload(error: BackendError) -> bool:

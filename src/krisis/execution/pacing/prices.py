@@ -1,0 +1,120 @@
+"""What tokens cost: list prices of a few models, and tables of the user's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import yaml
+
+from krisis.backends.base import BaseBackend
+from krisis.backends.chat import ChatBackend
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens, going in and coming out."""
+
+    input_per_million: float
+    output_per_million: float
+
+    def __post_init__(self) -> None:
+        for value in (self.input_per_million, self.output_per_million):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+                raise InvalidValue(f"a price must be a number of 0 or more, not {value!r}")
+
+    def cost(self, input_tokens: float, output_tokens: float) -> float:
+        """Return the dollars for these tokens.
+
+        >>> Price(1.0, 4.0).cost(500_000, 250_000)
+        1.5
+        """
+        return (
+            input_tokens * self.input_per_million + output_tokens * self.output_per_million
+        ) / 1_000_000
+
+
+# List prices in dollars per million tokens, gathered in November 2026 from price lists of others,
+# not from the providers themselves. They are here to give a first idea of the cost; a table of the
+# user's own replaces them.
+LIST_PRICES_OF = "2026-11"
+_LIST_PRICES = {
+    "openai/gpt-5.4": (2.50, 15.0),
+    "openai/gpt-5.4-mini": (0.75, 4.50),
+    "openai/gpt-5.4-nano": (0.20, 1.25),
+    "openai/gpt-5.2": (1.75, 14.0),
+    "openai/gpt-5.1": (1.25, 10.0),
+    "openai/gpt-5": (1.25, 10.0),
+    "openai/gpt-5-mini": (0.25, 2.0),
+    "openai/gpt-5-nano": (0.05, 0.40),
+    "openai/gpt-4.1": (2.0, 8.0),
+    "openai/gpt-4.1-mini": (0.40, 1.60),
+    "openai/gpt-4.1-nano": (0.10, 0.40),
+    "openai/gpt-4o": (2.50, 10.0),
+    "openai/gpt-4o-mini": (0.15, 0.60),
+    "anthropic/claude-sonnet-4-5": (3.0, 15.0),
+    "anthropic/claude-sonnet-4-6": (3.0, 15.0),
+    "gemini/gemini-2.5-pro": (1.25, 10.0),
+}
+
+
+def list_price(name: str) -> Price | None:
+    """Return the list price of a model, also under a name that ends in its date.
+
+    >>> list_price("openai/gpt-5-mini-2025-08-07") == list_price("openai/gpt-5-mini")
+    True
+    """
+    bare = re.sub(r"-20\d\d-?\d\d-?\d\d$", "", name)
+    return Price(*_LIST_PRICES[bare]) if bare in _LIST_PRICES else None
+
+
+def price_for(name: str, prices: Mapping[str, Price]) -> Price | None:
+    """Find the price of ``provider/model``: by its name, or by the first pattern that fits.
+
+    >>> price_for("openai/gpt-5-mini", {"openai/gpt-5*": Price(1, 2)})
+    Price(input_per_million=1, output_per_million=2)
+    """
+    if name in prices:
+        return prices[name]
+    fitting = (price for pattern, price in prices.items() if fnmatchcase(name, pattern))
+    return next(fitting, None)
+
+
+def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
+    """Return what the tokens of a backend cost: as given, else by the provider's list.
+
+    A list price says nothing about a model at another address.
+    """
+    if not isinstance(backend, ChatBackend):
+        return None
+    name = f"{backend.provider}/{backend.model}"
+    return price_for(name, prices) or (None if backend.base_url else list_price(name))
+
+
+def read_prices(path: str | Path) -> dict[str, Price]:
+    """Read a YAML or JSON table ``model: {input: dollars, output: dollars}`` per million tokens."""
+    path = Path(path)
+    try:
+        content: JsonValue = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidFile(f"the price table {path} does not exist; check --prices") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidFile(f"the price table {path} cannot be read: {reason}") from None
+    if not isinstance(content, dict):
+        raise InvalidFile(f"the price table {path} must map models to prices")
+    return {str(model): _price(model, entry, path) for model, entry in content.items()}
+
+
+def _price(model: object, entry: object, path: Path) -> Price:
+    if not isinstance(entry, dict) or set(entry) != {"input", "output"}:
+        raise InvalidFile(
+            f"{path}: {model!r} must have exactly the keys input and output, in dollars per "
+            f"million tokens, not {entry!r}"
+        )
+    return Price(entry["input"], entry["output"])
