@@ -42,6 +42,7 @@ class Transport:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[tuple[str, str], str | None] = {}
 
     async def __aenter__(self) -> Transport:
         return self
@@ -59,6 +60,9 @@ class Transport:
         import httpx2
 
         url, content = str(request.url), await request.aread()
+        host = request.url.scheme, request.url.host
+        if host not in self._proxies:
+            self._proxies[host] = _proxy(*host)
         try:
             async with self._opened().request(
                 request.method,
@@ -66,7 +70,7 @@ class Transport:
                 headers=request.headers,
                 data=content or None,
                 allow_redirects=False,
-                proxy=_proxy(request.url.scheme, request.url.host),
+                proxy=self._proxies[host],
             ) as response:
                 _refuse_redirect(response)
                 body = await _body(response)
