@@ -18,9 +18,14 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Measuring coverage makes tests slower by half, so it is measured where the metrics are tested.
+MEASURED = tests/metrics tests/confidence tests/decisions tests/reporting tests/results \
+	tests/cli/test_selective_commands.py tests/test_own_metric.py
+
 pytest: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow and not hf" \
+	$(BIN)/python -m pytest -n 2 -m "not slow and not hf" $(MEASURED) \
 		--cov=krisis.metrics --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	$(BIN)/python -m pytest -n 2 -m "not slow and not hf" $(MEASURED:%=--ignore=%) tests
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow

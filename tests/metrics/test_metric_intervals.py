@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from krisis.metrics import (
+    AURC,
     Accuracy,
     BalancedAccuracy,
     BaseMetric,
@@ -251,3 +252,20 @@ def test_the_brier_score_of_answers_partly_without_a_confidence_still_has_its_in
     assert score.n_evaluated == 37
     assert score.interval is not None
     assert score.interval.low < score.value < score.interval.high
+
+
+def test_areas_with_distances_as_losses_have_intervals_in_their_units() -> None:
+    generator = np.random.default_rng(7)
+    rows = [
+        EvaluationResult(
+            int(np.clip(truth + generator.integers(-1, 2), 0, 3)),
+            truth,
+            False,
+            float(generator.random()),
+            record_id=f"{i}",
+        )
+        for i, truth in enumerate(generator.integers(0, 4, 80).tolist())
+    ]
+    score = score_all([AURC(loss="abs")], rows, intervals=OPTIONS)["aurc"]
+    assert score.interval is not None
+    assert 0 <= score.interval.low < score.value < score.interval.high <= 3

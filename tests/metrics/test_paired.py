@@ -98,3 +98,17 @@ def test_runs_that_differ_in_confidence_alone_are_compared() -> None:
     z = stats.norm.ppf(0.975)
     t = 0.15 / (0.5 * z / (12 + z * z))
     assert found["brier"].p_value == pytest.approx(2 * stats.t.sf(t, 11))
+
+
+def test_a_primary_metric_may_be_the_only_one() -> None:
+    tables = [
+        Rows(EvaluationResult(int(i >= n), 1, record_id=f"{i}") for i in range(40)).table
+        for n in (4, 12)
+    ]
+    results = [
+        paired_differences(
+            *tables, {"accuracy": Accuracy().form}, exchanges=Exchanges(199), primary=primary
+        )[0]["accuracy"]
+        for primary in ("accuracy", None)
+    ]
+    assert results[0] == results[1]
