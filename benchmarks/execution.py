@@ -85,7 +85,9 @@ def typed_arguments(request: ChatRequest) -> dict[str, object]:
 
 
 def bare_sdk(base_url: str, n: int) -> tuple[float, float]:
-    """Send the same requests with the same client, and do nothing else."""
+    """Send the same requests with the SDK and its own client over aiohttp, and do nothing else."""
+    from openai import DefaultAioHttpClient
+
     asker = backend(base_url)
     asker.prepare(suite(1))
     arguments = [
@@ -93,7 +95,7 @@ def bare_sdk(base_url: str, n: int) -> tuple[float, float]:
     ]
 
     async def main() -> None:
-        client = asker.make_client("none")
+        client = asker.make_client("none", DefaultAioHttpClient())
         todo = iter(arguments)
 
         async def worker() -> None:

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from krisis.results.compare import CompareOptions, compare_runs
+from krisis.results.comparison.compare import CompareOptions, compare_runs
 from tests.invented_runs import invented_rows, result_of, write_run
 
 from benchmarks.timing import best_seconds, line
@@ -91,14 +91,14 @@ def _seconds(action: object) -> float:
 
 
 def _comparison() -> None:
-    for n_rows, n_resamples in ((160, 10_000), (N_LARGE, 2_000)):
+    for n_rows, n_permutations in ((160, 9_999), (N_LARGE, 1_999)):
         runs = {
             name: result_of(invented_rows(n_rows, skill=skill))
             for name, skill in (("left", 1.0), ("right", 0.9))
         }
-        options = CompareOptions(n_resamples=n_resamples)
+        options = CompareOptions(n_permutations=n_permutations)
         seconds = best_seconds(lambda r=runs, o=options: compare_runs(r, o), repeats=1)
-        words = f"comparison of 2 × {n_rows:,} rows, {n_resamples:,} resamples"
+        words = f"comparison of 2 × {n_rows:,} rows, {n_permutations:,} permutations"
         line(words, f"{seconds:.2f} s", "(no limit)", True)
 
 

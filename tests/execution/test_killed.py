@@ -144,6 +144,7 @@ def test_a_run_killed_three_times_asks_no_finished_record_again(
     no_key_in(tmp_path, json.dumps(figures))
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_scores_and_writes_its_report_only_ends_later(
     tmp_path: Path, loopback: Any, start_worker: Start, worker: ModuleType
 ) -> None:

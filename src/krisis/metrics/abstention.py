@@ -150,12 +150,13 @@ class DeferralAlignment(BaseMetric):
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return both sides of the alignment."""
-        due, safe = table.should_abstain == 1, table.should_abstain == 0
+        # −1, 0 and 1, each answered and abstained
+        count = np.bincount(2 * table.should_abstain + table.abstained + 2, minlength=6).tolist()
         confusion = {
-            "defer_when_needed": int(np.count_nonzero(due & table.abstained)),
-            "answer_when_safe": int(np.count_nonzero(safe & table.answered)),
-            "abstain_when_should_answer": int(np.count_nonzero(safe & table.abstained)),
-            "answer_when_should_defer": int(np.count_nonzero(due & table.answered)),
+            "defer_when_needed": count[5],
+            "answer_when_safe": count[2],
+            "abstain_when_should_answer": count[3],
+            "answer_when_should_defer": count[4],
         }
         return {"n_labeled": form.n_evaluated, "confusion": confusion, **two_sided(confusion)}
 

@@ -54,11 +54,10 @@ class ExpectedCalibrationError(BaseMetric):
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the bin-weighted gap."""
-        usable = table.usable
-        if not usable.any():
+        hits, confidence, bins = self._usable(table)
+        if not bins.size:
             return Undefined(NO_CONFIDENCE, {"n_bins": self.n_bins})
-        bins = confidence_bin(np.where(usable, table.confidence, 0.0), self.n_bins)
-        return GapSum(table.correct, table.confidence, bins=bins, among=usable)
+        return GapSum(hits, confidence, bins=bins, among=table.usable)
 
     def breakdown(self, table: Table, form: Form) -> dict[str, float]:
         """Return the gap of every bin that holds rows."""
@@ -69,17 +68,24 @@ class ExpectedCalibrationError(BaseMetric):
         bins = self._table_bins(table)
         return {"n_bins": self.n_bins, "null_value": null_error(bins), "bins": bins}
 
-    def _table_bins(self, table: Table) -> list[JsonObject]:
-        usable = table.usable
-        return table.shared(
-            ("bins", self.n_bins),
-            lambda: self._bins(table.confidence[usable], table.correct[usable]),
-        )
+    def _usable(self, table: Table) -> tuple[BoolArray, FloatArray, IntArray]:
+        """Return hit, confidence and bin of every row that can be judged."""
 
-    def _bins(self, confidence: FloatArray, correct: BoolArray) -> list[JsonObject]:
-        index = confidence_bin(confidence, self.n_bins)
+        def build() -> tuple[BoolArray, FloatArray, IntArray]:
+            confidence = table.confidence[table.usable]
+            bins = confidence_bin(confidence, self.n_bins)
+            return table.correct[table.usable], confidence, bins
+
+        return table.shared(("confidence_bins", self.n_bins), build)
+
+    def _table_bins(self, table: Table) -> list[JsonObject]:
+        return table.shared(("bins", self.n_bins), lambda: self._bins(*self._usable(table)))
+
+    def _bins(
+        self, correct: BoolArray, confidence: FloatArray, index: IntArray
+    ) -> list[JsonObject]:
         count = np.bincount(index, minlength=self.n_bins)
-        hits = np.bincount(index[correct], minlength=self.n_bins)
+        hits = np.bincount(index, correct, minlength=self.n_bins)
         mass = np.bincount(index, confidence, minlength=self.n_bins)
         with np.errstate(invalid="ignore"):
             accuracy, mean_confidence = hits / count, mass / count

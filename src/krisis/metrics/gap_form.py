@@ -14,17 +14,22 @@ from krisis.statistics.calibration_gap import N_REDRAWS, calibration_gap_interva
 
 
 class GapSum(Form):
-    """Σ over bins of rows of |Σ (hit − confidence)| / rows: the calibration error."""
+    """Σ over bins of rows of |Σ (hit − confidence)| / rows: the calibration error.
+
+    ``hits``, ``confidence`` and ``bins`` are those of the rows ``among``.
+    """
 
     def __init__(
         self, hits: BoolArray, confidence: FloatArray, *, bins: IntArray, among: BoolArray
     ) -> None:
         self.hits, self.confidence, self.among = hits, confidence, among
-        kept = bins[among]
-        self.filled = np.flatnonzero(np.bincount(kept))
-        position = np.zeros(int(kept.max()) + 1, dtype=np.int64)
-        position[self.filled] = np.arange(self.filled.size)
-        self.index: IntArray = position[kept]
+        count = np.bincount(bins)
+        self.filled = np.flatnonzero(count)
+        self.index: IntArray = bins
+        if self.filled.size < count.size:
+            position = np.zeros(count.size, dtype=np.int64)
+            position[self.filled] = np.arange(self.filled.size)
+            self.index = position[bins]
 
     @property
     def n_evaluated(self) -> int:
@@ -33,13 +38,13 @@ class GapSum(Form):
 
     def value(self) -> float:
         """Return the sum of the gaps over all rows."""
-        gaps = np.bincount(self.index, self.hits[self.among] - self.confidence[self.among])
+        gaps = np.bincount(self.index, self.hits - self.confidence)
         return float(np.abs(gaps).sum()) / self.index.size
 
     def on(self, units: Units) -> Weighted:
         """Collect the gaps by bin and unit."""
         code = units.code[self.among]
-        excess = self.hits[self.among] - self.confidence[self.among]
+        excess = self.hits - self.confidence
         n_bins = self.filled.size
         added = np.bincount(self.index * units.n + code, excess, n_bins * units.n)
         sums: FloatArray = added.reshape(n_bins, units.n).astype(np.float64, copy=False)
@@ -58,8 +63,8 @@ class GapSum(Form):
     def answers(self, table: Table) -> BinnedAnswers:
         """Return the rows with their bins and patients."""
         return BinnedAnswers(
-            self.confidence[self.among],
-            self.hits[self.among],
+            self.confidence,
+            self.hits,
             self.index,
             table.patients.code[self.among],
         )

@@ -172,7 +172,8 @@ class Table:
             n_without += stated.count(None)
             self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
         codes = np.array(kinds.codes, dtype=np.int64).reshape(-1, 5)
-        self.truth, self.prediction, abstained, deferral, member = codes.T[:, kind]
+        columns = (column[kind] for column in np.ascontiguousarray(codes.T))
+        self.truth, self.prediction, abstained, deferral, member = columns
         self.abstained = abstained.astype(np.bool_)
         self.labels = kinds.labels.names
         self._check_confidence(n_without)
