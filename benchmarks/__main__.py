@@ -8,8 +8,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-# The simulation of coverage takes an hour: python -m benchmarks.coverage
-QUIET = {"timing", "coverage", "coverage_worlds", "__main__"}
+# Programs of their own: python -m benchmarks.coverage (takes an hour), python -m benchmarks.walk
+QUIET = {"timing", "coverage", "coverage_worlds", "walk", "__main__"}
 
 
 def main() -> None:

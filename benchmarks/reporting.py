@@ -6,11 +6,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from krisis.results.comparison.compare import CompareOptions, compare_runs
 from tests.invented_runs import invented_rows, result_of, write_run
 
 from benchmarks.timing import best_seconds, line
 from krisis.reporting.report import build_report, report_html
+from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_result
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.pages import rows as rows_page

@@ -8,7 +8,7 @@ from dataclasses import fields
 from sys import intern
 
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps, plain, with_nan
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, with_nan
 from krisis.metrics.base import EvaluationResult, MetricScore
 from krisis.statistics.intervals import Interval
 
@@ -80,8 +80,9 @@ def rows_fingerprint(rows: Iterable[EvaluationResult]) -> str:
     digest = hashlib.sha256()
     for row in rows:
         answer = (row.prediction, row.abstained, row.confidence, row.error is None)
-        scored = [row.record_id, row.cluster_id, row.ground_truth, *answer]
-        digest.update(dumps(scored, indent=None).encode("utf-8", "surrogatepass"))
+        scored = (row.record_id, row.cluster_id, row.ground_truth, *answer)
+        # As texts, so that numbers of NumPy and of a file are the same.
+        digest.update("\x1f".join([*map(str, scored), "\n"]).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

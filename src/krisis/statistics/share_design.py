@@ -13,6 +13,7 @@ from krisis.statistics.intervals import check_level
 from krisis.statistics.mid_p import highest_mid_p_quantile, mid_p_cdf
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 # Weight of the assumed design effect, in patients, and the degrees of freedom it brings along.
 _PRIOR_PATIENTS = 1.0
@@ -69,6 +70,11 @@ class ShareDesign:
         upper = 0.5 + self.level / 2
         return float(special.stdtrit(degrees, upper) / special.ndtri(upper))
 
+    @property
+    def _assumed(self) -> float:
+        """D₀ = 1 + (k̄−1)·prior_icc."""
+        return 1 + (self.mean_patient_rows - 1) * self.prior_icc
+
     def design_effect_of(self, x: FloatArray) -> float:
         """Return D of the hits x."""
         if self.independent:
@@ -81,7 +87,7 @@ class ShareDesign:
     def design_effect(self, share: ArrayLike, between: ArrayLike, telling: ArrayLike) -> FloatArray:
         """Return D from Σw(x − p t)² and the number of patients that tell hits from misses."""
         p = np.asarray(share, dtype=np.float64)
-        assumed = 1 + (self.mean_patient_rows - 1) * self.prior_icc
+        assumed = self._assumed
         mixed = (p > 0) & (p < 1) & (self.rows.size > 1)
         binomial = self.n_rows * np.where(mixed, p * (1 - p), 1.0)
         seen = np.maximum(1.0, np.asarray(between) / binomial)
@@ -109,7 +115,7 @@ class ShareDesign:
         upper = self._highest(np.array([n_hits]), np.array([self.design_effect_of(x)]))
         if self.independent or n_hits < 1 or self.n_rows > _MOST_CLOSED_ROWS:
             return upper
-        hits = n_hits - np.arange(1.0, np.floor(n_hits) + 1)
+        hits = n_hits - np.arange(1.0, self._most_removed(n_hits, upper) + 1)
         fewer = _FewerHits(self, x)
         effective = self._effective_rows(fewer.design_effect(hits, sharp=False))
         reached = mid_p_cdf(upper, hits / self.n_rows * effective, effective)
@@ -117,6 +123,23 @@ class ShareDesign:
         if hits.size == 0:
             return upper
         return max(upper, self._highest(hits, fewer.design_effect(hits, sharp=True)))
+
+    def _most_removed(self, n_hits: float, upper: float) -> int:
+        """Return how many hits can be taken away before no design effect reaches the limit.
+
+        Σw(x − p t)² ≤ max(w t) Σ(x − p t)²/t ≤ max(w t) N p(1 − p), so D̂ is at most max(w t).
+        """
+        largest = max(float((self.weight * self.rows).max()), self._assumed)
+        effective = self.n_rows / (largest * self.student_factor**2)
+        fewest, most = 0, int(n_hits)
+        while fewest < most:
+            middle = (fewest + most + 1) // 2
+            share = (n_hits - middle) / self.n_rows
+            if mid_p_cdf(upper, share * effective, effective) < 0.5 + self.level / 2:
+                fewest = middle
+            else:
+                most = middle - 1
+        return fewest
 
     def _highest(self, hits: FloatArray, design_effect: FloatArray) -> float:
         effective = self._effective_rows(design_effect)
@@ -140,13 +163,7 @@ class _Filling:
     cap: FloatArray
     rows: FloatArray
     weight: FloatArray
-    count: FloatArray
-
-    @classmethod
-    def of(cls, floor: FloatArray, cap: FloatArray, design: ShareDesign) -> _Filling:
-        patients = np.stack([floor, cap, design.rows, design.weight])
-        (floor, cap, rows, weight), count = np.unique(patients, axis=1, return_counts=True)
-        return cls(floor, cap, rows, weight, count.astype(np.float64))
+    count: IntArray
 
     @property
     def n_begun(self) -> float:
@@ -203,8 +220,12 @@ class _FewerHits:
     def __init__(self, design: ShareDesign, x: FloatArray) -> None:
         self.design = design
         self.n_hits = float(x.sum())
-        self.hits = _Filling.of(np.zeros_like(x), x, design)
-        self.misses = _Filling.of(design.rows - x, design.rows, design)
+        # Patients are alike when they have the same hits and rows: one number says both.
+        alike = x * (design.rows.max() + 1) + design.rows
+        _, first, count = np.unique(alike, return_index=True, return_counts=True)
+        kept, rows, weight = x[first], design.rows[first], design.weight[first]
+        self.hits = _Filling(np.zeros_like(kept), kept, rows, weight, count)
+        self.misses = _Filling(rows - kept, rows, rows, weight, count)
         self.most_with_hits = float(np.count_nonzero(x))
 
     def design_effect(self, hits: FloatArray, *, sharp: bool) -> FloatArray:
