@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from krisis.errors import InvalidValue, UnknownName
+from krisis import registry
+from krisis.errors import InvalidValue, UnknownName, UserError
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, MetricScore, MetricScores, score_all
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
 from krisis.results.comparison.matching import changed_rows, match_runs, refuse_other_data
 from krisis.results.result import BenchmarkResult
-from krisis.results.scoring import metric_of
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import non_inferior
 
@@ -55,7 +55,7 @@ def _metrics(
             metrics.append(wanted)
             continue
         score = _found(wanted, first)
-        found = metric_of(score)
+        found = _metric_of(score)
         theirs = [other.get(score.identifier) for other in others]
         if any(other is None or other.parameters != score.parameters for other in theirs):
             left_out[score.name] = "not every run was scored with it and these parameters"
@@ -221,3 +221,20 @@ def unpaired_interval(left: MetricScore, right: MetricScore) -> Interval | None:
     below = math.hypot(right.value - second.low, first.high - left.value)
     above = math.hypot(second.high - right.value, left.value - first.low)
     return Interval(delta - below, delta + above, first.level, "unpaired")
+
+
+def _metric_of(score: MetricScore) -> BaseMetric | None:
+    """Return the metric behind a stored score, with its parameters; None if it is not installed.
+
+    Only registered classes are looked up: a file may not choose what is imported.
+    """
+    plugins = registry.table("metrics").keys() - registry.BUILT_IN["metrics"].keys()
+    for name in (score.key, *sorted(plugins)):
+        try:
+            kind = registry.find("metrics", name)
+            if kind.key == score.key:
+                made: BaseMetric = kind(**score.parameters)
+                return made
+        except (UserError, TypeError, AttributeError):
+            continue
+    return None
