@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from tests.invented_runs import edited_line
 from typer.testing import CliRunner
 
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
+from krisis.cli.check import app as check
+from krisis.cli.compare import app as compare
 from krisis.cli.doctor import app as doctor
+from krisis.cli.leaderboard import app as leaderboard
 from krisis.cli.score import app as score
 from krisis.cli.show import app as show
 from krisis.data.base import RecordListSuite
@@ -180,6 +184,16 @@ def test_an_ended_run_whose_rows_were_cut_is_scored_again_and_says_so_everywhere
         assert printed.output.startswith(sentence), printed.output
     printed = CliRunner().invoke(show, [str(directory.path), "--json"])
     assert json.loads(printed.output)["extras"]["damage"] == sentence
+    other = shutil.copytree(directory.path, directory.path.parent / "copy")
+    runs = [str(directory.path), str(other)]
+    for command, words in (
+        (compare, runs),
+        (leaderboard, runs),
+        (check, [runs[0], "--require", "accuracy >= 0.1"]),
+    ):
+        printed = CliRunner().invoke(command, words)
+        assert printed.exit_code == 0, printed.output
+        assert printed.stderr.startswith(sentence)
 
 
 def test_the_page_of_a_damaged_run_says_so(ended: tuple[RunDirectory, BenchmarkResult]) -> None:

@@ -49,7 +49,9 @@ def format_report(result: BenchmarkResult) -> str:
 def _incomplete(result: BenchmarkResult) -> list[str]:
     if result.stop is None:
         return []
-    return [f"INCOMPLETE: {result.attrition.n_left} records not asked yet ({result.stop})"]
+    n_left = result.attrition.n_left
+    records = "1 record" if n_left == 1 else f"{n_left} records"
+    return [f"INCOMPLETE: {records} not asked yet ({result.stop})"]
 
 
 def _failures(attrition: Attrition) -> list[str]:
