@@ -166,6 +166,13 @@ def test_risk_at_a_coverage_is_that_of_the_first_point_which_reaches_it(items, c
         assert found == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_point_that_covers_exactly_enough_is_taken():
+    # Two of four items cover a half; one of them is wrong.
+    curve = risk_coverage_curve(np.array([0.0, 1, 0, 1]), np.array([0.9, 0.8, 0.7, 0.6]), 4)
+    assert curve.risk_at(0.5) == pytest.approx((0.5, 0.5))
+    assert curve.risk_at(0.51) == pytest.approx((1 / 3, 0.75))
+
+
 def naive_lower_hull(points):
     hull = []
     for p in points:
