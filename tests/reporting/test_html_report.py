@@ -79,7 +79,7 @@ def test_hashes_and_versions_are_on_the_page(page: str) -> None:
     assert "krisis version" in page
 
 
-def test_the_commonest_label_is_the_yardstick_of_accuracy() -> None:
+def test_the_commonest_label_is_the_baseline_of_accuracy() -> None:
     rows = Rows([EvaluationResult(0, 1)] * 7 + [EvaluationResult(0, 0)] * 3)
     constant, silent = reference_policies(rows, default_benchmark_metrics())
     assert constant.scores["Accuracy"].value == pytest.approx(0.7)
@@ -151,7 +151,7 @@ def test_the_command_writes_page_and_figures_and_overwrites_nothing(tmp_path: Pa
     assert isinstance(again.exception, InvalidFile)
 
 
-def test_baselines_that_the_run_stored_are_its_yardsticks() -> None:
+def test_baselines_that_the_run_stored_are_shown() -> None:
     plain_run = result_of(invented_rows(40), "guideline")
     baselines = {
         "majority": {
@@ -168,9 +168,9 @@ def test_baselines_that_the_run_stored_are_its_yardsticks() -> None:
         {"baselines": baselines},
     )
     report = build_report(run)
-    assert [yardstick.name for yardstick in report.yardsticks] == ["majority"]
+    assert [baseline.name for baseline in report.baselines] == ["majority"]
     accuracy = next(line for line in report.metric_lines if line.name == "Accuracy")
-    assert accuracy.yardstick_values == (0.625,)
+    assert accuracy.baseline_values == (0.625,)
 
 
 def test_the_page_names_the_classes_of_failure_with_one_example_each() -> None:

@@ -1,6 +1,6 @@
-"""The metric table of a page: value, interval, direction and yardsticks, line by line.
+"""The metric table of a page: value, interval, direction and baselines, line by line.
 
-The yardsticks are what would have been scored without reading a single case.
+The baselines are what would have been scored without reading a single case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTH, _MARGIN = 120.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class ReferenceScores:
+class BaselineScores:
     """The scores of something to read a run against, and what it is."""
 
     name: str
@@ -31,12 +31,12 @@ class ReferenceScores:
 
 @dataclass(frozen=True, slots=True)
 class Glyph:
-    """Where the value, its interval and the yardsticks lie on a strip from 0 to 1."""
+    """Where the value, its interval and the baselines lie on a strip from 0 to 1."""
 
     value: float
     low: float | None
     high: float | None
-    yardsticks: tuple[float, ...]
+    baselines: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,24 @@ class MetricLine:
     arrow: str
     direction_words: str
     glyph: Glyph | None
-    yardstick_values: tuple[float, ...]
+    baseline_values: tuple[float, ...]
     note: str
 
 
 def metric_lines(
-    scores: Mapping[str, MetricScore], yardsticks: Sequence[ReferenceScores]
+    scores: Mapping[str, MetricScore], baselines: Sequence[BaselineScores]
 ) -> list[MetricLine]:
     """Return the lines of the table in the order of the scores."""
     known = (registry.find("metrics", key) for key in registry.names("metrics"))
     directions = {metric.name: metric.direction for metric in known}
     return [
-        _line(score, directions.get(score.name, "neither"), _values(score.name, yardsticks))
+        _line(score, directions.get(score.name, "neither"), _values(score.name, baselines))
         for score in scores.values()
     ]
 
 
-def _values(name: str, yardsticks: Sequence[ReferenceScores]) -> tuple[float, ...]:
-    found = (yardstick.scores.get(name) for yardstick in yardsticks)
+def _values(name: str, baselines: Sequence[BaselineScores]) -> tuple[float, ...]:
+    found = (baseline.scores.get(name) for baseline in baselines)
     return tuple(math.nan if score is None else score.value for score in found)
 
 
@@ -87,7 +87,7 @@ def _line(score: MetricScore, direction: str, others: tuple[float, ...]) -> Metr
         arrow=arrow,
         direction_words=words,
         glyph=_glyph(score.value, interval, others),
-        yardstick_values=others,
+        baseline_values=others,
         note=_note(score),
     )
 
@@ -117,10 +117,10 @@ def _note(score: MetricScore) -> str:
     return ""
 
 
-def stored_baselines(result: BenchmarkResult) -> list[ReferenceScores]:
+def stored_baselines(result: BenchmarkResult) -> list[BaselineScores]:
     """Return the baselines that were scored on the same cases when the run was made."""
     return [
-        ReferenceScores(name, "a baseline of krisis on the same cases", dict(scores))
+        BaselineScores(name, "a baseline of krisis on the same cases", dict(scores))
         for name, scores in result.baselines.items()
         if name != result.backend_name
     ]
@@ -128,7 +128,7 @@ def stored_baselines(result: BenchmarkResult) -> list[ReferenceScores]:
 
 def reference_policies(
     rows: Sequence[EvaluationResult], metrics: Iterable[BaseMetric]
-) -> list[ReferenceScores]:
+) -> list[BaselineScores]:
     """Score the two policies that look at nothing, on the scored rows of a run.
 
     The commonest label is taken from these very rows, which flatters that policy a little.
@@ -141,12 +141,12 @@ def reference_policies(
     constant = [_with(row, commonest, abstained=False) for row in scored]
     silent = [_with(row, None, abstained=True) for row in scored]
     return [
-        ReferenceScores(
+        BaselineScores(
             "always the commonest label",
             f"answers {commonest} to every case and states no confidence",
             score_all(kept, constant),
         ),
-        ReferenceScores("always abstain", "declines every case", score_all(kept, silent)),
+        BaselineScores("always abstain", "declines every case", score_all(kept, silent)),
     ]
 
 

@@ -19,8 +19,8 @@ from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
 from krisis.reporting.deferral import confusion_figure, two_sided_facts
 from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import (
+    BaselineScores,
     MetricLine,
-    ReferenceScores,
     metric_lines,
     reference_policies,
     stored_baselines,
@@ -52,7 +52,7 @@ class RunReport:
     damage: str
     segments: list[JsonObject]
     metric_lines: list[MetricLine]
-    yardsticks: Sequence[ReferenceScores]
+    baselines: Sequence[BaselineScores]
     sections: list[Section]
     costliest: list[tuple[CostlyRows, list[JsonObject]]]
     execution: list[tuple[str, Any]]
@@ -83,10 +83,10 @@ def build_report(
 ) -> RunReport:
     """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
     rows, made = result.rows, result.provenance
-    yardsticks = [
+    shown = [
         *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
         *(
-            ReferenceScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
+            BaselineScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
             for name, run in (baselines or {}).items()
         ),
     ]
@@ -98,8 +98,8 @@ def build_report(
         headline=wording.headline(result.metric_scores, result.attrition),
         damage=result.damage,
         segments=_segments(rows),
-        metric_lines=metric_lines(result.metric_scores, yardsticks),
-        yardsticks=yardsticks,
+        metric_lines=metric_lines(result.metric_scores, shown),
+        baselines=shown,
         sections=chart_sections(rows, result.metric_scores),
         costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
