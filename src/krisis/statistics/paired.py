@@ -116,16 +116,8 @@ def paired_inference(
     draws = _snapped(draws, observed)
     extreme = np.where(np.isnan(draws), np.inf, draws)
     alpha = round(1 - check_level(level), 12)
-    student = _student_quantile(degrees, alpha)
-    p_value = np.maximum(
-        _shares_reaching(extreme, observed), _student_p(observed, degrees, alpha, student)
-    )
-    kappa = np.maximum(_kth_largest(extreme, observed, alpha), student)
-    kappa = np.where(np.isnan(observed), np.nan, kappa)
-    # A hair more than κ, so that a difference equal to κ·se leaves 0 inside despite rounding.
-    with np.errstate(invalid="ignore"):
-        half = np.where(error == 0, np.where(np.isinf(kappa), np.inf, 0.0), kappa * error)
-        half = half * (1 + _SAME / 10)
+    p_value, kappa = _p_and_multiplier(extreme, observed, degrees, alpha)
+    half = _half_width(kappa, error)
     return PairedInference(
         difference=np.where(np.isnan(observed), np.nan, delta),
         standard_error=error,
@@ -136,6 +128,25 @@ def paired_inference(
         high=np.minimum(delta + half, bound),
         level=level,
     )
+
+
+def _p_and_multiplier(
+    extreme: FloatArray, observed: FloatArray, degrees: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return p and κ, of the exchanges and of Student the one that claims less."""
+    student = _student_quantile(degrees, alpha)
+    p_value = np.maximum(
+        _shares_reaching(extreme, observed), _student_p(observed, degrees, alpha, student)
+    )
+    kappa = np.maximum(_kth_largest(extreme, observed, alpha), student)
+    return p_value, np.where(np.isnan(observed), np.nan, kappa)
+
+
+def _half_width(kappa: FloatArray, error: FloatArray) -> FloatArray:
+    """Return a hair more than κ·se, so that Δ = κ·se leaves 0 inside despite rounding."""
+    with np.errstate(invalid="ignore"):
+        half = np.where(error == 0, np.where(np.isinf(kappa), np.inf, 0.0), kappa * error)
+    return half * (1 + _SAME / 10)
 
 
 def _snapped(draws: FloatArray, observed: FloatArray) -> FloatArray:
