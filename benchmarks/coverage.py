@@ -16,7 +16,8 @@ import numpy as np
 
 from benchmarks.coverage_worlds import Run, World, listed_worlds, other_worlds, true_figures
 from krisis.metrics import default_benchmark_metrics
-from krisis.metrics.base import EvaluationResult, score_all
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.scoring import score_all
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 

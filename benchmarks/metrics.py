@@ -18,7 +18,8 @@ from krisis.metrics import (
     default_accuracy_metrics,
     default_calibration_metrics,
 )
-from krisis.metrics.base import Rows, score_all
+from krisis.metrics.base import Rows
+from krisis.metrics.scoring import score_all
 
 N_ROWS = 1_000_000
 

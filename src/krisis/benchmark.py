@@ -18,14 +18,8 @@ from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import (
-    BaseMetric,
-    EvaluationResult,
-    MetricScores,
-    Rows,
-    check_metrics,
-    score_all,
-)
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows
+from krisis.metrics.scoring import check_metrics, score_all
 from krisis.results.account import TaskFacts, brief_scores
 from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Interrupted

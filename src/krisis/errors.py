@@ -9,6 +9,7 @@
     │   ├── UnknownName                    no suite, backend, metric … of that name
     │   ├── MissingExtra                   an optional part is not installed
     │   ├── MissingKey                     no credentials for a provider
+    │   ├── PlugInFault                    code of the user's own raised an error
     │   └── RunConflict                    the run is locked, or is another run
     ├── BackendError                       one call failed: the row becomes `failed`
     │   ├── MalformedReply                 the text is not the answer asked for
@@ -81,6 +82,10 @@ class MissingExtra(UserError):
 
 class MissingKey(UserError):
     """No credentials were found for a provider."""
+
+
+class PlugInFault(UserError):
+    """A suite, backend or metric of the user's own failed in its own code."""
 
 
 class RunConflict(UserError):

@@ -1,13 +1,17 @@
-"""Names to classes: built-ins from a table of strings, plug-ins from entry points, one door."""
+"""Names to classes: built-ins from a table, plug-ins from entry points, or the place of a class."""
 
 from __future__ import annotations
 
+import sys
+import traceback
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidValue, KrisisError, PlugInFault, UnknownName
 from krisis.json_values import JsonValue
 
 Kind = Literal["suites", "backends", "metrics", "formats", "commands"]
@@ -82,10 +86,92 @@ def names(kind: Kind) -> list[str]:
     return sorted(table(kind))
 
 
+def is_place(name: str) -> bool:
+    """Say whether a name is the place of a class: `my_suite.py:Clinic`, `package.module:Clinic`."""
+    place, colon, attribute = name.partition("[")[0].rpartition(":")
+    return bool(colon and place and attribute.isidentifier())
+
+
 def find(kind: Kind, name: str) -> JsonValue:
-    """Return the class registered under a name, or say which names there are."""
+    """Return the class registered under a name or found at a place, or say which names there are.
+
+    >>> find("metrics", "krisis.metrics.accuracy:Accuracy").key
+    'accuracy'
+    """
     known = table(kind)
-    if name not in known:
+    if name not in known and not is_place(name):
         raise UnknownName.among(kind.removesuffix("s"), name, known)
-    module, _, attribute = known[name].partition(":")
-    return getattr(import_module(module), attribute)
+    if name in BUILT_IN[kind]:
+        module, _, attribute = known[name].partition(":")
+        return getattr(import_module(module), attribute)
+    return _brought(known.get(name, name), f"the {kind.removesuffix('s')} {name!r}")
+
+
+# Top-level modules of users' own code that this process has loaded, with what they were loaded as.
+_OWN_MODULES: dict[str, str] = {}
+
+
+def _brought(place: str, what: str) -> JsonValue:
+    """Load a class of the user's own, from a file or a module that can be imported here."""
+    source, _, attribute = place.rpartition(":")
+    try:
+        module = _module_of_file(Path(source)) if source.endswith(".py") else _module(source)
+    except KrisisError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PlugInFault(
+            f"{what} cannot be loaded from {source}: {_sentence(error)}; mend it, or check the "
+            "name (--debug shows the traceback)"
+        ) from error
+    _OWN_MODULES[module.__name__.partition(".")[0]] = what
+    if not hasattr(module, attribute):
+        classes = [name for name, value in vars(module).items() if isinstance(value, type)]
+        raise UnknownName.among(f"class of {source}:", attribute, classes)
+    return getattr(module, attribute)
+
+
+def _module(name: str) -> ModuleType:
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)  # a console script does not look where it is started
+    return import_module(name)
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    """Import a file as a script would import it: what lies beside it can be imported too."""
+    path = path.expanduser().resolve()
+    if not path.is_file():
+        raise UnknownName(f"there is no file {path}; check the path before the colon")
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    if loaded is not None or path.stem in sys.stdlib_module_names:
+        raise UnknownName(
+            f"{path} has the name of another module, {path.stem}; give the file another name"
+        )
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    return import_module(path.stem)
+
+
+def fault_of_own_code(error: BaseException) -> PlugInFault | None:
+    """Return the fault of the user's own code that raised an error; None if it was not theirs."""
+    frames = traceback.walk_tb(error.__traceback__)
+    own = [
+        (frame, line)
+        for frame, line in frames
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _OWN_MODULES
+    ]
+    if not own:
+        return None
+    frame, line = own[-1]
+    code = frame.f_code
+    what = _OWN_MODULES[frame.f_globals["__name__"].partition(".")[0]]
+    return PlugInFault(
+        f"{what} failed in {code.co_name} ({Path(code.co_filename).name}, line {line}): "
+        f"{_sentence(error)}; mend it (--debug shows the traceback)"
+    )
+
+
+def _sentence(error: BaseException) -> str:
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

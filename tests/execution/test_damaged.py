@@ -24,7 +24,7 @@ from krisis.errors import RunConflict
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, BootstrapOptions, SelectiveAccuracy
-from krisis.metrics.base import score_all
+from krisis.metrics.scoring import score_all
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result
 from krisis.results.lock import RunLock

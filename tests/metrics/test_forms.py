@@ -15,9 +15,10 @@ from krisis.metrics import (
     default_benchmark_metrics,
     score_all,
 )
-from krisis.metrics.base import BaseMetric, EvaluationResult, Rows, check_metrics
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.curve_form import MOST_ITEMS, CurveFigure, CurvePlan
 from krisis.metrics.forms import Form, Mean, Share, Undefined
+from krisis.metrics.scoring import check_metrics
 from krisis.metrics.table import Table, Units
 
 METRICS = default_benchmark_metrics()

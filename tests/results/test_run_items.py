@@ -12,8 +12,8 @@ from krisis.data.phq8.items import ITEM_KEYS as PHQ8_ITEMS
 from krisis.data.phq8.run_file import PHQ8RunFile
 from krisis.errors import UserError
 from krisis.metrics import EvaluationResult
-from krisis.metrics.base import score_all
 from krisis.metrics.items import Source
+from krisis.metrics.scoring import score_all
 from krisis.results.result import BenchmarkResult
 from krisis.results.run_items import _of_plain_run, items_of_result, read_items, totals_of
 

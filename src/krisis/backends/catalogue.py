@@ -15,11 +15,16 @@ from krisis.json_values import JsonObject
 def backend_from_name(name: str, **options: Any) -> BaseBackend:
     """Return the backend of a name: `PROVIDER/MODEL`, or the plain name of one without models.
 
+    The place of a class of the user's own, such as `my_backend.py:Rule`, is a name as well.
     Options that are None are taken as not given. ``max_output_tokens`` is passed on under the
     name that the provider uses.
     """
     family, slash, model = name.partition("/")
+    if family not in registry.table("backends") and registry.is_place(name):
+        family, slash, model = name, "", ""
     kind = registry.find("backends", family)
+    if not (isinstance(kind, type) and issubclass(kind, BaseBackend)):
+        raise InvalidValue(f"{family!r} is not a backend; name a class derived from BaseBackend")
     given = {option: value for option, value in options.items() if value is not None}
     accepted = _accepted_options(kind)
     if (cap := given.pop("max_output_tokens", None)) is not None:
@@ -30,10 +35,12 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
         given["model"] = model
     elif slash:
         raise InvalidValue(f"the backend {family!r} has no models, received {name!r}; omit /…")
+    max_retries = None if "max_retries" in accepted else given.pop("max_retries", None)
     if not getattr(kind, "takes_any_option", False):
         _refuse_unknown(family, given, accepted)
     backend = kind(**given)
-    assert isinstance(backend, BaseBackend)
+    if max_retries is not None:
+        backend.max_retries = max_retries
     return backend
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import Unpack
 
 from krisis.backends.openai import OpenAIFamilyBackend
-from krisis.backends.provider import CallOptions
+from krisis.backends.provider import CallOptions, is_installed
 from krisis.backends.secrets import Secret
 from krisis.errors import InvalidValue, MissingExtra
 
@@ -34,6 +33,6 @@ class CompatibleBackend(OpenAIFamilyBackend):
             )
 
     def _find_key(self, given: str | None) -> Secret:
-        if self._given_client is None and importlib.util.find_spec(self.sdk) is None:
+        if self._given_client is None and not is_installed(self.sdk):
             raise MissingExtra.named(self.extra, f"the backend {self.provider!r}")
         return Secret(given or os.environ.get(self.key_variables[0], ""))

@@ -57,6 +57,14 @@ def silence_talkative_loggers() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
+def is_installed(package: str) -> bool:
+    """Say whether a package can be imported; of a dotted name, the parent may be missing too."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 class ProviderBackend(ChatBackend):
     """A chat backend over a vendor's SDK; a subclass makes the client and the one call."""
 
@@ -92,7 +100,7 @@ class ProviderBackend(ChatBackend):
     def _find_key(self, given: str | None) -> Secret:
         if self._given_client is not None or given:
             return Secret(given or "")
-        if importlib.util.find_spec(self.sdk) is None:
+        if not is_installed(self.sdk):
             raise MissingExtra.named(self.extra, f"the backend {self.provider!r}")
         return find_key(self.key_variables, self.provider)
 

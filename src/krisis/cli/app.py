@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 
 from krisis import __version__
 from krisis.errors import KrisisError
+from krisis.registry import fault_of_own_code
 
 # Command → (module that holds its `app`, one line of help). The order is that of `--help`.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -82,14 +84,23 @@ def options(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
+    debug: bool = typer.Option(
+        False, "--debug", help="Show the traceback of an error; may be given anywhere."
+    ),
 ) -> None:
     """Take the options that come before any command."""
 
 
 def main() -> None:
     """Run the command line: one sentence and exit 2 for a user's error, 1 for a failed run."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app()
-    except KrisisError as error:
-        typer.echo(f"krisis: {error}", err=True)
-        sys.exit(error.exit_code)
+        app(arguments)
+    except Exception as error:
+        told = error if isinstance(error, KrisisError) else fault_of_own_code(error)
+        if told is None:
+            raise
+        if len(arguments) < len(sys.argv) - 1:
+            traceback.print_exception(error)
+        typer.echo(f"krisis: {told}", err=True)
+        sys.exit(told.exit_code)

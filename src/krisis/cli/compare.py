@@ -8,9 +8,11 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from krisis import registry
 from krisis.cli.console import warn_of_damage, wide_console
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
+from krisis.metrics.scoring import metric_from_name
 from krisis.reporting.comparison import comparison_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.text import comparison_parts
@@ -45,8 +47,9 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     html: Path | None = typer.Option(None, "--html", help="Write the comparison as a page."),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
+    chosen = [metric_from_name(name) if registry.is_place(name) else name for name in metric]
     options = CompareOptions(
-        tuple(metric), permutations, seed, margin=margins_of(margin), primary=primary
+        tuple(chosen), permutations, seed, margin=margins_of(margin), primary=primary
     )
     loaded = load_results(runs)
     warn_of_damage(loaded.values())

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from krisis import registry
-from krisis.errors import MissingExtra
+from krisis.errors import MissingExtra, PlugInFault
 
 app = typer.Typer(add_completion=False)
 
@@ -36,7 +36,7 @@ def list_names(
 def _summary(kind: Listable, name: str) -> str:
     try:
         found = registry.find(kind, name)
-    except MissingExtra as error:
+    except (MissingExtra, PlugInFault) as error:
         return str(error)
     direction = getattr(found, "direction", "")
     summary = (inspect.getdoc(found) or "").split("\n")[0].replace("``", "`")

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import typer
 
-from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
-from krisis.metrics.base import BaseMetric, score_all
+from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.results.loading import load_result, metrics_asked
 from krisis.results.report import format_metrics_json_report, format_report
 
@@ -33,7 +32,7 @@ def score(
     result = load_result(results)
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
-    chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in metric]
+    chosen = [metric_from_name(name) for name in metric]
     metrics = chosen or metrics_asked(result)
     scores = score_all(metrics, result.rows, intervals=BootstrapOptions())
     rescored = result.with_scores(scores)

@@ -12,7 +12,7 @@ from krisis.backends.catalogue import backend_from_name
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
-from krisis.errors import UnknownName
+from krisis.errors import InvalidValue, UnknownName
 from krisis.execution.batches import Batch, cases_of, plan_batches
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.config import RunConfig
@@ -29,6 +29,7 @@ from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
+from krisis.metrics.scoring import metric_from_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def assemble(config: RunConfig) -> Assembled:
     )
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
-    chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in config.metrics]
+    chosen = [metric_from_name(name) for name in config.metrics]
     records = first_records(suite.records(), config.limit)
     description = suite.describe()
     if config.limit is not None:
@@ -76,22 +77,34 @@ def first_records(records: Records, limit: int | None) -> Records:
 def suite_of(config: RunConfig) -> BaseDataSuite:
     """Make the suite that a configuration names."""
     kind = registry.find("suites", config.suite)
+    if not (isinstance(kind, type) and issubclass(kind, BaseDataSuite)):
+        raise InvalidValue(
+            f"{config.suite!r} is not a suite; name a class derived from BaseDataSuite"
+        )
     chosen = {
         name: value
         for name in ("features", "task", "seed", "n_synthetic", "test_size")
         if (value := getattr(config, name)) is not None
     }
     common = {"data_path": config.data_path, "sex": config.sex, "mode": config.mode}
-    options = {name: value for name, value in common.items() if value is not None}
+    options: JsonObject = {name: value for name, value in common.items() if value is not None}
     options |= config.suite_options
-    known = set(inspect.signature(kind).parameters) - {"config"}
+    known = set(inspect.signature(kind).parameters)
     if "data_path" in options and "data_path" not in known and "data" in known:
         options["data"] = options.pop("data_path")
+    if "config" in known:
+        options["config"] = SuiteConfig(**chosen)
+    elif chosen:
+        raise InvalidValue(
+            f"the suite {config.suite!r} takes no {next(iter(chosen))}; let its __init__ take "
+            "config and hand it to super().__init__(config)"
+        )
     for name in options:
         if name not in known:
-            raise UnknownName.among(f"option of the suite {config.suite}:", name, known)
-    suite: BaseDataSuite = kind(SuiteConfig(**chosen), **options)
-    return suite
+            raise UnknownName.among(
+                f"option of the suite {config.suite}:", name, known - {"config"}
+            )
+    return kind(**options)
 
 
 def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution:

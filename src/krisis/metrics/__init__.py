@@ -8,12 +8,13 @@ from krisis.metrics.abstention import (
     default_abstention_metrics,
 )
 from krisis.metrics.accuracy import Accuracy, BalancedAccuracy, default_accuracy_metrics
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, score_all
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
 from krisis.metrics.calibration import (
     BrierScore,
     ExpectedCalibrationError,
     default_calibration_metrics,
 )
+from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import (
     AUGRC,
     AURC,

@@ -11,10 +11,9 @@ from typing import ClassVar, Literal
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
-from krisis.metrics.forms import Form, Uncertainty, Undefined
+from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.rescored import Rescored
 from krisis.metrics.table import Answers, Table
-from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
 Outcome = Literal["answered", "abstained", "failed"]
@@ -238,7 +237,7 @@ class BaseMetric:
     def _rescored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
         """Return the score of a metric that has no form, and what stands in for the form."""
         self.check()
-        score = replace(self.compute(Rows(table.rows, table.answers)), **self._identity())
+        score = replace(self.compute(Rows(table.rows, table.answers)), **self.identity())
         if math.isnan(score.value):
             return score, Undefined(str(score.details.get("reason", "the metric is undefined")))
 
@@ -296,7 +295,7 @@ class BaseMetric:
         """Return the score of a table and the form that it is the value of."""
         if not self._has_form:
             return self._rescored(table)
-        form, identity = self.form(table), self._identity()
+        form, identity = self.form(table), self.identity()
         if isinstance(form, Undefined):
             details = {"reason": form.reason, **form.details}
             score = MetricScore(
@@ -314,7 +313,8 @@ class BaseMetric:
         )
         return score, form
 
-    def _identity(self) -> JsonObject:
+    def identity(self) -> JsonObject:
+        """Return what a score keeps of its metric."""
         return {
             "key": self.key,
             "direction": self.direction,
@@ -364,68 +364,3 @@ def _defaults(kind: type[BaseMetric]) -> dict[str, object]:
         arguments = list(inspect.signature(kind).parameters.values())
         _ARGUMENTS[kind] = {argument.name: argument.default for argument in arguments}
     return _ARGUMENTS[kind]
-
-
-def check_metrics(metrics: Iterable[BaseMetric]) -> list[BaseMetric]:
-    """Refuse what is no metric, and two metrics that would share one line of a report."""
-    given = list(metrics)
-    for metric in given:
-        if isinstance(metric, type) and issubclass(metric, BaseMetric):
-            raise InvalidValue(f"give the metric {metric.__name__}(), not its class")
-        if not isinstance(metric, BaseMetric) or not hasattr(metric, "name"):
-            raise InvalidValue(
-                f"{metric!r} is not a metric; derive its class from BaseMetric and give it a name"
-            )
-        metric.check()
-    labels = [metric.label for metric in given]
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
-        raise InvalidValue(f"the metric {twice!r} appears twice; name each metric once")
-    return given
-
-
-def undefined_form(error: Exception) -> Undefined:
-    """Return a number that does not exist because the code of its metric failed."""
-    return Undefined(f"the metric raised {type(error).__name__}: {error}")
-
-
-def _scored(metric: BaseMetric, table: Table) -> tuple[MetricScore, Form | Undefined]:
-    """Score one metric; whatever its code raises must cost neither the rows nor the others."""
-    try:
-        return metric.scored(table)
-    except Exception as error:
-        form = undefined_form(error)
-        identity = metric._identity()
-        score = MetricScore(metric.name, math.nan, n_abstained=table.n_abstained, **identity)
-        score.details["reason"] = form.reason
-        return score, form
-
-
-def _uncertainty(form: Form, table: Table, options: BootstrapOptions) -> Uncertainty:
-    try:
-        return form.uncertainty(table, options)
-    except Exception as error:  # a form of one's own
-        return Uncertainty(Interval.undefined(undefined_form(error).reason))
-
-
-def score_all(
-    metrics: Iterable[BaseMetric],
-    results: Sequence[EvaluationResult] | Table,
-    *,
-    intervals: BootstrapOptions | None = None,
-) -> MetricScores:
-    """Compute every metric on one table.
-
-    With ``intervals`` every value that is defined gets an interval as well.
-    """
-    table = table_of(results)
-    scores = MetricScores()
-    for metric in check_metrics(metrics):
-        score, form = _scored(metric, table)
-        score.name = metric.label
-        if intervals is not None and isinstance(form, Form) and not math.isnan(score.value):
-            found = _uncertainty(form, table, intervals)
-            score.interval = found.interval
-            score.details |= found.details
-        scores[metric.label] = score
-    return scores

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis import registry
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, score_all
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
+from krisis.metrics.scoring import score_all
 from krisis.metrics.table import canonical_label
 from krisis.results.base import BenchmarkResult
 from krisis.statistics.intervals import Interval

@@ -9,7 +9,8 @@ from pathlib import Path
 from krisis import registry
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, score_all
+from krisis.metrics.base import BaseMetric
+from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.results.base import BenchmarkResult
 from krisis.results.store import load_run
 
@@ -30,9 +31,12 @@ def load_result(path: Path) -> BenchmarkResult:
 
 
 def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
-    """Return the metrics that the run's configuration names, else the usual ones."""
+    """Return the metrics that the run's configuration names, else the usual ones.
+
+    Registered ones only: to look at a run may not execute a file that the run names.
+    """
     names: list[str] = result.provenance.config.get("metrics") or []
-    chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in names]
+    chosen = [metric_from_name(name) for name in names if not registry.is_place(name)]
     return chosen or default_benchmark_metrics()
 
 

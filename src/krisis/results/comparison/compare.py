@@ -10,15 +10,10 @@ from itertools import combinations
 from krisis import registry
 from krisis.errors import InvalidValue, UnknownName, UserError
 from krisis.metrics import default_benchmark_metrics
-from krisis.metrics.base import (
-    BaseMetric,
-    MetricScore,
-    MetricScores,
-    score_all,
-    undefined_form,
-)
+from krisis.metrics.base import BaseMetric, MetricScore, MetricScores
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
+from krisis.metrics.scoring import score_all, undefined_form
 from krisis.metrics.table import Table
 from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
 from krisis.results.comparison.matching import changed_rows, match_runs, refuse_other_data

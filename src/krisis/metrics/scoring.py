@@ -1,0 +1,121 @@
+"""Score a list of metrics on one table: checked first, and none at the expense of the others."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Sequence
+
+from krisis import registry
+from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
+from krisis.metrics.base import (
+    BaseMetric,
+    EvaluationResult,
+    MetricScore,
+    MetricScores,
+    table_of,
+)
+from krisis.metrics.forms import Form, Uncertainty, Undefined
+from krisis.metrics.table import Table
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import Interval
+
+
+def metric_from_name(name: str) -> BaseMetric:
+    """Return the metric of a name, with its parameters in brackets where it has any.
+
+    The name is a registered key, or the place of a class such as ``my_metrics.py:Recall``.
+
+    >>> metric_from_name("expected_calibration_error[n_bins=5]").parameters()["n_bins"]
+    5
+    """
+    key, bracket, inside = name.strip().partition("[")
+    kind = registry.find("metrics", key)
+    if not (isinstance(kind, type) and issubclass(kind, BaseMetric)):
+        raise InvalidValue(f"{key!r} is not a metric; name a class derived from BaseMetric")
+    parameters = _parameters(inside.rstrip().removesuffix("]"), name) if bracket else {}
+    try:
+        return kind(**parameters)
+    except TypeError as error:
+        raise InvalidValue(f"the metric {name!r} cannot be made: {error}") from None
+
+
+def _parameters(text: str, name: str) -> JsonObject:
+    found: JsonObject = {}
+    for pair in text.split(","):
+        parameter, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not parameter:
+            raise InvalidValue(
+                f"{name!r} has parameters that cannot be read; write them as KEY[NAME=VALUE, …]"
+            )
+        try:
+            found[parameter] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[parameter] = value  # a word, such as abs
+    return found
+
+
+def check_metrics(metrics: Iterable[BaseMetric]) -> list[BaseMetric]:
+    """Refuse what is no metric, and two metrics that would share one line of a report."""
+    given = list(metrics)
+    for metric in given:
+        if isinstance(metric, type) and issubclass(metric, BaseMetric):
+            raise InvalidValue(f"give the metric {metric.__name__}(), not its class")
+        if not isinstance(metric, BaseMetric) or not hasattr(metric, "name"):
+            raise InvalidValue(
+                f"{metric!r} is not a metric; derive its class from BaseMetric and give it a name"
+            )
+        metric.check()
+    labels = [metric.label for metric in given]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise InvalidValue(f"the metric {twice!r} appears twice; name each metric once")
+    return given
+
+
+def undefined_form(error: Exception) -> Undefined:
+    """Return a number that does not exist because the code of its metric failed."""
+    return Undefined(f"the metric raised {type(error).__name__}: {error}")
+
+
+def _scored(metric: BaseMetric, table: Table) -> tuple[MetricScore, Form | Undefined]:
+    """Score one metric; whatever its code raises must cost neither the rows nor the others."""
+    try:
+        return metric.scored(table)
+    except Exception as error:
+        form = undefined_form(error)
+        identity = metric.identity()
+        score = MetricScore(metric.name, math.nan, n_abstained=table.n_abstained, **identity)
+        score.details["reason"] = form.reason
+        return score, form
+
+
+def _uncertainty(form: Form, table: Table, options: BootstrapOptions) -> Uncertainty:
+    try:
+        return form.uncertainty(table, options)
+    except Exception as error:  # a form of one's own
+        return Uncertainty(Interval.undefined(undefined_form(error).reason))
+
+
+def score_all(
+    metrics: Iterable[BaseMetric],
+    results: Sequence[EvaluationResult] | Table,
+    *,
+    intervals: BootstrapOptions | None = None,
+) -> MetricScores:
+    """Compute every metric on one table.
+
+    With ``intervals`` every value that is defined gets an interval as well.
+    """
+    table = table_of(results)
+    scores = MetricScores()
+    for metric in check_metrics(metrics):
+        score, form = _scored(metric, table)
+        score.name = metric.label
+        if intervals is not None and isinstance(form, Form) and not math.isnan(score.value):
+            found = _uncertainty(form, table, intervals)
+            score.interval = found.interval
+            score.details |= found.details
+        scores[metric.label] = score
+    return scores

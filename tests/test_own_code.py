@@ -1,0 +1,250 @@
+"""A suite, a backend and a metric in a file of one's own run without packaging, and name faults."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from krisis import registry
+from krisis.backends.gemini import GeminiBackend
+from krisis.cli.app import main
+from krisis.errors import InvalidValue, MissingExtra
+from krisis.metrics.scoring import metric_from_name
+from krisis.results.store import load_run
+
+SUITE = """
+from krisis import BaseDataSuite, PatientRecord, Task
+from ward_facts import WARD
+
+class Clinic(BaseDataSuite):
+    tasks = {"onset": Task("onset", "Will sepsis begin?", {0: "no", 1: "yes"}, positive=1)}
+
+    def __init__(self, config=None, n_patients: int = 6):
+        super().__init__(config)
+        self.n_patients = n_patients
+
+    def load(self):
+        return [PatientRecord({"lactate": 0.7 * i}, int(i > 3), {"ward": WARD}, f"p{i}")
+                for i in range(self.n_patients)]
+
+class Broken(Clinic):
+    def load(self):
+        return [{}["lactate"]]
+
+class NotPrepared(Clinic):
+    def training_records(self):
+        raise RuntimeError("the register is closed")
+
+class WithoutConfig(BaseDataSuite):
+    def __init__(self):
+        super().__init__()
+
+    def load(self):
+        return [PatientRecord({}, 1)]
+"""
+BACKEND = """
+from krisis import BackendResponse, BaseBackend
+
+class Rule(BaseBackend):
+    name = "lactate-rule"
+
+    def __init__(self, limit: float = 2.0):
+        self.limit = limit
+
+    def evaluate(self, record):
+        return BackendResponse(int(record.features["lactate"] > self.limit), confidence=0.8)
+
+class Unready(Rule):
+    def prepare(self, suite):
+        suite.training_records()
+
+NOT_A_BACKEND = 3
+"""
+METRIC = """
+from krisis.metrics import BaseMetric
+from krisis.metrics.forms import Share
+
+class Missed(BaseMetric):
+    name, direction = "Missed", "lower"
+
+    def __init__(self, level: float = 0.5):
+        self.level = level
+
+    def form(self, table):
+        return Share(~table.correct, among=table.confidence >= self.level)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Write the user's files into an own folder and forget their modules afterwards."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    texts = {"own_suite": SUITE, "own_backend": BACKEND, "own_metrics": METRIC, "ward_facts": ""}
+    texts["ward_facts"] = "WARD = 'ICU'"
+    texts["own_syntax"] = "def f(:\n"
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(text))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_OWN_MODULES", {})
+    yield folder
+    for name in texts:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def krisis(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Call the command line as the shell would: exit status, output and errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["krisis", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        code = ended.value.code
+        return int(code or 0), told.out, told.err
+
+    return call
+
+
+RUN = ("run", "mine/own_suite.py:Clinic", "--model", "mine/own_backend.py:Rule", "-o", "runs")
+
+
+def test_a_suite_a_backend_and_a_metric_run_from_files(krisis, tmp_path: Path) -> None:
+    code, out, err = krisis(
+        *RUN,
+        *("--suite-option", "n_patients=9", "--model-option", "limit=2.5", "--max-retries", "1"),
+        *("--metric", "accuracy", "--metric", "mine/own_metrics.py:Missed[level=0.6]"),
+    )
+    assert code == 0, err
+    assert "Suite:   clinic / onset" in out
+    assert "Backend: lactate-rule" in out
+    assert "Missed [level=0.6]" in out
+    (run,) = (tmp_path / "runs").iterdir()
+    result = load_run(run)
+    assert result.attrition.n_answered == 9
+    assert result.metric_scores["missed"].direction == "lower"
+    # The manifest names the files, so that the same run can be made again from it.
+    assert krisis("run", "--config", str(run / "manifest.json"))[0] == 0
+    assert krisis("resume", str(run))[0] == 0
+    assert krisis("score", str(run), "-m", "mine/own_metrics.py:Missed")[0] == 0
+
+
+def test_to_look_at_a_run_executes_no_file_that_it_names(krisis, files: Path) -> None:
+    assert krisis(*RUN, "--metric", "mine/own_metrics.py:Missed")[0] == 0
+    (run,) = Path("runs").iterdir()
+    (run / "metrics.json").unlink()
+    for name in ("own_suite", "own_backend", "own_metrics"):
+        (files / f"{name}.py").write_text("raise SystemExit('executed')")
+        sys.modules.pop(name)
+    code, out, _ = krisis("show", str(run))
+    assert code == 0
+    assert "Accuracy" in out
+
+
+FAULTS = {
+    "load raises": (
+        ("run", "mine/own_suite.py:Broken", "--model", "majority"),
+        "failed in load (own_suite.py, line 18): KeyError: 'lactate'; mend it (--debug shows",
+    ),
+    "prepare raises": (
+        ("run", "mine/own_suite.py:NotPrepared", "--model", "mine/own_backend.py:Unready"),
+        "failed in training_records (own_suite.py, line 22): RuntimeError: the register is closed",
+    ),
+    "no such file": (("run", "none.py:Clinic", "--model", "majority"), "there is no file"),
+    "no such class": (
+        ("run", "mine/own_suite.py:Clinik", "--model", "majority"),
+        "unknown class of mine/own_suite.py: 'Clinik'; did you mean 'Clinic'?",
+    ),
+    "no such module": (
+        ("run", "nowhere.suites:Clinic", "--model", "majority"),
+        "cannot be loaded from nowhere.suites: ModuleNotFoundError: No module named 'nowhere'",
+    ),
+    "not Python": (
+        ("run", "mine/own_syntax.py:Clinic", "--model", "majority"),
+        "cannot be loaded from mine/own_syntax.py: SyntaxError",
+    ),
+    "taken name": (("run", "json.py:Clinic", "--model", "majority"), "there is no file"),
+    "not a suite": (
+        ("run", "mine/own_backend.py:Rule", "--model", "majority"),
+        "'mine/own_backend.py:Rule' is not a suite; name a class derived from BaseDataSuite",
+    ),
+    "not a backend": (
+        ("run", "ckd", "--model", "mine/own_backend.py:NOT_A_BACKEND"),
+        "is not a backend; name a class derived from BaseBackend",
+    ),
+    "unknown option": (
+        (*RUN, "--model-option", "limt=3"),
+        "has no option 'limt'; it understands: limit",
+    ),
+    "no configuration": (
+        ("run", "mine/own_suite.py:WithoutConfig", "--seed", "3", "--model", "always-abstain"),
+        "takes no seed; let its __init__ take config",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_in_own_code_is_one_sentence(krisis, name: str) -> None:
+    arguments, words = FAULTS[name]
+    code, out, err = krisis(*arguments)
+    assert (code, out) == (2, ""), err
+    assert words in err
+    assert err.startswith("krisis: ")
+    assert err.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(krisis) -> None:
+    code, _, err = krisis(*FAULTS["load raises"][0], "--debug")
+    assert code == 2
+    assert "Traceback (most recent call last)" in err
+    assert err.splitlines()[-1].startswith("krisis: the suite")
+
+
+def test_a_fault_of_krisis_itself_keeps_its_traceback(krisis, monkeypatch) -> None:
+    monkeypatch.setattr("krisis.cli.app.app", lambda arguments: {}["bug"])
+    monkeypatch.setattr(sys, "argv", ["krisis"])
+    with pytest.raises(KeyError, match="bug"):
+        main()
+
+
+def test_a_file_with_the_name_of_another_module_is_refused(files: Path) -> None:
+    (files / "json.py").write_text("class Clinic: ...")
+    with pytest.raises(ValueError, match="has the name of another module, json"):
+        registry.find("suites", str(files / "json.py:Clinic"))
+
+
+def test_an_object_where_a_class_is_due_is_refused(files: Path) -> None:
+    with pytest.raises(InvalidValue, match="is not a metric"):
+        metric_from_name("mine/own_backend.py:Rule")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("accuracy[treat_abstention=True]", "cannot be made.*treat_abstention"),
+        ("accuracy[]", "parameters that cannot be read"),
+        ("risk_at_80_coverage[loss]", "parameters that cannot be read"),
+    ],
+)
+def test_parameters_of_a_metric_that_cannot_be_read_are_refused(name: str, words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        metric_from_name(name)
+
+
+def test_a_metric_is_named_as_reports_name_it() -> None:
+    for name in ("accuracy[treat_abstention_as_neutral=True]", "aurc[loss=abs]"):
+        assert metric_from_name(name).identifier == name
+
+
+def test_an_sdk_whose_parent_package_is_missing_is_a_missing_extra(monkeypatch) -> None:
+    monkeypatch.setattr(GeminiBackend, "sdk", "no_such_parent.genai")
+    with pytest.raises(MissingExtra, match=r"pip install 'krisis\[gemini\]'"):
+        GeminiBackend("x")
