@@ -5,14 +5,32 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from krisis import registry
+from krisis import (
+    BackendResponse,
+    BaseBackend,
+    BaseDataSuite,
+    Benchmark,
+    PatientRecord,
+    SuiteConfig,
+    registry,
+)
+from krisis.backends.catalogue import backend_from_name
 from krisis.backends.gemini import GeminiBackend
+from krisis.backends.openai import OpenAIBackend
 from krisis.cli.app import main
-from krisis.errors import InvalidValue, MissingExtra
+from krisis.data.base import RecordListSuite
+from krisis.data.ckd.suite import CKDSuite
+from krisis.errors import BackendError, InvalidValue, MissingExtra
+from krisis.execution.options import Execution
+from krisis.execution.pacing.budget import Limits
+from krisis.execution.recorder import Recorder
+from krisis.metrics import Accuracy, ExpectedCalibrationError
 from krisis.metrics.scoring import metric_from_name
 from krisis.results.store import load_run
 
@@ -248,3 +266,122 @@ def test_an_sdk_whose_parent_package_is_missing_is_a_missing_extra(monkeypatch) 
     monkeypatch.setattr(GeminiBackend, "sdk", "no_such_parent.genai")
     with pytest.raises(MissingExtra, match=r"pip install 'krisis\[gemini\]'"):
         GeminiBackend("x")
+
+
+def stopped_run(benchmark: Benchmark, recorder: Recorder) -> Path:
+    """Run until a few rows are there, as a cut run leaves them."""
+    benchmark.execution = replace(benchmark.execution, recorder=recorder)
+    result = benchmark.run()
+    run = Path(str(result.provenance.run_directory))
+    for name in ("metrics.json", "report.txt"):
+        (run / name).unlink()
+    lines = (run / "rows.jsonl").read_text().splitlines(keepends=True)
+    (run / "rows.jsonl").write_text("".join(lines[: len(lines) // 2]))
+    return run
+
+
+def own(place: str) -> Any:
+    return registry.find("suites" if "suite" in place else "backends", place)
+
+
+def test_a_run_started_in_python_is_resumed_and_repeated_by_the_command_line(
+    krisis, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinic, rule = own("mine/own_suite.py:Clinic"), own("mine/own_backend.py:Rule")
+    missed = registry.find("metrics", "mine/own_metrics.py:Missed")
+    benchmark = Benchmark(
+        clinic(n_patients=20), rule(2.5), [Accuracy(), missed(level=0.7)], batch_size=2
+    )
+    run = stopped_run(benchmark, Recorder("runs"))
+    before = load_run(run)
+    monkeypatch.chdir("mine")  # the files are found wherever the command line is started
+    code, out, err = krisis("resume", str(run.resolve() if run.is_absolute() else Path("..") / run))
+    assert code == 0, err
+    monkeypatch.chdir("..")
+    after = load_run(run)
+    assert 0 < before.attrition.n_sent < after.attrition.n_answered == 20
+    assert "Missed [level=0.7]" in out
+    assert krisis("retry-failed", str(run))[0] == 0
+    assert krisis("run", "--config", str(run / "manifest.json"))[0] == 0
+    again = [load_run(path) for path in Path("runs").iterdir() if path != run]
+    assert [one.metric_scores["accuracy"].value for one in again] == [
+        after.metric_scores["accuracy"].value
+    ]
+
+
+def test_a_built_in_run_from_python_is_called_by_its_usual_names(tmp_path: Path) -> None:
+    suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=12, seed=7), split_stage_3=True)
+    metrics = [ExpectedCalibrationError(n_bins=5)]
+    recorder = Recorder(tmp_path, store_features=False)
+    execution = Execution(limits=Limits(max_failures=0.5), recorder=recorder)
+    benchmark = Benchmark(suite, backend_from_name("guideline"), metrics, execution=execution)
+    result = benchmark.run(suite.records()[:10])
+    config = result.provenance.config
+    assert (config["suite"], config["model"], config["task"]) == ("ckd", "guideline", "staging")
+    assert (config["n_synthetic"], config["seed"], config["limit"]) == (12, 7, 10)
+    assert config["suite_options"] == {"split_stage_3": True}
+    assert config["metrics"] == ["expected_calibration_error[n_bins=5]"]
+    assert (config["max_failures"], config["store_features"]) == (0.5, False)
+
+
+def test_a_key_given_in_python_reaches_no_file(tmp_path: Path) -> None:
+    backend = OpenAIBackend(
+        "m", api_key="sk-planted-key-0123456789", base_url="http://127.0.0.1:9/v1"
+    )
+    backend.max_retries = 0
+    suite = CKDSuite(SuiteConfig(n_synthetic=2))
+    with pytest.raises(BackendError):
+        Benchmark(suite, backend, execution=Execution(recorder=Recorder(tmp_path))).run()
+    (run,) = tmp_path.iterdir()
+    manifest = (run / "manifest.json").read_text()
+    assert '"model": "openai/m"' in manifest
+    assert "planted" not in manifest
+
+
+class Local(BaseBackend):
+    name = "local-class"
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        return BackendResponse(1)
+
+
+def _suite_in_a_function() -> BaseDataSuite:
+    class Inner(RecordListSuite):
+        def __init__(self) -> None:
+            super().__init__([PatientRecord({"x": 1}, 1)])
+
+    return Inner()
+
+
+@pytest.mark.parametrize(
+    ("suite", "records", "words"),
+    [
+        (_suite_in_a_function, None, "Inner is defined inside a function or class"),
+        (
+            lambda: RecordListSuite([PatientRecord({"x": 1}, 1)]),
+            None,
+            "the argument records is a PatientRecord, not a plain value",
+        ),
+        (
+            lambda: CKDSuite(SuiteConfig(n_synthetic=3)),
+            [PatientRecord({"sc": 1.0}, 1)],
+            "it was given records of its own",
+        ),
+    ],
+)
+def test_a_run_that_cannot_be_made_again_says_why(krisis, suite, records, words: str) -> None:
+    execution = Execution(recorder=Recorder("runs"))
+    Benchmark(suite(), Local(), execution=execution).run(records)
+    (run,) = Path("runs").iterdir()
+    code, _, err = krisis("resume", str(run))
+    assert code == 2
+    assert words in err
+    assert f"continue it there with Recorder.resume('{run}')" in err
+    code, _, err = krisis("run", "--config", str(run / "manifest.json"))
+    assert (code, words in err) == (2, True)
+
+
+def test_a_class_of_the_script_itself_is_not_imported_again(monkeypatch) -> None:
+    monkeypatch.setattr(Local, "__module__", "__main__")
+    with pytest.raises(InvalidValue, match="Local is defined in the script itself; move it"):
+        registry.name_of("backends", Local)

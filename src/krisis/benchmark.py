@@ -14,6 +14,7 @@ from krisis.errors import InvalidValue, UserError
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.engine import answered_row
 from krisis.execution.options import Execution, checked_at_least_one
+from krisis.execution.remaking import settings_of
 from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
@@ -92,6 +93,9 @@ class Benchmark:
             batch_size=self.batch_size,
             max_concurrency=self.max_concurrency,
         )
+        recorder = self.execution.recorder
+        if recorder is not None and recorder.needs_config():
+            recorder.describe(settings_of(job, self.metrics, self.execution, recorder))
         session = Session(job, self.execution, stop)
         try:
             settled, facts = await session.run()
@@ -101,8 +105,8 @@ class Benchmark:
             facts.baselines = baselines
             facts.scores_by_source = scores_by_source(self.metrics, rows)
             result = BenchmarkResult(rows, scores, description, self.backend.name, facts=facts)
-            if self.execution.recorder is not None:
-                self.execution.recorder.finish(result)
+            if recorder is not None:
+                recorder.finish(result)
         finally:
             session.close()
         return result

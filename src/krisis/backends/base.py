@@ -6,8 +6,9 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
+from krisis.backends.secrets import names_secret
 from krisis.data.base import BaseDataSuite, Label, PatientRecord
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -104,6 +105,16 @@ class BaseBackend(ABC):
     max_retries: int = 5
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0
+
+    # What it was made with, so that a run can be continued from elsewhere; never a key.
+    made_with: tuple[tuple[object, ...], dict[str, object]] = ((), {})
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        """Make the backend, and remember with what."""
+        made = super().__new__(cls)
+        kept = {name: value for name, value in options.items() if not names_secret(name)}
+        made.made_with = (arguments, kept)
+        return made
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Get ready for the records of a suite; the default needs nothing."""

@@ -20,7 +20,8 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
     name that the provider uses.
     """
     family, slash, model = name.partition("/")
-    if family not in registry.table("backends") and registry.is_place(name):
+    is_own = family not in registry.table("backends") and registry.is_place(name)
+    if is_own:
         family, slash, model = name, "", ""
     kind = registry.find("backends", family)
     if not (isinstance(kind, type) and issubclass(kind, BaseBackend)):
@@ -29,7 +30,7 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
     accepted = _accepted_options(kind)
     if (cap := given.pop("max_output_tokens", None)) is not None:
         given[getattr(kind, "output_cap_option", "max_output_tokens")] = cap
-    if "model" in accepted:
+    if "model" in accepted and not is_own:
         if not model:
             raise InvalidValue(f"the backend {name!r} lacks a model; write {family}/NAME")
         given["model"] = model

@@ -106,7 +106,7 @@ class ChatBackend(BaseBackend):
                     f"{cls.__name__} overrides {name}, which runs do not call on a chat backend; "
                     "override build, complete or read, or derive it from BaseBackend"
                 )
-        return super().__new__(cls)
+        return super().__new__(cls, *arguments, **options)
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Take the task from the suite; without a question, `build` will say that it is missing."""

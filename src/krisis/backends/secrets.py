@@ -135,6 +135,17 @@ def _slices(forms: Sequence[str], length: int) -> frozenset[str]:
     )
 
 
+def names_secret(option: str) -> bool:
+    """Say whether an option looks, by its name, as if it held a key.
+
+    >>> names_secret("api_key"), names_secret("auth_token"), names_secret("max_tokens")
+    (True, True, False)
+    """
+    name = option.lower()
+    words = ("key", "secret", "password", "credential")
+    return any(word in name for word in words) or name.endswith("token")
+
+
 def holds_secret(address: str) -> bool:
     """Say whether an address carries a login, or a parameter that looks like a key."""
     parts = urlsplit(address)

@@ -31,7 +31,9 @@ def stored_config(run: Path, options: JsonObject) -> RunConfig:
     manifest = read_manifest(run)
     if not manifest.config:
         raise InvalidFile(
-            f"{run} was started from Python; continue it there with Recorder.resume({str(run)!r})"
+            f"{run} was started from Python and cannot be made again here: "
+            f"{manifest.config_missing or 'it holds no configuration'}; continue it there with "
+            f"Recorder.resume({str(run)!r})"
         )
     return checked_config({**manifest.config, **given_options(options)}, str(run))
 

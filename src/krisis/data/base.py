@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from krisis.data.task import (
     FeatureDescription,
@@ -261,7 +261,15 @@ class BaseDataSuite(ABC):
     feature_sets: tuple[FeatureSet, ...] = ()
     run_format: str = ""
     config: SuiteConfig = SuiteConfig()
+    # What it was made with, so that a run can be continued from elsewhere.
+    made_with: tuple[tuple[object, ...], dict[str, object]] = ((), {})
     _loaded: Records | None = None
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        """Make the suite, and remember with what."""
+        made = super().__new__(cls)
+        made.made_with = (arguments, options)
+        return made
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)

@@ -46,14 +46,14 @@ class Assembled:
 def assemble(config: RunConfig) -> Assembled:
     """Make suite, backend and metrics, and load the records."""
     suite = suite_of(config)
-    backend = backend_from_name(
-        config.model,
-        temperature=config.temperature,
-        max_output_tokens=config.max_output_tokens,
-        base_url=config.base_url,
-        max_retries=config.max_retries,
+    options = {
+        "temperature": config.temperature,
+        "max_output_tokens": config.max_output_tokens,
+        "base_url": config.base_url,
+        "max_retries": config.max_retries,
         **config.model_options,
-    )
+    }
+    backend = backend_from_name(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     chosen = [metric_from_name(name) for name in config.metrics]

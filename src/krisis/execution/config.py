@@ -8,11 +8,9 @@ from typing import Literal, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from krisis.backends.secrets import holds_secret
+from krisis.backends.secrets import holds_secret, names_secret
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonObject, JsonValue
-
-_SECRET_WORDS = ("key", "secret", "password", "credential")
 
 
 class RunConfig(BaseModel):
@@ -67,7 +65,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _no_secret(cls, options: JsonObject) -> JsonObject:
         for name in options:
-            if any(word in name.lower() for word in _SECRET_WORDS):
+            if names_secret(name):
                 raise ValueError(
                     f"{name!r} looks like a secret, and a configuration is stored with the run; "
                     "set the provider's environment variable instead"
@@ -138,9 +136,12 @@ def read_config(path: Path) -> JsonObject:
     if not isinstance(content, dict):
         raise InvalidFile(f"{path} must hold options such as `suite: ckd`")
     if content.get("kind") == "krisis.run":
-        content = content.get("config") or {}
-        if not content:
-            raise InvalidFile(f"{path} was started from Python and holds no configuration")
+        if not content.get("config"):
+            raise InvalidFile(
+                f"{path} was started from Python and holds no configuration: "
+                f"{content.get('config_missing') or 'none was given'}"
+            )
+        content = content["config"]
     return dict(content)
 
 

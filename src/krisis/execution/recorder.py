@@ -49,6 +49,14 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The configuration that makes a run again, or why there is none."""
+
+    config: JsonMapping = field(default_factory=dict)
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """What a recorder needs to know when a run begins."""
 
@@ -81,7 +89,9 @@ class Recorder:
     ) -> None:
         self._out = Path(out)
         self._config = dict(config or {})
+        self._config_missing = ""
         self._store_features = store_features
+        self.out, self.store_features = str(out), store_features
         self._resume_newest = resume_newest
         self._announce = announce or (lambda text: None)
         self._resumed: RunDirectory | None = None
@@ -105,6 +115,14 @@ class Recorder:
         recorder._resumed = RunDirectory(Path(run))
         recorder._retry_failed = retry_failed
         return recorder
+
+    def needs_config(self) -> bool:
+        """Say whether a new run would be recorded without its configuration."""
+        return not self._config and self._resumed is None
+
+    def describe(self, settings: RunSettings) -> None:
+        """Take the configuration that makes a run again, or why there is none."""
+        self._config, self._config_missing = dict(settings.config), settings.missing
 
     def begin(self, opening: Opening) -> Earlier:
         """Open the directory, refuse another run's, and return what is already there."""
@@ -189,6 +207,7 @@ class Recorder:
             task=opening.task,
             suite_description=plain(opening.suite_description),
             config=plain(self._config),
+            config_missing=self._config_missing,
             versions=versions(),
             git_commit=git_commit(),
             stores_features=stores_features,
