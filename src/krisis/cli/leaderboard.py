@@ -15,6 +15,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import dumps
 from krisis.results.leaderboard import Cell, Leaderboard, leaderboards
 from krisis.results.loading import load_results
+from krisis.results.report import failure_lines
 from krisis.results.store import is_run, list_runs
 
 app = typer.Typer(add_completion=False)
@@ -41,6 +42,9 @@ def leaderboard(
     console = wide_console()
     for table in tables:
         console.print(_drawn(table))
+        for entry in table.entries:
+            for line in failure_lines(entry.attrition, entry.name):
+                console.print(line, markup=False, soft_wrap=True)
         if len(table.hashes) > 1:
             console.print(
                 f"The runs above did not all see the same cases ({len(table.hashes)} different "

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
+from krisis.results.account import Attrition
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Unfinished
 from krisis.statistics.intervals import Interval
@@ -55,14 +56,14 @@ class Entry:
 
     name: str
     cells: Mapping[str, Cell]
-    attrition: Mapping[str, int]
+    attrition: Attrition
     ended: bool = True
     rank: float | None = None
 
     @property
     def warnings(self) -> list[str]:
         """Return what a reader must know before any figure of this run."""
-        n_failed = self.attrition.get("n_failed", 0)
+        n_failed = self.attrition.n_failed
         return [
             *([f"{n_failed:,} failed"] if n_failed else []),
             *([] if self.ended else ["incomplete"]),
@@ -92,7 +93,7 @@ class Leaderboard:
                     "name": entry.name,
                     "rank": entry.rank,
                     "ended": entry.ended,
-                    "attrition": dict(entry.attrition),
+                    "attrition": entry.attrition.to_dict(),
                     "figures": {key: _cell_dict(cell) for key, cell in entry.cells.items()},
                 }
                 for entry in self.entries
@@ -165,7 +166,7 @@ def _table(
         Entry(
             name,
             _cells(run, columns),
-            run.attrition.to_dict(),
+            run.attrition,
             not isinstance(run.stop, Unfinished),
         )
         for name, run in sorted(runs.items())

@@ -27,7 +27,7 @@ def format_report(result: BenchmarkResult) -> str:
     counts = result.attrition
     opening = [
         [*([result.damage] if result.damage else []), str(counts), *_incomplete(result)],
-        _failures(counts),
+        failure_lines(counts),
         _heading(result),
     ]
     if counts.n_failed and not counts.n_answered:
@@ -54,14 +54,14 @@ def _incomplete(result: BenchmarkResult) -> list[str]:
     return [f"INCOMPLETE: {records} not asked yet ({result.stop})"]
 
 
-def _failures(attrition: Attrition) -> list[str]:
+def failure_lines(attrition: Attrition, of: str = "") -> list[str]:
     """Return why records failed: each class with its count and one example."""
     if not attrition.failures:
         return []
     width = max(map(len, attrition.failures))
     n_width = len(str(attrition.n_failed))
     return [
-        "Failures by class, with one example each:",
+        f"Failures{f' of {of}' if of else ''} by class, with one example each:",
         *(
             f"  {name.ljust(width)}  {str(kind.n).rjust(n_width)}  {_one_line(kind.example)}"
             for name, kind in attrition.failures.items()

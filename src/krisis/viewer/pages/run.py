@@ -24,6 +24,7 @@ def _facts(report: RunReport) -> JsonObject:
         "heading": report.heading,
         "suite": report.eyebrow,
         "attrition": str(report.attrition),
+        "failures": report.attrition.to_dict().get("failures", {}),
         "headline": report.headline,
         "damage": report.damage,
         "segments": report.segments,

@@ -1,0 +1,74 @@
+"""Why records failed is said wherever a run is shown: class, count and one example."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord, Task
+from krisis.cli.app import app
+from krisis.data.base import RecordListSuite
+from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
+from krisis.reporting.report import build_report, report_html
+from krisis.results.report import format_report
+from krisis.results.store import load_run
+from krisis.viewer.app import create_app
+
+
+class Ailing(BaseBackend):
+    """Fails in its own way on some records."""
+
+    name, max_retries = "ailing", 0
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        number = int(str(record.features["x"]))
+        if number % 4 == 1:
+            raise TimeoutError("the ward's server is slow")
+        if number == 2:
+            raise ConnectionResetError(104, "reset by <b>peer</b>")
+        return BackendResponse(number % 2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    records = [PatientRecord({"x": i}, i % 2, record_id=f"r{i}") for i in range(9)]
+    suite = RecordListSuite(records, Task("parity", "Odd?", {0: "no", 1: "yes"}))
+    folder = tmp_path_factory.mktemp("runs")
+    result = Benchmark(suite, Ailing(), execution=Execution(recorder=Recorder(folder))).run()
+    return Path(str(result.provenance.run_directory))
+
+
+SAID = ("timeout", "TimeoutError: the ward's server is slow", "unavailable", "reset by")
+
+
+def test_in_the_text_report(run: Path) -> None:
+    text = format_report(load_run(run))
+    assert "3 of 9 records FAILED" in text
+    assert "  timeout      2  TimeoutError: the ward's server is slow" in text
+    assert "  unavailable  1  ConnectionResetError: [Errno 104] reset by <b>peer</b>" in text
+    assert text == (run / "report.txt").read_text(encoding="utf-8").rstrip("\n")
+
+
+def test_in_the_page_and_the_viewer(run: Path) -> None:
+    client = TestClient(create_app(run.parent), base_url="http://127.0.0.1")
+    page = client.get(f"/runs/{run.name}").text
+    for html in (report_html(build_report(load_run(run))), page):
+        assert "Failures by class" in html
+        assert "reset by &lt;b&gt;peer&lt;/b&gt;" in html
+        assert "the ward&#39;s server is slow" in html
+    found = client.get(f"/runs/{run.name}.json").json()["failures"]
+    assert {name: kind["n"] for name, kind in found.items()} == {"timeout": 2, "unavailable": 1}
+
+
+def test_in_the_leaderboard(run: Path) -> None:
+    shown = CliRunner().invoke(app, ["leaderboard", str(run)]).stdout
+    assert "3 failed" in shown
+    assert "Failures of ailing by class, with one example each:" in shown
+    assert all(words in shown for words in SAID)
+    (table,) = json.loads(CliRunner().invoke(app, ["leaderboard", str(run), "--json"]).stdout)
+    assert table["entries"][0]["attrition"]["failures"]["timeout"]["n"] == 2
