@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from krisis import __version__
+from krisis.cli.streams import prepare_streams
 from krisis.errors import KrisisError
 from krisis.registry import fault_of_own_code
 
@@ -93,6 +94,7 @@ def options(
 
 def main() -> None:
     """Run the command line: one sentence and exit 2 for a user's error, 1 for a failed run."""
+    prepare_streams()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         app(arguments)

@@ -8,6 +8,7 @@ import typer
 import yaml
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.streams import echo_json
 from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
@@ -57,7 +58,7 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     if markdown is not None:
         write_text(markdown, to_markdown(verdicts), overwrite=True)
     if as_json:
-        typer.echo(dumps(to_json(verdicts)))
+        echo_json(dumps(to_json(verdicts)))
     else:
         typer.echo("\n".join(verdict.line() for verdict in verdicts))
     raise typer.Exit(exit_code(verdicts))

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from krisis import registry
 from krisis.cli.console import warn_of_damage, wide_console
+from krisis.cli.streams import echo_json
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.scoring import metric_from_name
@@ -57,7 +58,7 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     with console.status("permuting patients …"):
         comparison = compare_runs(loaded, options)
     if as_json:
-        typer.echo(dumps(comparison.to_dict()))
+        echo_json(dumps(comparison.to_dict()))
     else:
         output = wide_console()
         for part in comparison_parts(comparison, width=output.width):

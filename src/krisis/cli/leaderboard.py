@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from krisis.cli.console import warn_of_damage, wide_console
+from krisis.cli.streams import echo_json
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
 from krisis.results.leaderboard import Cell, Leaderboard, leaderboards
@@ -37,7 +38,7 @@ def leaderboard(
     warn_of_damage(loaded.values())
     tables = leaderboards(loaded, sort=sort)
     if as_json:
-        typer.echo(dumps([table.to_dict() for table in tables]))
+        echo_json(dumps([table.to_dict() for table in tables]))
         return
     console = wide_console()
     for table in tables:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.streams import echo_json
 from krisis.errors import InvalidFile
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
@@ -38,4 +39,7 @@ def score(
     rescored = result.with_scores(scores)
     if output is not None:
         write_text(output, rescored.to_json() + "\n")
-    typer.echo(format_metrics_json_report(rescored) if as_json else format_report(rescored))
+    if as_json:
+        echo_json(format_metrics_json_report(rescored))
+    else:
+        typer.echo(format_report(rescored))

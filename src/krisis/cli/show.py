@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.streams import echo_json
 from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
 
@@ -21,4 +22,7 @@ def show(
 ) -> None:
     """Print the report of a saved result."""
     result = load_result(results)
-    typer.echo(format_metrics_json_report(result) if as_json else format_report(result))
+    if as_json:
+        echo_json(format_metrics_json_report(result))
+    else:
+        typer.echo(format_report(result))
