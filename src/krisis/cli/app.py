@@ -86,10 +86,10 @@ def options(
     """Take the options that come before any command."""
 
 
-def main() -> None:
+def main(command: typer.Typer = app) -> None:
     """Run the command line: one sentence and exit 2 for a user's error, 1 for a failed run."""
     try:
-        app()
+        command()
     except KrisisError as error:
         typer.echo(f"krisis: {error}", err=True)
         sys.exit(error.exit_code)

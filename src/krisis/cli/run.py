@@ -42,7 +42,7 @@ def run(
         [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
     ),
     **options: JsonValue,
-) -> None:
+) -> list[Path]:
     """Run a suite on a model and score the answers."""
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
@@ -52,11 +52,13 @@ def run(
     ]
     if print_config:
         typer.echo("---\n".join(map(config_text, settings)), nl=False)
-    elif dry_run:
+        return []
+    if dry_run:
         typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
-    else:
-        runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
-        write_run_file(settings[0], runs)
+        return []
+    runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
+    write_run_file(settings[0], runs)
+    return runs
 
 
 def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:

@@ -75,7 +75,12 @@ IntersectionOnly = Annotated[
     typer.Option("--intersection-only", help="Compare the participants that both runs have."),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the JSON artifact to this new file.")
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write the JSON artifact to this new file, or into this folder under a new name.",
+    ),
 ]
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw the curves to a new .svg, .png or .html file.")
@@ -107,7 +112,7 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
 ) -> None:
     """Judge how well confidence ranks the answers of one run, or of two runs compared."""
     check_plot(plot)
-    if output is not None and output.exists():
+    if output is not None and output.exists() and not output.is_dir():
         raise InvalidFile(f"{output} exists already; choose another name")
     runs = _runs(inputs, mode, intersection_only=intersection_only)
     options = SelectiveOptions(
@@ -128,15 +133,29 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         intersection_only=intersection_only,
     )
     if output is not None:
+        output = new_name(output, runs) if output.is_dir() else output
         write_text(output, dumps(artifact) + "\n")
     if plot is not None:
         draw_evaluation(evaluation, plot)
     if as_json:
         typer.echo(dumps(artifact))
-        return
-    print_evaluation(evaluation, artifact, calibrator)
+    else:
+        print_evaluation(evaluation, artifact, calibrator)
     for written in filter(None, (output, plot)):
-        typer.echo(f"wrote {written}")
+        typer.echo(f"wrote {written}", err=as_json)
+
+
+def new_name(folder: Path, runs: Sequence[RunItems]) -> Path:
+    """Return a path in the folder that no file has yet, named after the inputs and their modes."""
+    sources = [run.source for run in runs]
+    names = [Path(one.path).name.removesuffix(".json") for one in sources]
+    modes = [f".{one.mode}" if one.mode else "" for one in sources]
+    parts = map("".join, zip(names, modes, strict=True))
+    stem = f"{'_vs_'.join(parts)}.selective"
+    path, number = folder / f"{stem}.json", 2
+    while path.exists():
+        path, number = folder / f"{stem}-{number}.json", number + 1
+    return path
 
 
 def _runs(

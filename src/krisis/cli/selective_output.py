@@ -155,7 +155,7 @@ def _notes(
 ) -> list[str]:
     people = f"{evaluation.runs[0].words[0]}s"
     notes = [f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"]
-    if evaluation.n_clusters < _FEW:
+    if evaluation.n_clusters < _FEW and not evaluation.without_intervals:
         notes.append(
             f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
         )
