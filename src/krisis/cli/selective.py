@@ -132,6 +132,12 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         totals=[totals_of(run) for run in runs],
         intersection_only=intersection_only,
     )
+    if calibrator is not None:
+        found = [calibrator.missing_in(run) for run in runs]
+        artifact["calibrator"] = {
+            "path": str(calibration),
+            "missing": [{name: one.model_dump() for name, one in run.items()} for run in found],
+        }
     if output is not None:
         output = new_name(output, runs) if output.is_dir() else output
         write_text(output, dumps(artifact) + "\n")
@@ -223,6 +229,7 @@ def _confidences(
         values[variant] = [confidence_of(t, variant, calibrator=calibrator) for t in runs]
     if not values:
         raise InvalidValue(
-            f"no variant can be computed for {runs[0].source.path}: it carries no known signal"
+            f"no variant can be evaluated for {runs[0].source.path}; the first of them: "
+            f"{next(iter(absent.values()))}"
         )
     return values, absent

@@ -11,11 +11,20 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from krisis.confidence.judging import Figures, cross_fitted, figures_of
-from krisis.confidence.models import MODELS, Method, Model, TemperatureModel, softened
+from krisis.confidence.models import (
+    MODELS,
+    SHORT_NAMES,
+    Method,
+    Model,
+    Number,
+    TemperatureModel,
+    softened,
+)
 from krisis.confidence.signals import (
     SIGNALS,
-    MissingSignal,
+    default_for_missing,
     known_signals,
+    n_missing,
     signal_of,
     signal_values,
 )
@@ -45,6 +54,15 @@ class FittedOn(BaseModel):
     participant_hashes: list[str]
 
 
+class Missing(BaseModel):
+    """What stands for a feature where an item lacks it, and for how many items it stood."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    default: Number
+    n_items: int
+
+
 class Calibrator(BaseModel):
     """A fitted calibrator with everything needed to apply it safely elsewhere."""
 
@@ -56,6 +74,7 @@ class Calibrator(BaseModel):
     features: list[str]
     target: Target
     input_scale: dict[str, tuple[float, float]]
+    missing: dict[str, Missing]
     score_scale: float | None
     model: Model
     fitted_on: FittedOn
@@ -71,10 +90,24 @@ class Calibrator(BaseModel):
             )
         for name in self.features:
             _check_scale(name, self.input_scale[name])
-        values = _features(run, self.features, needed_by="the calibrator")
+        if run.predicted.any():
+            _refuse_unknown(run, self.features)
+        values = _features(run, self._defaults(), needed_by="the calibrator")
         if isinstance(self.model, TemperatureModel):  # the others take features as they are
             values = _unit_interval(values, self.input_scale[self.features[0]])
         return self.model.predict(values)
+
+    def _defaults(self) -> dict[str, float]:
+        return {name: self.missing[name].default for name in self.features}
+
+    def missing_in(self, run: RunItems) -> dict[str, Missing]:
+        """Return the features that items of a run lack, with what is taken for them."""
+        counts = {name: n_missing(run, name) for name in self.features}
+        return {
+            name: Missing(default=self.missing[name].default, n_items=n)
+            for name, n in counts.items()
+            if n
+        }
 
     def judged_on(self, run: RunItems) -> tuple[str, Figures, Figures]:
         """Return what stood there before, its figures on a run, and those of the calibrator.
@@ -85,7 +118,9 @@ class Calibrator(BaseModel):
         before = self.features[0]
         if len(self.features) > 1 or not signal_of(before).bounded:
             before = STATED
-        raw = signal_values(run, before, needed_by="the comparison with a calibrator")
+        needed_by = "the comparison with a calibrator"
+        default = self._defaults().get(before)
+        raw = signal_values(run, before, needed_by=needed_by, missing=default)
         uncalibrated = figures_of(_unit_interval(raw, signal_of(before).scale), goal)
         return before, uncalibrated, figures_of(self.apply(run), goal)
 
@@ -126,6 +161,15 @@ class Calibrator(BaseModel):
         return ""
 
 
+def missing_lines(missing: Mapping[str, Missing]) -> list[str]:
+    """Say of each feature that items lack how many do, and what is taken for it."""
+    return [
+        f"{name} is missing on {one.n_items} items, taken as {one.default:g}"
+        for name, one in missing.items()
+        if one.n_items
+    ]
+
+
 def _check_scale(name: str, learnt: tuple[float, float]) -> None:
     signal = signal_of(name)
     if not signal.bounded or learnt == signal.scale:
@@ -141,8 +185,22 @@ def _unit_interval(values: FloatArray, scale: tuple[float, float]) -> FloatArray
     return (values - low) / (high - low)
 
 
-def _features(run: RunItems, names: Sequence[str], *, needed_by: str) -> FloatArray:
-    return np.column_stack([signal_values(run, name, needed_by=needed_by) for name in names])
+def _features(run: RunItems, defaults: Mapping[str, float], *, needed_by: str) -> FloatArray:
+    columns = [
+        signal_values(run, name, needed_by=needed_by, missing=default)
+        for name, default in defaults.items()
+    ]
+    return np.column_stack(columns)
+
+
+def _refuse_unknown(run: RunItems, features: Sequence[str]) -> None:
+    present = known_signals(run)
+    for name in features:
+        if name not in present:
+            raise InvalidValue(
+                f"no item of {run.source.path} carries the feature {name!r}; "
+                f"it has: {', '.join(present) or 'no signals'}"
+            )
 
 
 def _score_scale(run: RunItems) -> float | None:
@@ -174,16 +232,18 @@ def fit_calibrator(
 
     With fewer than 10 right or 10 wrong answers it refuses, unless ``force`` is given.
     """
+    method = SHORT_NAMES.get(method, method)  # type: ignore[assignment]
     _check_request(run, features, method, target)
     if not force:
         _check_enough(run)
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
     goal = target_values(run, target)
-    raw = _features(run, features, needed_by=f"the method {method!r}")
+    defaults = {name: default_for_missing(run, name) for name in features}
+    raw = _features(run, defaults, needed_by=f"the method {method!r}")
     scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}
     inputs = raw
-    if method == "temperature":
+    if method == "temperature_scaling":
         inputs = _unit_interval(raw, scales[features[0]])
     model = MODELS[method].fit(inputs, softened(goal))
     before = _uncalibrated(raw, goal, features, scales)
@@ -192,6 +252,10 @@ def fit_calibrator(
         features=list(features),
         target=target,
         input_scale=scales,
+        missing={
+            name: Missing(default=default, n_items=n_missing(run, name))
+            for name, default in defaults.items()
+        },
         score_scale=_score_scale(run),
         model=model,
         fitted_on=_fitted_on(run, goal.size),
@@ -216,18 +280,14 @@ def _check_request(run: RunItems, features: Sequence[str], method: str, target: 
         raise InvalidValue(f"name one or more features, each once, not {list(features)}")
     if not run.predicted.any():
         raise InvalidValue(f"{run.source.path} has no predicted item to learn from")
-    present = known_signals(run)
-    for name in features:
-        if name not in present:
-            raise MissingSignal(
-                f"no item of {run.source.path} carries the feature {name!r}; "
-                f"it has: {', '.join(present) or 'no signals'}"
-            )
-    if method in ("temperature", "logistic") and target == "loss":
+    _refuse_unknown(run, features)
+    if method in ("temperature_scaling", "logistic") and target == "loss":
         raise InvalidValue(
             f"the method {method!r} learns yes or no; use linear for the target loss"
         )
-    if method == "temperature" and (len(features) != 1 or not signal_of(features[0]).bounded):
+    if method == "temperature_scaling" and (
+        len(features) != 1 or not signal_of(features[0]).bounded
+    ):
         bounded = ", ".join(name for name, signal in SIGNALS.items() if signal.bounded)
         raise InvalidValue(
             f"a temperature takes one feature with a scale of its own, not {list(features)}; "
@@ -296,7 +356,7 @@ def calibrator_from(content: JsonMapping, *, place: str | Path) -> Calibrator:
     weights = getattr(calibrator.model, "weights", [0.0])
     agree = (
         calibrator.method == calibrator.model.method
-        and set(calibrator.input_scale) == set(calibrator.features)
+        and set(calibrator.input_scale) == set(calibrator.missing) == set(calibrator.features)
         and len(calibrator.features) == len(weights)
         and all(
             low < high or not signal_of(n).bounded
