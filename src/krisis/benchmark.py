@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
-from krisis.data.base import BaseDataSuite, PatientRecord
+from krisis.data.base import BaseDataSuite, PatientRecord, Records
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.engine import answered_row
@@ -75,7 +75,9 @@ class Benchmark:
         cases = with_distinct_ids(self.suite.records() if records is None else records)
         if not cases:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
-        description = self.suite.describe() if suite_description is None else suite_description
+        description = suite_description
+        if description is None:
+            description = described(self.suite, None if records is None else cases)
         self.backend.prepare(self.suite)
         # Baselines come first: should they fail, no call has been paid for yet.
         wanted = self.execution.baselines
@@ -102,6 +104,19 @@ class Benchmark:
         finally:
             session.close()
         return result
+
+
+def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
+    """Return what the suite says of itself; of records given in place of its own, their count."""
+    description = suite.describe()
+    if given is None:
+        return description
+    if "content_hash" in description:
+        own = with_distinct_ids(suite.records())
+        if own.content_hash == given.content_hash:
+            return description
+    counted = {"n_records": len(given), "content_hash": given.content_hash}
+    return {**description, **counted, "records": "given"}
 
 
 def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> BenchmarkResult:

@@ -92,7 +92,9 @@ class Spending:
     """What a run took; None is not known, which is never the same as 0.
 
     ``lost`` tokens were paid for replies that could not be used, ``cached`` ones not paid again.
-    ``cost_unknown`` says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
+    ``token_total`` is input + output; ``token_total_reported`` is what backends said where that is
+    another number. ``cost_unknown`` says why only ``cost_at_most`` is known; ``dropped`` fields
+    could not be read.
     """
 
     n_api_calls: int | None = None
@@ -103,6 +105,7 @@ class Spending:
     input_tokens: int | None = None
     output_tokens: int | None = None
     token_total: int | None = None
+    token_total_reported: int | None = None
     lost_input_tokens: int | None = None
     lost_output_tokens: int | None = None
     cached_input_tokens: int | None = None
@@ -127,6 +130,7 @@ class Spending:
         n_input = _sum([row.input_tokens for row in answered])
         n_output = _sum([row.output_tokens for row in answered])
         both = None if n_input is None or n_output is None else n_input + n_output
+        reported = _sum([row.total_tokens for row in answered])
         return cls(
             n_api_calls=spent.n_calls,
             n_retries=spent.n_retries,
@@ -136,7 +140,8 @@ class Spending:
             n_dropped_fields=spent.n_dropped_fields,
             input_tokens=n_input,
             output_tokens=n_output,
-            token_total=_sum([row.total_tokens for row in answered]) if both is None else both,
+            token_total=both,
+            token_total_reported=None if reported == both else reported,
             lost_input_tokens=spent.lost_input_tokens,
             lost_output_tokens=spent.lost_output_tokens,
             cached_input_tokens=spent.cached_input_tokens,
@@ -264,12 +269,13 @@ def brief_scores(scores: Mapping[str, MetricScore]) -> MetricScores:
 
 
 # What the seeds promise of every run, also where the value is not known.
-_PROMISED = (
+EXECUTION_FIELDS = (
     *("batch_size", "max_concurrency", "n_input_records", "n_api_batches", "elapsed_seconds"),
     *("records_per_second", "input_tokens", "output_tokens", "token_total", "prompt_capture"),
     *("prompt_data_policy", "prompt_modes", "n_prompts_captured", "prompt_templates_count"),
-    *("prompt_templates", "cost"),
+    "prompt_templates",
 )
+_PROMISED = (*EXECUTION_FIELDS, "cost")
 _DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
 _TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement")
 _SCORED = ("baselines", "scores_by_source")

@@ -27,7 +27,7 @@ HEADINGS = {
 }
 # In reports, but too many for a table of runs unless they are asked for.
 _ON_REQUEST = {"brier_score": "Brier", "augrc": "AUGRC / Cmax²", "risk_at_80_coverage": "Risk@80 %"}
-COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens"}
+COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens", "cost": "cost ($)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,9 @@ def leaderboards(
 def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> list[Column]:
     """Return the metrics that the runs were scored with, the well-known first, then the costs."""
     found: dict[str, Column] = {}
+    priced = False
     for run in runs:
+        priced |= run.spending.cost is not None
         for score in run.metric_scores.values():
             name = score.identifier
             heading = {**HEADINGS, **_ON_REQUEST}.get(name, score.name)
@@ -131,7 +133,11 @@ def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> l
         found.values(),
         key=lambda column: order.index(column.key) if column.key in order else len(order),
     )
-    costs = [Column(key, key, heading, "lower") for key, heading in COSTS.items()]
+    costs = [
+        Column(key, key, heading, "lower")
+        for key, heading in COSTS.items()
+        if key != "cost" or priced
+    ]
     return [*metrics, *costs]
 
 
