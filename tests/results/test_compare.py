@@ -393,15 +393,12 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
 
 def test_what_the_runs_took_is_in_the_terminal_the_json_and_the_page() -> None:
     took = {"elapsed_seconds": 12.34, "token_total": 4321, "cost": 0.0125}
-    scored = answers("++-a" * 5)
-    paid = BenchmarkResult(
-        scored.evaluation_results, scored.metric_scores, scored.suite_description, "paid", took
-    )
-    comparison = compare_runs({"paid": paid, "rule": answers("+++a" * 5)}, QUICK)
-    assert comparison.to_dict()["spending"] == {
-        "paid": took,
-        "rule": dict.fromkeys(took),
+    runs = {
+        name: BenchmarkResult(answers(pattern * 5).evaluation_results, {}, {}, name, extras)
+        for name, pattern, extras in (("paid", "++-a", took), ("rule", "+++a", {}))
     }
+    comparison = compare_runs(runs, QUICK)
+    assert comparison.to_dict()["spending"] == {"paid": took, "rule": dict.fromkeys(took)}
     lines = [
         "paid: elapsed seconds 12.3, token total 4,321, cost $0.0125",
         "rule: elapsed seconds not known, token total not known, cost not known",
