@@ -92,13 +92,11 @@ class Calibrator(BaseModel):
             _check_scale(name, self.input_scale[name])
         if run.predicted.any():
             _refuse_unknown(run, self.features)
-        values = _features(run, self._defaults(), needed_by="the calibrator")
+        missing = {name: self.missing[name] for name in self.features}
+        values = _features(run, missing, needed_by="the calibrator")
         if isinstance(self.model, TemperatureModel):  # the others take features as they are
             values = _unit_interval(values, self.input_scale[self.features[0]])
         return self.model.predict(values)
-
-    def _defaults(self) -> dict[str, float]:
-        return {name: self.missing[name].default for name in self.features}
 
     def missing_in(self, run: RunItems) -> dict[str, Missing]:
         """Return the features that items of a run lack, with what is taken for them."""
@@ -119,7 +117,7 @@ class Calibrator(BaseModel):
         if len(self.features) > 1 or not signal_of(before).bounded:
             before = STATED
         needed_by = "the comparison with a calibrator"
-        default = self._defaults().get(before)
+        default = self.missing[before].default if before in self.missing else None
         raw = signal_values(run, before, needed_by=needed_by, missing=default)
         uncalibrated = figures_of(_unit_interval(raw, signal_of(before).scale), goal)
         return before, uncalibrated, figures_of(self.apply(run), goal)
@@ -185,10 +183,10 @@ def _unit_interval(values: FloatArray, scale: tuple[float, float]) -> FloatArray
     return (values - low) / (high - low)
 
 
-def _features(run: RunItems, defaults: Mapping[str, float], *, needed_by: str) -> FloatArray:
+def _features(run: RunItems, missing: Mapping[str, Missing], *, needed_by: str) -> FloatArray:
     columns = [
-        signal_values(run, name, needed_by=needed_by, missing=default)
-        for name, default in defaults.items()
+        signal_values(run, name, needed_by=needed_by, missing=one.default)
+        for name, one in missing.items()
     ]
     return np.column_stack(columns)
 
@@ -239,12 +237,11 @@ def fit_calibrator(
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
     goal = target_values(run, target)
-    defaults = {name: default_for_missing(run, name) for name in features}
-    raw = _features(run, defaults, needed_by=f"the method {method!r}")
+    missing = _missing(run, features)
+    raw = _features(run, missing, needed_by=f"the method {method!r}")
     scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}
-    inputs = raw
-    if method == "temperature_scaling":
-        inputs = _unit_interval(raw, scales[features[0]])
+    takes_probability = method == "temperature_scaling"
+    inputs = _unit_interval(raw, scales[features[0]]) if takes_probability else raw
     model = MODELS[method].fit(inputs, softened(goal))
     before = _uncalibrated(raw, goal, features, scales)
     return Calibrator(
@@ -252,23 +249,31 @@ def fit_calibrator(
         features=list(features),
         target=target,
         input_scale=scales,
-        missing={
-            name: Missing(default=default, n_items=n_missing(run, name))
-            for name, default in defaults.items()
-        },
+        missing=missing,
         score_scale=_score_scale(run),
         model=model,
         fitted_on=_fitted_on(run, goal.size),
         metrics={
             "before_is": before[1],
-            "training_set": {
-                "before": figures_of(before[0], goal),
-                "after": figures_of(model.predict(inputs), goal),
-                "note": "computed on the items the calibrator was fitted on, hence flattering",
-            },
+            "training_set": _training_set(before[0], model.predict(inputs), goal),
             "cross_fitted": cross_fitted(run, inputs, goal, before[0], (method, seed)),
         },
     )
+
+
+def _training_set(before: FloatArray, after: FloatArray, goal: FloatArray) -> JsonObject:
+    return {
+        "before": figures_of(before, goal),
+        "after": figures_of(after, goal),
+        "note": "computed on the items the calibrator was fitted on, hence flattering",
+    }
+
+
+def _missing(run: RunItems, features: Sequence[str]) -> dict[str, Missing]:
+    return {
+        name: Missing(default=default_for_missing(run, name), n_items=n_missing(run, name))
+        for name in features
+    }
 
 
 def _check_request(run: RunItems, features: Sequence[str], method: str, target: str) -> None:

@@ -91,10 +91,9 @@ _DESCRIBED = ("suite", "task", "features", "mode", "limit", "n_records", "conten
 class Spending:
     """What a run took; None is not known, which is never the same as 0.
 
-    ``lost`` tokens were paid for replies that could not be used, ``cached`` ones not paid again.
-    ``token_total`` is input + output; ``token_total_reported`` is what backends said where that is
-    another number. ``cost_unknown`` says why only ``cost_at_most`` is known; ``dropped`` fields
-    could not be read.
+    ``token_total_reported`` is what backends said where that is not input + output. ``lost`` tokens
+    were paid for replies that could not be used, ``cached`` ones not paid again. ``cost_unknown``
+    says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
     """
 
     n_api_calls: int | None = None
@@ -130,7 +129,7 @@ class Spending:
         n_input = _sum([row.input_tokens for row in answered])
         n_output = _sum([row.output_tokens for row in answered])
         both = None if n_input is None or n_output is None else n_input + n_output
-        reported = _sum([row.total_tokens for row in answered])
+        said = _sum([row.total_tokens for row in answered])
         return cls(
             n_api_calls=spent.n_calls,
             n_retries=spent.n_retries,
@@ -141,7 +140,7 @@ class Spending:
             input_tokens=n_input,
             output_tokens=n_output,
             token_total=both,
-            token_total_reported=None if reported == both else reported,
+            token_total_reported=None if said == both else said,
             lost_input_tokens=spent.lost_input_tokens,
             lost_output_tokens=spent.lost_output_tokens,
             cached_input_tokens=spent.cached_input_tokens,
@@ -275,10 +274,8 @@ EXECUTION_FIELDS = (
     *("prompt_data_policy", "prompt_modes", "n_prompts_captured", "prompt_templates_count"),
     "prompt_templates",
 )
-_PROMISED = (*EXECUTION_FIELDS, "cost")
 _DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
-_TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement")
-_SCORED = ("baselines", "scores_by_source")
+_TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement", "baselines")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -304,7 +301,7 @@ class RunFacts:
         for name in _DESCRIBED:
             provenance.pop(name, None)
         content: JsonObject = {
-            **(dict.fromkeys(_PROMISED) if was_run else {}),
+            **(dict.fromkeys((*EXECUTION_FIELDS, "cost")) if was_run else {}),
             **provenance,
             **_entries(self.spending),
             **self._counted(),
@@ -330,7 +327,7 @@ class RunFacts:
         provenance = _part(Provenance, extras, leaving_out=_DESCRIBED)
         spending, prompts = _part(Spending, extras), _part(Prompts, extras)
         known = {f.name for part in (Provenance, Spending, Prompts) for f in fields(part)}
-        known = (known - set(_DESCRIBED)) | {*_DERIVED, *_TYPED, *_SCORED}
+        known = (known - set(_DESCRIBED)) | {*_DERIVED, *_TYPED, "scores_by_source"}
         stored = _checked(Attrition, extras.get("attrition") or {}, "attrition")
         n_loaded = extras.get("n_loaded", extras.get("n_input_records"))
         if n_loaded is not None and stored == Attrition():
