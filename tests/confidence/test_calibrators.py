@@ -339,6 +339,17 @@ def test_the_default_of_each_feature_claims_no_confidence(signal, expected):
     assert n_missing(run, signal) == 2
 
 
+def test_the_default_is_that_of_training_wherever_the_calibrator_is_used():
+    def run_of(*entropies):
+        return table_with(
+            signals=lambda c: [{"token_pe": entropies[i % len(entropies)]} for i in range(320)]
+        )
+
+    fitted = fit_calibrator(run_of(0.1, 0.4, 2.0, None), ["token_pe"])
+    assert fitted.missing["token_pe"].default == 2.0
+    assert np.array_equal(fitted.apply(run_of(0.2, None)), fitted.apply(run_of(0.2, 2.0)))
+
+
 def test_a_feature_that_no_item_has_a_value_of_is_an_error_in_training_and_use():
     names = ["verbalized_confidence", "token_msp"]
 
