@@ -121,7 +121,7 @@ def test_a_participant_that_fails_is_recorded_without_success(
             "CONSISTENCY_SAMPLES must be a whole number of 1 or more, not '0'",
         ),
         ({}, ("--output", "taken.json"), "taken.json exists already"),
-        ({}, ("--mode", "one_shot"), "unknown mode 'one_shot'"),
+        ({}, ("--mode", "zero_shot", "--mode", "one_shot"), "unknown mode 'one_shot'"),
         ({}, ("--data-path", "nowhere"), "nowhere does not exist"),
     ],
 )

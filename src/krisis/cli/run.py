@@ -8,7 +8,7 @@ import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
-from krisis.execution.assembly import dry_run_text
+from krisis.execution.assembly import dry_run_text, suite_of
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
@@ -50,6 +50,8 @@ def run(
         checked_config({**stored, **given, **chosen}, str(config or "krisis run"))
         for chosen in ([{"mode": name} for name in dict.fromkeys(mode)] or [{}])
     ]
+    for one in settings[1:]:
+        suite_of(one)  # a wrong second mode is refused before the first is paid for
     if print_config:
         typer.echo("---\n".join(map(config_text, settings)), nl=False)
         return []
