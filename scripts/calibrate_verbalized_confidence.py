@@ -10,7 +10,7 @@ if __name__ == "__main__":
     sys.argv[1:1] = [
         "calibrate",
         "--method",
-        "temperature",
+        "temperature_scaling",
         "--features",
         "verbalized_confidence",
     ]

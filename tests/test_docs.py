@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # What differs from one run to the next: durations and the moments of the clock.
-VARIES = re.compile(r"(elapsed seconds|records per second) +[\d.]+")
+VARIES = re.compile(r"(elapsed_seconds|records_per_second) +[\d.]+")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

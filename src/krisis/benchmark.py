@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
-from krisis.data.base import BaseDataSuite, PatientRecord
+from krisis.data.base import BaseDataSuite, PatientRecord, Records
 from krisis.data.checks import check_records
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.batches import cases_of, with_distinct_ids
@@ -76,23 +76,11 @@ class Benchmark:
         suite_description: JsonObject | None,
         stop: Stop,
     ) -> BenchmarkResult:
-        cases = with_distinct_ids(self.suite.records() if records is None else records)
-        if not cases:
-            raise InvalidValue("there are no records to evaluate; check the suite or the list")
-        check_records(cases, self.suite.task)
-        description = self.suite.describe() if suite_description is None else suite_description
+        job = self._job(records, suite_description)
         self.backend.prepare(self.suite)
         # Baselines come first: should they fail, no call has been paid for yet.
         wanted = self.execution.baselines
-        baselines = baseline_scores(self.suite, cases, self.metrics) if wanted else {}
-        job = Job(
-            self.suite,
-            self.backend,
-            cases,
-            description,
-            batch_size=self.batch_size,
-            max_concurrency=self.max_concurrency,
-        )
+        baselines = baseline_scores(self.suite, job.records, self.metrics) if wanted else {}
         recorder = self.execution.recorder
         if recorder is not None and recorder.needs_config():
             recorder.describe(settings_of(job, self.metrics, self.execution, recorder))
@@ -104,12 +92,39 @@ class Benchmark:
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
             facts.baselines = baselines
             facts.scores_by_source = scores_by_source(self.metrics, rows)
-            result = BenchmarkResult(rows, scores, description, self.backend.name, facts=facts)
+            result = BenchmarkResult(rows, scores, job.description, self.backend.name, facts=facts)
             if recorder is not None:
                 recorder.finish(result)
         finally:
             session.close()
         return result
+
+    def _job(
+        self, records: Sequence[PatientRecord] | None, suite_description: JsonObject | None
+    ) -> Job:
+        """Return what is to be run, checked: a fault found later would have cost calls."""
+        cases = with_distinct_ids(self.suite.records() if records is None else records)
+        if not cases:
+            raise InvalidValue("there are no records to evaluate; check the suite or the list")
+        check_records(cases, self.suite.task)
+        description = suite_description
+        if description is None:
+            description = described(self.suite, None if records is None else cases)
+        sizes = {"batch_size": self.batch_size, "max_concurrency": self.max_concurrency}
+        return Job(self.suite, self.backend, cases, description, **sizes)
+
+
+def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
+    """Return what the suite says of itself; of records given in place of its own, their count."""
+    description = suite.describe()
+    if given is None:
+        return description
+    if "content_hash" in description:
+        own = with_distinct_ids(suite.records())
+        if own.content_hash == given.content_hash:
+            return description
+    counted = {"n_records": len(given), "content_hash": given.content_hash}
+    return {**description, **counted, "records": "given"}
 
 
 def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> BenchmarkResult:

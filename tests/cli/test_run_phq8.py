@@ -137,7 +137,7 @@ def test_every_variant_is_there_but_those_the_model_cannot_give(
         "calibrated", "consistency", "consistency_inverse_std", "hybrid_consistency", "stated",
         "secondary:verbalized+consistency:average",
     }  # fmt: skip
-    without = figures["variants_without_signals"]
+    without = figures["variants_not_evaluated"]
     assert set(without) == {"token_msp", "token_pe", "token_energy"}
     assert all("is missing" in reason for reason in without.values())
 

@@ -167,7 +167,7 @@ def test_all_variants_share_their_resamples_and_the_absent_are_listed(run):
     variants = artifact["confidence_variants"]
     assert len(variants) == 13
     assert variants["llm"]["bootstrap"] == variants["total_evidence"]["bootstrap"]
-    assert set(artifact["variants_without_signals"]) == {
+    assert set(artifact["variants_not_evaluated"]) == {
         "stated",
         "calibrated",
         "verbalized_calibrated",
@@ -204,6 +204,9 @@ def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
     artifact = json.loads(result.stdout)
     assert artifact["comparison"]["participants_compared"] == 20
     counts = artifact["population"]["input_1"]
+    assert set(artifact["population"]) == {"common", "input_0", "input_1"}
+    assert artifact["population"]["common"] == {"participants_included": 20, "items_total": 160}
+    assert artifact["population"]["input_0"]["participants_total"] == 21
     assert counts["participants_total"] == 31
     assert [counts[f"participants_{part}"] for part in ("included", "failed", "left_out")] == [
         20,
@@ -326,6 +329,13 @@ def test_nan_of_a_predicted_item_is_refused_by_the_variant_that_needs_it(run):
     assert f"participant 302, item {answered}: the signal token_msp" in message
     assert "'token_msp'" in message
     assert "llm" in evaluated(run, "--mode", "zero_shot")["confidence_variants"]
+    both = evaluated(run, "--mode", "zero_shot", "--confidence", "all")
+    assert both["variants_not_evaluated"]["token_msp"] == message
+    assert len(both["confidence_variants"]) == 12
+    shown = krisis(
+        "selective", "--input", run, "--mode", "zero_shot", "--confidence", "all", *FAST
+    ).output
+    assert f"not evaluated: token_msp: {message}" in shown
 
 
 def test_nan_of_an_abstained_item_does_not_matter(run):
@@ -593,6 +603,29 @@ def test_calibrating_and_applying(run, tmp_path):
     assert "no news" in result.output
 
 
+def test_items_without_a_feature_are_counted_by_both_commands(run, tmp_path):
+    content, artifact = json.loads(run.read_text()), tmp_path / "c.json"
+    people = [one["results"]["results"] for one in content["experiments"]]
+    asked = [[k for k, v in one[0]["predicted_items"].items() if v is not None] for one in people]
+    for results, items in zip(people, asked, strict=True):
+        results[0]["item_signals"][items[0]].pop("token_pe")
+    run.write_text(json.dumps(content))
+    few = ["--input", run, "--mode", "few_shot"]
+    fitted = krisis("calibrate", *few, "--features", "token_pe", "--output", artifact)
+    assert fitted.exit_code == 0, fitted.output
+    default = json.loads(artifact.read_text())["missing"]["token_pe"]["default"]
+    assert f"token_pe is missing on 1 items, taken as {default:g}" in fitted.output
+    zero = ["--input", run, "--mode", "zero_shot", "--confidence", "calibrated"]
+    options = ["--calibration", artifact, "--bootstrap-resamples", "0"]
+    shown = krisis("selective", *zero, *options)
+    assert f"(input_0): token_pe is missing on 1 items, taken as {default:g}." in shown.output
+    written = json.loads(krisis("selective", *zero, *options, "--json").stdout)["calibrator"]
+    assert written == {
+        "path": str(artifact),
+        "missing": [{"token_pe": {"default": default, "n_items": 1}}],
+    }
+
+
 def test_calibrating_refuses_what_it_cannot_learn(run, tmp_path):
     output = tmp_path / "c.json"
     common = ["calibrate", "--input", run, "--mode", "few_shot", "--output", output]
@@ -676,6 +709,11 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
     for name, *arguments in lines:
         done = script(name, *arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+        assert "wrote data/outputs/" in done.stdout
+    single = json.loads((folder / "your_run.few_shot.selective.json").read_text())
+    assert single["population"]["participants_total"] == 12
+    both = "your_run.zero_shot_vs_your_run.few_shot.selective.json"
+    assert json.loads((folder / both).read_text())["comparison"]["enabled"] is True
     written = json.loads(
         (folder / "calibration_verbalized_temperature_scaling_fewshot.json").read_text()
     )
@@ -684,6 +722,18 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
     assert refused.returncode == 2
     assert refused.stderr.startswith("krisis: data/outputs/your_run.json holds several")
     assert not math.isnan(written["model"]["temperature"])
+
+
+def test_a_folder_gets_an_artifact_under_a_name_that_no_file_has(run, tmp_path):
+    arguments = ["selective", "--input", run, "--mode", "few_shot", "-o", tmp_path, *FAST]
+    assert "run.few_shot.selective.json" in krisis(*arguments).output
+    first = (tmp_path / "run.few_shot.selective.json").read_bytes()
+    again = krisis(*arguments, "--json")
+    assert "run.few_shot.selective-2.json" in again.stderr
+    assert json.loads(again.stdout) == json.loads(
+        (tmp_path / "run.few_shot.selective-2.json").read_text()
+    )
+    assert (tmp_path / "run.few_shot.selective.json").read_bytes() == first
 
 
 def test_a_chart_that_cannot_be_drawn_is_refused_before_any_file_is_written(
@@ -701,6 +751,19 @@ def test_no_resamples_give_points_without_intervals(run):
     assert llm["aurc_full"] > 0
     assert llm["bootstrap"]["ci95"]["aurc_full"] is None
     assert llm["bootstrap"]["reasons"]["aurc_full"] == "no_resamples_wanted"
+
+
+@pytest.mark.parametrize("method", [[], ["--interval-method", "bca"], ["--rng", "legacy"]])
+def test_no_resamples_give_differences_without_intervals(run, method):
+    pair = ["--mode", "zero_shot", "--input", run, "--mode", "few_shot"]
+    options = ["--bootstrap-resamples", "0", *method]
+    delta = evaluated(run, *pair, *options)["comparison"]["deltas"]["llm"]["aurc_full"]
+    assert delta["delta"] != 0
+    assert delta["ci95"] is None
+    assert delta["reason"] == "no_resamples_wanted"
+    shown = krisis("selective", "--input", run, *pair, *options).output
+    assert "No intervals: no resamples were wanted." in shown
+    assert "[" not in shown
 
 
 def test_percentiles_of_published_intervals_are_still_there(run):

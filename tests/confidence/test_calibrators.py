@@ -15,6 +15,7 @@ from tests.confidence.made_items import made_items
 
 from krisis.confidence.calibrators import calibrator_from, fit_calibrator, target_values
 from krisis.confidence.models import MODELS, binned_gap, log_loss, mean_square
+from krisis.confidence.signals import SIGNALS, default_for_missing, n_missing
 from krisis.confidence.variants import confidence_of
 from krisis.errors import UserError
 from krisis.metrics.items import STATED, Source
@@ -90,7 +91,7 @@ def test_the_temperature_is_the_best_of_a_fine_grid():
     probability = np.clip(RNG.random(400), 0.02, 0.98)
     logits = np.log(probability / (1 - probability))
     target = (RNG.random(400) < 1 / (1 + np.exp(-logits / 2.5))).astype(float)
-    model = MODELS["temperature"].fit(probability[:, None], target)
+    model = MODELS["temperature_scaling"].fit(probability[:, None], target)
     grid = np.linspace(0.05, 10, 4000)
     losses = [log_loss(1 / (1 + np.exp(-logits / t)), target) for t in grid]
     assert model.temperature == pytest.approx(grid[int(np.argmin(losses))], abs=0.01)
@@ -261,6 +262,8 @@ def _spoil(path, value):
         _spoil(["features"], ["verbalized_confidence"] * 2),
         _spoil(["model", "method"], "pickle"),
         _spoil(["input_scale"], {"verbalized_confidence": [1, 5]}),
+        _spoil(["missing"], {}),
+        _spoil(["missing", "verbalized_confidence", "default"], None),
         _spoil(["fitted_on"], {}),
         _spoil(["model"], {"method": "temperature_scaling", "temperature": 40.0}),
         _spoil(["unknown"], 1),
@@ -271,6 +274,104 @@ def test_a_damaged_artifact_is_refused_in_one_sentence(change):
     change(content)
     with pytest.raises(UserError, match=r"a\.json is no usable calibrator.*krisis calibrate"):
         calibrator_from(content, place="a.json")
+
+
+def without(feature, *rows, null=False):
+    """Return signals in which these items lack a feature, or have a null."""
+
+    def change(columns):
+        signals = [dict(given) for given in columns["signals"]]
+        for row in rows:
+            signals[row].pop(feature)
+            signals[row] |= {feature: None} if null else {}
+        return signals
+
+    return change
+
+
+@pytest.mark.parametrize("null", [True, False])
+def test_a_calibrator_takes_a_stated_default_where_an_item_lacks_a_feature(null):
+    names = ["verbalized_confidence", "retrieval_similarity_mean"]
+    rows = [row for row in range(3) if not np.isnan(columns_with()["prediction"][row])]
+    poor = table_with(signals=without("verbalized_confidence", *rows, null=null))
+    fitted = fit_calibrator(poor, names)
+
+    def filled(columns):
+        for row in rows:
+            columns["signals"][row]["verbalized_confidence"] = 3
+        return columns["signals"]
+
+    whole = fit_calibrator(table_with(signals=filled), names)
+    assert fitted.model == whole.model
+    written = fitted.model_dump(mode="json")["missing"]
+    assert written == {
+        "verbalized_confidence": {"default": 3.0, "n_items": len(rows)},
+        "retrieval_similarity_mean": {"default": 0.0, "n_items": 0},
+    }
+    assert np.array_equal(fitted.apply(poor), fitted.apply(table_with(signals=filled)))
+    assert fitted.missing_in(poor)["verbalized_confidence"].n_items == len(rows)
+    assert fitted.missing_in(table_with()) == {}
+
+
+@pytest.mark.parametrize(
+    ("signal", "expected"),
+    [
+        *[(name, 0.0) for name in SIGNALS if name.startswith(("llm", "retrieval"))],
+        ("verbalized_confidence", 3.0),
+        *[(name, 0.5) for name in (STATED, "token_msp", "consistency_modal_confidence")],
+        ("token_pe", 0.9),
+        ("consistency_score_std", 0.9),
+        ("token_energy", 0.1),
+        ("a signal of their own", 0.4),
+    ],
+)
+def test_the_default_of_each_feature_claims_no_confidence(signal, expected):
+    columns = columns_with(1)
+    values = [0.1, 0.2, 0.9, None]
+    run = made_items(
+        **{
+            **columns,
+            "signals": [{signal: values[i % 4]} for i in range(8)],
+            "prediction": columns["truth"],
+        }
+    )
+    assert default_for_missing(run, signal) == pytest.approx(expected)
+    assert n_missing(run, signal) == 2
+
+
+def test_the_default_is_that_of_training_wherever_the_calibrator_is_used():
+    def run_of(*entropies):
+        return table_with(
+            signals=lambda c: [{"token_pe": entropies[i % len(entropies)]} for i in range(320)]
+        )
+
+    fitted = fit_calibrator(run_of(0.1, 0.4, 2.0, None), ["token_pe"])
+    assert fitted.missing["token_pe"].default == 2.0
+    assert np.array_equal(fitted.apply(run_of(0.2, None)), fitted.apply(run_of(0.2, 2.0)))
+
+
+def test_a_feature_that_no_item_has_a_value_of_is_an_error_in_training_and_use():
+    names = ["verbalized_confidence", "token_msp"]
+
+    def run_of(probability):
+        return table_with(signals=lambda c: [{**s, "token_msp": probability} for s in c["signals"]])
+
+    fitted = fit_calibrator(run_of(0.5), names)
+    for use in (fitted.apply, lambda run: fit_calibrator(run, names)):
+        for poor in (run_of(None), table_with()):
+            with pytest.raises(UserError, match="carries the feature 'token_msp'"):
+                use(poor)
+    with pytest.raises(UserError, match="verbalized_confidence must be a finite number"):
+        fitted.apply(table_with(signals=[{names[0]: 9, names[1]: 0.5}] * 320))
+
+
+def test_a_temperature_has_the_name_that_is_written_and_a_short_one():
+    fitted = [
+        fit_calibrator(table_with(), ["verbalized_confidence"], method=name).model_dump_json()
+        for name in ("temperature_scaling", "temperature")
+    ]
+    assert fitted[0] == fitted[1]
+    assert '"method":"temperature_scaling"' in fitted[0]
 
 
 def test_a_calibrator_of_another_scale_is_not_applied():
@@ -299,7 +400,7 @@ def test_a_calibrator_on_stated_confidence_serves_krisis_runs():
 
 def test_targets_that_are_all_alike_are_learnt_without_trouble():
     features = np.linspace(0, 1, 20)[:, None]
-    for method in ("logistic", "linear", "isotonic", "temperature"):
+    for method in ("logistic", "linear", "isotonic", "temperature_scaling"):
         model = MODELS[method].fit(features, np.ones(20))
         predicted = model.predict(features)
         assert np.isfinite(predicted).all()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tests.confidence.made_items import made_items
 
-from krisis.confidence.signals import MissingSignal
 from krisis.confidence.variants import (
     KNOWN,
     available_variants,
@@ -96,15 +95,13 @@ def test_evidence_beyond_three_and_similarity_beyond_one_are_cut():
 def test_a_null_without_meaning_is_an_error_naming_everything(signal):
     variant = {"llm_evidence_count": "llm", "consistency_score_std": "consistency_inverse_std"}
     name = variant.get(signal, signal)
-    with pytest.raises(
-        MissingSignal, match=f"participant p1, item Sleep.*{signal} is null.*{name}"
-    ):
+    with pytest.raises(UserError, match=f"participant p1, item Sleep.*{signal} is null.*{name}"):
         confidence_of(table_of(FULL, {**FULL, signal: None}), name)
 
 
 def test_a_missing_key_is_never_replaced():
     poor = {k: v for k, v in FULL.items() if k != "retrieval_similarity_mean"}
-    with pytest.raises(MissingSignal, match="p1, item Sleep: the signal retrieval_similarity_mean"):
+    with pytest.raises(UserError, match="p1, item Sleep: the signal retrieval_similarity_mean"):
         confidence_of(table_of(FULL, poor), "hybrid_verbalized")
 
 
@@ -163,7 +160,7 @@ def test_energy_that_overflows_is_refused():
 
 def test_calibrated_variants_need_an_artifact():
     for variant in ("calibrated", "verbalized_calibrated"):
-        with pytest.raises(MissingSignal, match="--calibration ARTIFACT"):
+        with pytest.raises(UserError, match="--calibration ARTIFACT"):
             confidence_of(table_of(FULL), variant)
 
 
@@ -176,6 +173,23 @@ def test_all_lists_what_is_there_and_why_the_rest_is_not():
     assert "verbalized_confidence is missing" in absent["verbalized"]
 
 
-def test_a_broken_value_is_an_error_even_when_all_are_asked_for():
-    with pytest.raises(UserError, match="verbalized_confidence must be"):
-        available_variants(table_of({**FULL, "verbalized_confidence": 9}))
+@pytest.mark.parametrize(
+    ("signal", "value", "lost"),
+    [
+        ("verbalized_confidence", 9, {"verbalized", "hybrid_verbalized"}),
+        ("token_msp", math.nan, {"token_msp"}),
+        ("token_energy", 1000.0, {"token_energy"}),
+        ("llm_evidence_count", -1, {"llm", "total_evidence"} | {n for n in KNOWN if "hybrid" in n}),
+    ],
+)
+def test_all_lists_a_variant_whose_signal_is_broken_and_evaluates_the_others(signal, value, lost):
+    broken = table_of({**FULL, signal: value})
+    found, absent = available_variants(broken)
+    assert lost == set(absent) - {"stated", "calibrated", "verbalized_calibrated"}
+    assert set(found) == set(KNOWN) - set(absent)
+    for variant in lost:
+        with pytest.raises(UserError) as refused:
+            confidence_of(broken, variant)
+        assert str(refused.value) == absent[variant]
+        assert absent[variant].startswith("participant p0, item Sleep: the ")
+        assert signal in absent[variant]

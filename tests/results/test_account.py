@@ -57,7 +57,7 @@ FACTS = RunFacts(
     spending=Spending.of(
         Spent(n_calls=5, n_retries=1, latencies_seconds=[0.2, 0.4]), ROWS, elapsed_seconds=2.0
     ),
-    prompts=Prompts.of(ROWS),
+    prompts=Prompts.of(ROWS, verified=True),
     attrition=Attrition(n_loaded=6),
     stop=BudgetReached("the next call could exceed the budget (max_tokens 9)"),
     agreement=Agreement(4, 0.5, 1),

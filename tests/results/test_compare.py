@@ -16,6 +16,7 @@ from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics import AUGRC, AURC, Accuracy, ExpectedCalibrationError, score_all
 from krisis.metrics.base import Direction, EvaluationResult, MetricScore, Rows
+from krisis.reporting.comparison import comparison_html
 from krisis.results.comparison.compare import (
     CompareOptions,
     Comparison,
@@ -24,6 +25,7 @@ from krisis.results.comparison.compare import (
     compare_runs,
     unpaired_interval,
 )
+from krisis.results.comparison.text import comparison_parts
 from krisis.results.leaderboard import leaderboards
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
@@ -387,6 +389,25 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     runs = {"a": result_of(invented_rows()), "b": result_of(invented_rows(skill=0.9))}
     texts = {json.dumps(compare_runs(runs, QUICK).to_dict(), default=str) for _ in range(2)}
     assert len(texts) == 1
+
+
+def test_what_the_runs_took_is_in_the_terminal_the_json_and_the_page() -> None:
+    took = {"elapsed_seconds": 12.34, "token_total": 4321, "cost": 0.0125}
+    runs = {
+        name: BenchmarkResult(answers(pattern * 5).evaluation_results, {}, {}, name, extras)
+        for name, pattern, extras in (("paid", "++-a", took), ("rule", "+++a", {}))
+    }
+    comparison = compare_runs(runs, QUICK)
+    assert comparison.to_dict()["spending"] == {"paid": took, "rule": dict.fromkeys(took)}
+    lines = [
+        "paid: elapsed seconds 12.3, token total 4,321, cost $0.0125",
+        "rule: elapsed seconds not known, token total not known, cost not known",
+    ]
+    shown = [part for part in comparison_parts(comparison) if isinstance(part, str)]
+    page = comparison_html(comparison)
+    for line in lines:
+        assert f"  {line}" in shown
+        assert line in page
 
 
 def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:

@@ -39,6 +39,18 @@ def test_equal_values_share_a_place_and_a_run_without_a_value_has_none() -> None
     assert ranks == [("b", 1), ("a", 2.5), ("c", 2.5), ("none", None)]
 
 
+def test_seconds_and_tokens_are_always_columns_and_the_cost_where_a_run_knows_it() -> None:
+    free = run_of("lower", 0.1)
+    paid = BenchmarkResult([], {}, free.suite_description, "paid", {"cost": 0.5, "token_total": 7})
+    always = ["elapsed_seconds", "token_total"]
+    assert [column.key for column in table_of({"free": free}).columns][-2:] == always
+    (both,) = leaderboards({"free": free, "paid": paid})
+    assert [column.key for column in both.columns][-3:] == [*always, "cost"]
+    cells = {entry.name: entry.cells["cost"].value for entry in both.entries}
+    assert cells["paid"] == 0.5
+    assert math.isnan(cells["free"])
+
+
 def test_an_area_is_ranked_as_if_every_row_had_been_answered() -> None:
     """Answering a tenth makes any area small: .01 at Cmax .1 is worse than .05 at Cmax 1."""
     table = table_of(

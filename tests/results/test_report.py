@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from krisis.metrics import EvaluationResult, Interval, default_benchmark_metrics, score_all
+from krisis.results.account import EXECUTION_FIELDS
 from krisis.results.report import (
     format_json_report,
     format_metrics_json_report,
@@ -54,15 +55,29 @@ def test_both_sides_of_deferral_and_the_trivial_policies_are_shown() -> None:
 
 def test_execution_is_shown_where_known() -> None:
     report = format_report(result_of([ANSWERED], elapsed_seconds=1.25, prompt_modes=["batch"]))
-    assert "elapsed seconds  1.250" in report
-    assert "prompt modes     batch" in report
-    assert "token total" not in report
+    assert "elapsed_seconds         1.250" in report
+    assert "prompt_modes            batch" in report
+    assert "token_total" not in report
+
+
+def test_all_fifteen_execution_fields_are_in_the_text_report() -> None:
+    unknown = format_report(result_of([ANSWERED], batch_size=8))
+    lines = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in unknown.splitlines()}
+    assert list(lines).index("batch_size") > 0
+    assert {name for name in EXECUTION_FIELDS if name in lines} == set(EXECUTION_FIELDS)
+    assert len(EXECUTION_FIELDS) == 15
+    assert lines["token_total"] == "not known"
+    known = result_of([ANSWERED], batch_size=8, input_tokens=3, prompt_templates=["a", "b"])
+    assert "\ninput_tokens            3\n" in format_report(known)
+    shown = "prompt_templates        2 in extras.prompt_templates of the JSON report"
+    assert shown in format_report(known)
+    assert len(json.loads(format_json_report(known))["extras"]["prompt_templates"]) == 2
 
 
 def test_replies_from_the_cache_explain_why_no_call_was_made() -> None:
     cached = format_report(result_of([ANSWERED], n_api_calls=0, n_cache_hits=4))
-    assert "calls made              0" in cached
-    assert "replies from the cache  4" in cached
+    assert "n_api_calls      0" in cached
+    assert "n_cache_hits     4" in cached
     assert "cache" not in format_report(result_of([ANSWERED], n_api_calls=4, n_cache_hits=0))
 
 

@@ -92,12 +92,12 @@ def options(
     """Take the options that come before any command."""
 
 
-def main() -> None:
+def main(command: typer.Typer = app) -> None:
     """Run the command line: one sentence and exit 2 for a user's error, 1 for a failed run."""
     prepare_streams()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments)
+        command(arguments)
     except Exception as error:
         told = error if isinstance(error, KrisisError) else fault_of_own_code(error)
         if told is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.confidence.calibrators import Calibrator, fit_calibrator
+from krisis.confidence.calibrators import Calibrator, fit_calibrator, missing_lines
 from krisis.json_values import JsonObject, dumps, write_text
 from krisis.metrics.items import STATED
 from krisis.results.run_items import read_items
@@ -16,9 +16,9 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command(
-    epilog="Examples:  krisis calibrate --input train.json --mode few_shot --method temperature "
-    "--features verbalized_confidence --output t.json  |  krisis calibrate --input train.json "
-    "--features verbalized_confidence,retrieval_similarity_mean --output l.json",
+    epilog="Examples:  krisis calibrate --input train.json --mode few_shot --method "
+    "temperature_scaling --features verbalized_confidence --output t.json  |  krisis calibrate "
+    "--input train.json --features verbalized_confidence,retrieval_similarity_mean --output l.json",
 )
 def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     input_: Path = typer.Option(
@@ -27,7 +27,9 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     output: Path = typer.Option(..., "--output", "-o", help="The artifact to write (JSON)."),
     mode: str | None = typer.Option(None, "--mode", help="Experiment of the run file."),
     method: str = typer.Option(
-        "logistic", "--method", help="temperature, logistic, linear or isotonic."
+        "logistic",
+        "--method",
+        help="temperature_scaling (or temperature), logistic, linear or isotonic.",
     ),
     features: str = typer.Option(
         "", "--features", help="Signals, with commas; default: the stated confidence."
@@ -59,6 +61,7 @@ def summary(calibrator: Calibrator) -> list[str]:
     fitted = calibrator.fitted_on
     what = f"{calibrator.method} on {', '.join(calibrator.features)} → {calibrator.target}"
     lines = [f"{what}: {fitted.n_samples} items of {fitted.n_participants} participants"]
+    lines += missing_lines(calibrator.missing)
     crossed = calibrator.metrics["cross_fitted"]
     if crossed["after"] is None:
         lines.append(f"not judged on others: {crossed['reason']}")

@@ -90,6 +90,8 @@ def _words(column: str, cell: Cell) -> str:
         return "–"
     if column == "token_total":
         return f"{cell.value:,.0f}"
+    if column == "cost":
+        return f"{cell.value:,.4f}"
     if column == "elapsed_seconds":
         return f"{cell.value:,.1f}"
     interval = cell.interval

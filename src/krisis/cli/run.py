@@ -8,7 +8,7 @@ import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
-from krisis.execution.assembly import dry_run_text
+from krisis.execution.assembly import dry_run_text, suite_of
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
@@ -42,7 +42,7 @@ def run(
         [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
     ),
     **options: JsonValue,
-) -> None:
+) -> list[Path]:
     """Run a suite on a model and score the answers."""
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
@@ -50,13 +50,17 @@ def run(
         checked_config({**stored, **given, **chosen}, str(config or "krisis run"))
         for chosen in ([{"mode": name} for name in dict.fromkeys(mode)] or [{}])
     ]
+    for one in settings[1:]:
+        suite_of(one)  # a wrong second mode is refused before the first is paid for
     if print_config:
         typer.echo("---\n".join(map(config_text, settings)), nl=False)
-    elif dry_run:
+        return []
+    if dry_run:
         typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
-    else:
-        runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
-        write_run_file(settings[0], runs)
+        return []
+    runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
+    write_run_file(settings[0], runs)
+    return runs
 
 
 def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:

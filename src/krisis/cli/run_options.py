@@ -48,7 +48,7 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
-def with_options(function: Callable[..., None], names: Iterable[str]) -> Callable[..., None]:
+def with_options(function: Callable[..., object], names: Iterable[str]) -> Callable[..., object]:
     """Give a function that takes ``**options`` one option per field, in a way typer can read.
 
     None of the options has a default of its own.

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from krisis.cli.selective_output import check_plot, draw_evaluation, print_evaluation, with_progress
+from krisis.cli.streams import echo_json
 from krisis.confidence.artifact import artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
@@ -75,7 +76,12 @@ IntersectionOnly = Annotated[
     typer.Option("--intersection-only", help="Compare the participants that both runs have."),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the JSON artifact to this new file.")
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write the JSON artifact to this new file, or into this folder under a new name.",
+    ),
 ]
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw the curves to a new .svg, .png or .html file.")
@@ -107,7 +113,7 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
 ) -> None:
     """Judge how well confidence ranks the answers of one run, or of two runs compared."""
     check_plot(plot)
-    if output is not None and output.exists():
+    if output is not None and output.exists() and not output.is_dir():
         raise InvalidFile(f"{output} exists already; choose another name")
     runs = _runs(inputs, mode, intersection_only=intersection_only)
     options = SelectiveOptions(
@@ -127,16 +133,36 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         totals=[totals_of(run) for run in runs],
         intersection_only=intersection_only,
     )
+    if calibrator is not None:
+        found = [calibrator.missing_in(run) for run in runs]
+        artifact["calibrator"] = {
+            "path": str(calibration),
+            "missing": [{name: one.model_dump() for name, one in run.items()} for run in found],
+        }
     if output is not None:
+        output = new_name(output, runs) if output.is_dir() else output
         write_text(output, dumps(artifact) + "\n")
     if plot is not None:
         draw_evaluation(evaluation, plot)
     if as_json:
-        typer.echo(dumps(artifact))
-        return
-    print_evaluation(evaluation, artifact, calibrator)
+        echo_json(dumps(artifact))
+    else:
+        print_evaluation(evaluation, artifact, calibrator)
     for written in filter(None, (output, plot)):
-        typer.echo(f"wrote {written}")
+        typer.echo(f"wrote {written}", err=as_json)
+
+
+def new_name(folder: Path, runs: Sequence[RunItems]) -> Path:
+    """Return a path in the folder that no file has yet, named after the inputs and their modes."""
+    sources = [run.source for run in runs]
+    names = [Path(one.path).name.removesuffix(".json") for one in sources]
+    modes = [f".{one.mode}" if one.mode else "" for one in sources]
+    parts = map("".join, zip(names, modes, strict=True))
+    stem = f"{'_vs_'.join(parts)}.selective"
+    path, number = folder / f"{stem}.json", 2
+    while path.exists():
+        path, number = folder / f"{stem}-{number}.json", number + 1
+    return path
 
 
 def _runs(
@@ -204,6 +230,7 @@ def _confidences(
         values[variant] = [confidence_of(t, variant, calibrator=calibrator) for t in runs]
     if not values:
         raise InvalidValue(
-            f"no variant can be computed for {runs[0].source.path}: it carries no known signal"
+            f"no variant can be evaluated for {runs[0].source.path}; the first of them: "
+            f"{next(iter(absent.values()))}"
         )
     return values, absent

@@ -13,9 +13,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from krisis.confidence.artifact import EXCESS_NOTE, population
-from krisis.confidence.calibrators import Calibrator
+from krisis.confidence.calibrators import Calibrator, missing_lines
 from krisis.confidence.evaluation import Evaluation
-from krisis.confidence.signals import MissingSignal
 from krisis.confidence.variants import CALIBRATED
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, write_text
@@ -155,7 +154,7 @@ def _notes(
 ) -> list[str]:
     people = f"{evaluation.runs[0].words[0]}s"
     notes = [f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"]
-    if evaluation.n_clusters < _FEW:
+    if evaluation.n_clusters < _FEW and not evaluation.without_intervals:
         notes.append(
             f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
         )
@@ -194,9 +193,11 @@ def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[s
     for position, run in enumerate(evaluation.runs):
         if not run.predicted.any():
             continue
+        found = missing_lines(calibrator.missing_in(run))
+        lines += [f"Calibrated (input_{position}): {line}." for line in found]
         try:
             before, old, new = calibrator.judged_on(run)
-        except MissingSignal:
+        except InvalidValue:
             continue
         changes = ", ".join(
             f"{name.upper()} {figure(old[name])} → {figure(new[name])}" for name in old

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -49,17 +50,16 @@ def artifact_of(
     ``totals`` holds what the suite of each run makes of the items of one patient together.
     """
     runs = evaluation.runs
-    populations = [population(run) for run in runs]
     return {
         "schema_version": SCHEMA_VERSION,
         "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "inputs": [_source(run) for run in runs],
-        "population": populations[0] if len(runs) == 1 else _paired(populations),
+        "population": population(runs[0]) if len(runs) == 1 else _populations(runs),
         "loss": _loss(evaluation.options.loss, runs[0].scale),
         "confidence_variants": {
             name: _runs_of(evaluation, name, curves) for name, curves in evaluation.curves.items()
         },
-        "variants_without_signals": dict(evaluation.absent),
+        "variants_not_evaluated": dict(evaluation.absent),
         "totals": list(totals),
         "comparison": _comparison(evaluation, intersection_only),
     }
@@ -94,8 +94,14 @@ def population(run: RunItems) -> JsonObject:
     }
 
 
-def _paired(populations: Sequence[Mapping[str, object]]) -> JsonObject:
-    return {**populations[0], **{f"input_{i}": part for i, part in enumerate(populations)}}
+def _populations(runs: Sequence[RunItems]) -> JsonObject:
+    """Return the denominators of every input, and those of the participants they share."""
+    items = [Counter((row.cluster_id, row.record_id) for row in run.table.rows) for run in runs]
+    common = {
+        "participants_included": len(runs[0].participants),
+        "items_total": (items[0] & items[1]).total(),
+    }
+    return {"common": common, **{f"input_{i}": population(run) for i, run in enumerate(runs)}}
 
 
 def _loss(loss: Loss, scale: float) -> JsonObject:

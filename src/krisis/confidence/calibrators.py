@@ -11,11 +11,20 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from krisis.confidence.judging import Figures, cross_fitted, figures_of
-from krisis.confidence.models import MODELS, Method, Model, TemperatureModel, softened
+from krisis.confidence.models import (
+    MODELS,
+    SHORT_NAMES,
+    Method,
+    Model,
+    Number,
+    TemperatureModel,
+    softened,
+)
 from krisis.confidence.signals import (
     SIGNALS,
-    MissingSignal,
+    default_for_missing,
     known_signals,
+    n_missing,
     signal_of,
     signal_values,
 )
@@ -45,6 +54,15 @@ class FittedOn(BaseModel):
     participant_hashes: list[str]
 
 
+class Missing(BaseModel):
+    """What stands for a feature where an item lacks it, and for how many items it stood."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    default: Number
+    n_items: int
+
+
 class Calibrator(BaseModel):
     """A fitted calibrator with everything needed to apply it safely elsewhere."""
 
@@ -56,6 +74,7 @@ class Calibrator(BaseModel):
     features: list[str]
     target: Target
     input_scale: dict[str, tuple[float, float]]
+    missing: dict[str, Missing]
     score_scale: float | None
     model: Model
     fitted_on: FittedOn
@@ -71,10 +90,22 @@ class Calibrator(BaseModel):
             )
         for name in self.features:
             _check_scale(name, self.input_scale[name])
-        values = _features(run, self.features, needed_by="the calibrator")
+        if run.predicted.any():
+            _refuse_unknown(run, self.features)
+        missing = {name: self.missing[name] for name in self.features}
+        values = _features(run, missing, needed_by="the calibrator")
         if isinstance(self.model, TemperatureModel):  # the others take features as they are
             values = _unit_interval(values, self.input_scale[self.features[0]])
         return self.model.predict(values)
+
+    def missing_in(self, run: RunItems) -> dict[str, Missing]:
+        """Return the features that items of a run lack, with what is taken for them."""
+        counts = {name: n_missing(run, name) for name in self.features}
+        return {
+            name: Missing(default=self.missing[name].default, n_items=n)
+            for name, n in counts.items()
+            if n
+        }
 
     def judged_on(self, run: RunItems) -> tuple[str, Figures, Figures]:
         """Return what stood there before, its figures on a run, and those of the calibrator.
@@ -85,7 +116,9 @@ class Calibrator(BaseModel):
         before = self.features[0]
         if len(self.features) > 1 or not signal_of(before).bounded:
             before = STATED
-        raw = signal_values(run, before, needed_by="the comparison with a calibrator")
+        needed_by = "the comparison with a calibrator"
+        default = self.missing[before].default if before in self.missing else None
+        raw = signal_values(run, before, needed_by=needed_by, missing=default)
         uncalibrated = figures_of(_unit_interval(raw, signal_of(before).scale), goal)
         return before, uncalibrated, figures_of(self.apply(run), goal)
 
@@ -126,6 +159,15 @@ class Calibrator(BaseModel):
         return ""
 
 
+def missing_lines(missing: Mapping[str, Missing]) -> list[str]:
+    """Say of each feature that items lack how many do, and what is taken for it."""
+    return [
+        f"{name} is missing on {one.n_items} items, taken as {one.default:g}"
+        for name, one in missing.items()
+        if one.n_items
+    ]
+
+
 def _check_scale(name: str, learnt: tuple[float, float]) -> None:
     signal = signal_of(name)
     if not signal.bounded or learnt == signal.scale:
@@ -141,8 +183,22 @@ def _unit_interval(values: FloatArray, scale: tuple[float, float]) -> FloatArray
     return (values - low) / (high - low)
 
 
-def _features(run: RunItems, names: Sequence[str], *, needed_by: str) -> FloatArray:
-    return np.column_stack([signal_values(run, name, needed_by=needed_by) for name in names])
+def _features(run: RunItems, missing: Mapping[str, Missing], *, needed_by: str) -> FloatArray:
+    columns = [
+        signal_values(run, name, needed_by=needed_by, missing=one.default)
+        for name, one in missing.items()
+    ]
+    return np.column_stack(columns)
+
+
+def _refuse_unknown(run: RunItems, features: Sequence[str]) -> None:
+    present = known_signals(run)
+    for name in features:
+        if name not in present:
+            raise InvalidValue(
+                f"no item of {run.source.path} carries the feature {name!r}; "
+                f"it has: {', '.join(present) or 'no signals'}"
+            )
 
 
 def _score_scale(run: RunItems) -> float | None:
@@ -174,17 +230,18 @@ def fit_calibrator(
 
     With fewer than 10 right or 10 wrong answers it refuses, unless ``force`` is given.
     """
+    method = SHORT_NAMES.get(method, method)  # type: ignore[assignment]
     _check_request(run, features, method, target)
     if not force:
         _check_enough(run)
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
     goal = target_values(run, target)
-    raw = _features(run, features, needed_by=f"the method {method!r}")
+    missing = _missing(run, features)
+    raw = _features(run, missing, needed_by=f"the method {method!r}")
     scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}
-    inputs = raw
-    if method == "temperature":
-        inputs = _unit_interval(raw, scales[features[0]])
+    takes_probability = method == "temperature_scaling"
+    inputs = _unit_interval(raw, scales[features[0]]) if takes_probability else raw
     model = MODELS[method].fit(inputs, softened(goal))
     before = _uncalibrated(raw, goal, features, scales)
     return Calibrator(
@@ -192,19 +249,31 @@ def fit_calibrator(
         features=list(features),
         target=target,
         input_scale=scales,
+        missing=missing,
         score_scale=_score_scale(run),
         model=model,
         fitted_on=_fitted_on(run, goal.size),
         metrics={
             "before_is": before[1],
-            "training_set": {
-                "before": figures_of(before[0], goal),
-                "after": figures_of(model.predict(inputs), goal),
-                "note": "computed on the items the calibrator was fitted on, hence flattering",
-            },
+            "training_set": _training_set(before[0], model.predict(inputs), goal),
             "cross_fitted": cross_fitted(run, inputs, goal, before[0], (method, seed)),
         },
     )
+
+
+def _training_set(before: FloatArray, after: FloatArray, goal: FloatArray) -> JsonObject:
+    return {
+        "before": figures_of(before, goal),
+        "after": figures_of(after, goal),
+        "note": "computed on the items the calibrator was fitted on, hence flattering",
+    }
+
+
+def _missing(run: RunItems, features: Sequence[str]) -> dict[str, Missing]:
+    return {
+        name: Missing(default=default_for_missing(run, name), n_items=n_missing(run, name))
+        for name in features
+    }
 
 
 def _check_request(run: RunItems, features: Sequence[str], method: str, target: str) -> None:
@@ -216,18 +285,14 @@ def _check_request(run: RunItems, features: Sequence[str], method: str, target: 
         raise InvalidValue(f"name one or more features, each once, not {list(features)}")
     if not run.predicted.any():
         raise InvalidValue(f"{run.source.path} has no predicted item to learn from")
-    present = known_signals(run)
-    for name in features:
-        if name not in present:
-            raise MissingSignal(
-                f"no item of {run.source.path} carries the feature {name!r}; "
-                f"it has: {', '.join(present) or 'no signals'}"
-            )
-    if method in ("temperature", "logistic") and target == "loss":
+    _refuse_unknown(run, features)
+    if method in ("temperature_scaling", "logistic") and target == "loss":
         raise InvalidValue(
             f"the method {method!r} learns yes or no; use linear for the target loss"
         )
-    if method == "temperature" and (len(features) != 1 or not signal_of(features[0]).bounded):
+    if method == "temperature_scaling" and (
+        len(features) != 1 or not signal_of(features[0]).bounded
+    ):
         bounded = ", ".join(name for name, signal in SIGNALS.items() if signal.bounded)
         raise InvalidValue(
             f"a temperature takes one feature with a scale of its own, not {list(features)}; "
@@ -296,7 +361,7 @@ def calibrator_from(content: JsonMapping, *, place: str | Path) -> Calibrator:
     weights = getattr(calibrator.model, "weights", [0.0])
     agree = (
         calibrator.method == calibrator.model.method
-        and set(calibrator.input_scale) == set(calibrator.features)
+        and set(calibrator.input_scale) == set(calibrator.missing) == set(calibrator.features)
         and len(calibrator.features) == len(weights)
         and all(
             low < high or not signal_of(n).bounded

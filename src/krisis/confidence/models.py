@@ -202,9 +202,10 @@ class IsotonicModel(_Model):
 
 AnyModel = TemperatureModel | LogisticModel | LinearModel | IsotonicModel
 Model = Annotated[AnyModel, Field(discriminator="method")]
-Method = Literal["temperature", "logistic", "linear", "isotonic"]
+Method = Literal["temperature_scaling", "temperature", "logistic", "linear", "isotonic"]
+SHORT_NAMES = {"temperature": "temperature_scaling"}
 MODELS: dict[str, type[AnyModel]] = {
-    "temperature": TemperatureModel,
+    "temperature_scaling": TemperatureModel,
     "logistic": LogisticModel,
     "linear": LinearModel,
     "isotonic": IsotonicModel,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -13,17 +14,18 @@ from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
 
 
-class MissingSignal(InvalidValue):
-    """A predicted item lacks a signal, or its null has no meaning."""
-
-
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One signal: the values it may have and the value that a null stands for (None: nothing)."""
+    """One signal: its range, what a null stands for, and what a calibrator takes for a missing one.
+
+    ``null_means`` None is nothing. ``missing`` claims no confidence: a number, or the ``lowest``,
+    ``highest`` or ``mean`` value among the items that a calibrator is fitted on.
+    """
 
     lowest: float = -math.inf
     highest: float = math.inf
     null_means: float | None = None
+    missing: float | Literal["lowest", "highest", "mean"] = "mean"
 
     @property
     def bounded(self) -> bool:
@@ -37,17 +39,17 @@ class Signal:
 
 
 SIGNALS: dict[str, Signal] = {
-    "llm_evidence_count": Signal(0),
-    "retrieval_reference_count": Signal(0),
-    "retrieval_similarity_mean": Signal(null_means=0.0),
-    "retrieval_similarity_max": Signal(null_means=0.0),
-    "verbalized_confidence": Signal(1, 5, null_means=3.0),
-    "token_msp": Signal(0, 1),
-    "token_pe": Signal(0),
-    "token_energy": Signal(),
-    "consistency_modal_confidence": Signal(0, 1),
-    "consistency_score_std": Signal(0),
-    STATED: Signal(0, 1),
+    "llm_evidence_count": Signal(0, missing=0.0),
+    "retrieval_reference_count": Signal(0, missing=0.0),
+    "retrieval_similarity_mean": Signal(null_means=0.0, missing=0.0),
+    "retrieval_similarity_max": Signal(null_means=0.0, missing=0.0),
+    "verbalized_confidence": Signal(1, 5, null_means=3.0, missing=3.0),
+    "token_msp": Signal(0, 1, missing=0.5),
+    "token_pe": Signal(0, missing="highest"),
+    "token_energy": Signal(missing="lowest"),
+    "consistency_modal_confidence": Signal(0, 1, missing=0.5),
+    "consistency_score_std": Signal(0, missing="highest"),
+    STATED: Signal(0, 1, missing=0.5),
 }
 
 
@@ -56,13 +58,22 @@ def signal_of(name: str) -> Signal:
     return SIGNALS.get(name, Signal())
 
 
-def signal_values(run: RunItems, name: str, *, needed_by: str) -> FloatArray:
-    """Return a signal of every predicted item; anything that is no number in range is refused."""
+def signal_values(
+    run: RunItems, name: str, *, needed_by: str, missing: float | None = None
+) -> FloatArray:
+    """Return a signal of every predicted item; anything that is no number in range is refused.
+
+    ``missing`` stands for the signal where an item lacks it or has a null.
+    """
     signal = signal_of(name)
     rows: list[int] = np.flatnonzero(run.predicted).tolist()
-    raw = [_given(run, index, name, needed_by) for index in rows]
-    if signal.null_means is not None:
-        raw = [signal.null_means if value is None else value for value in raw]
+    null_means = signal.null_means
+    if missing is None:
+        raw = [_given(run, index, name, needed_by) for index in rows]
+    else:
+        raw, null_means = [run.signals[index].get(name) for index in rows], missing
+    if null_means is not None:
+        raw = [null_means if value is None else value for value in raw]
     values = np.array([_as_number(value) for value in raw], dtype=np.float64)
     wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
     if wrong.any():
@@ -74,11 +85,30 @@ def signal_values(run: RunItems, name: str, *, needed_by: str) -> FloatArray:
 def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
     signals = run.signals[index]
     if name not in signals:
-        raise MissingSignal(
+        raise InvalidValue(
             f"{run.place(index)}: the signal {name} is missing and {needed_by} needs it; "
             "choose another variant or a run that recorded it"
         )
     return signals[name]
+
+
+def default_for_missing(run: RunItems, name: str) -> float:
+    """Return what a calibrator fitted on a run takes where an item lacks the signal."""
+    rule = signal_of(name).missing
+    if not isinstance(rule, str):
+        return rule
+    rows: list[int] = np.flatnonzero(run.predicted).tolist()
+    values = np.array([_as_number(run.signals[index].get(name)) for index in rows])
+    values = values[np.isfinite(values)]  # what is no number is refused when features are read
+    if not values.size:
+        return 0.0
+    return float({"lowest": values.min(), "highest": values.max(), "mean": values.mean()}[rule])
+
+
+def n_missing(run: RunItems, name: str) -> int:
+    """Count the predicted items that lack a signal or have a null."""
+    rows: list[int] = np.flatnonzero(run.predicted).tolist()
+    return sum(run.signals[index].get(name) is None for index in rows)
 
 
 def _as_number(value: JsonValue) -> float:
@@ -93,7 +123,7 @@ def _as_number(value: JsonValue) -> float:
 def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Signal, str]) -> None:
     value, signal, needed_by = found
     if value is None:
-        raise MissingSignal(
+        raise InvalidValue(
             f"{run.place(index)}: the signal {name} is null and {needed_by} needs a number; "
             "choose another variant or a run whose backend returned it"
         )
@@ -108,6 +138,8 @@ def _complain(run: RunItems, index: int, name: str, found: tuple[JsonValue, Sign
 
 
 def known_signals(run: RunItems) -> list[str]:
-    """Return the names of the signals that any predicted item carries."""
+    """Return the names of the signals that any predicted item has, a null with a meaning too."""
     rows: list[int] = np.flatnonzero(run.predicted).tolist()
-    return sorted({name for index in rows for name in run.signals[index]})
+    given = (pair for index in rows for pair in run.signals[index].items())
+    meant = {name for name, signal in SIGNALS.items() if signal.null_means is not None}
+    return sorted({name for name, value in given if value is not None or name in meant})

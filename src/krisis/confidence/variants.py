@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.confidence.signals import MissingSignal, signal_values
+from krisis.confidence.signals import signal_values
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
@@ -119,12 +119,12 @@ def _secondary(run: RunItems, variant: str, calibrator: Calibrator | None) -> Fl
 
 def _calibrated(run: RunItems, variant: str, calibrator: Calibrator | None) -> FloatArray:
     if calibrator is None:
-        raise MissingSignal(
+        raise InvalidValue(
             f"the variant {variant!r} needs a fitted calibrator; add --calibration ARTIFACT, "
             "which `krisis calibrate` writes"
         )
     if variant == "verbalized_calibrated" and not calibrator.is_temperature_of(_SPOKEN):
-        raise MissingSignal(  # so that `all` lists it with the reason and goes on
+        raise InvalidValue(
             "the variant 'verbalized_calibrated' needs a temperature fitted on "
             "verbalized_confidence and the artifact is another one; use the variant 'calibrated'"
         )
@@ -141,12 +141,12 @@ def _finite(run: RunItems, variant: str, values: FloatArray) -> FloatArray:
 def available_variants(
     run: RunItems, *, calibrator: Calibrator | None = None
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """Return the values of every variant the run has signals for, and why the others are out."""
+    """Return the values of every variant that can be evaluated, and why the others cannot."""
     found: dict[str, FloatArray] = {}
     absent: dict[str, str] = {}
     for name in KNOWN:
         try:
             found[name] = confidence_of(run, name, calibrator=calibrator)
-        except MissingSignal as reason:
+        except InvalidValue as reason:
             absent[name] = str(reason)
     return found, absent

@@ -28,7 +28,8 @@ from krisis.execution.recorder import Earlier, Opening
 from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
-from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.attrition import Attrition
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
 from krisis.results.repeats import mark_agreement

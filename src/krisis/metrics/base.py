@@ -157,8 +157,8 @@ class Rows(list[EvaluationResult]):
 
     @property
     def table(self) -> Table:
-        """Return the table, converting on first use; the rows must not change afterwards."""
-        if self._table is None:
+        """Return the table, converting on first use; later, rows may only be added or removed."""
+        if self._table is None or self._table.n_rows != len(self):
             self._table = Table(self, self.answers)
         return self._table
 

@@ -16,7 +16,13 @@ from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
 from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
 from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
-from krisis.results.comparison.text import delta_cells, heading, margin_words, row_name
+from krisis.results.comparison.text import (
+    delta_cells,
+    heading,
+    margin_words,
+    row_name,
+    spending_words,
+)
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
@@ -68,6 +74,7 @@ class ComparisonPage:
     paired: bool
     margin: bool
     scores: list[JsonObject]
+    spending: dict[str, str]
     pairs: list[PairPage]
     figures: list[Figure]
     tests: str
@@ -86,6 +93,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         paired=comparison.paired,
         margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
+        spending=spending_words(comparison),
         pairs=[_pair_page(pair, comparison.options.level) for pair in comparison.pairs],
         figures=_curves(comparison),
         tests=", ".join(tests),

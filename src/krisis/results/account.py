@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TypeVar
@@ -14,11 +13,11 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, plain, with_nan
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
 from krisis.metrics.table import Answers, Loss
+from krisis.results.attrition import Attrition
 from krisis.results.journal import Spent
 from krisis.results.stops import StopCause
 
 Part = TypeVar("Part")
-UNCLASSIFIED = "unclassified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,9 @@ _DESCRIBED = ("suite", "task", "features", "mode", "limit", "n_records", "conten
 class Spending:
     """What a run took; None is not known, which is never the same as 0.
 
-    ``lost`` tokens were paid for replies that could not be used, ``cached`` ones not paid again.
-    ``cost_unknown`` says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
+    ``token_total_reported`` is what backends said where that is not input + output. ``lost`` tokens
+    were paid for replies that could not be used, ``cached`` ones not paid again. ``cost_unknown``
+    says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
     """
 
     n_api_calls: int | None = None
@@ -103,6 +103,7 @@ class Spending:
     input_tokens: int | None = None
     output_tokens: int | None = None
     token_total: int | None = None
+    token_total_reported: int | None = None
     lost_input_tokens: int | None = None
     lost_output_tokens: int | None = None
     cached_input_tokens: int | None = None
@@ -127,6 +128,7 @@ class Spending:
         n_input = _sum([row.input_tokens for row in answered])
         n_output = _sum([row.output_tokens for row in answered])
         both = None if n_input is None or n_output is None else n_input + n_output
+        said = _sum([row.total_tokens for row in answered])
         return cls(
             n_api_calls=spent.n_calls,
             n_retries=spent.n_retries,
@@ -136,7 +138,8 @@ class Spending:
             n_dropped_fields=spent.n_dropped_fields,
             input_tokens=n_input,
             output_tokens=n_output,
-            token_total=_sum([row.total_tokens for row in answered]) if both is None else both,
+            token_total=both,
+            token_total_reported=None if said == both else said,
             lost_input_tokens=spent.lost_input_tokens,
             lost_output_tokens=spent.lost_output_tokens,
             cached_input_tokens=spent.cached_input_tokens,
@@ -183,68 +186,6 @@ class Prompts:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureClass:
-    """How many records failed in one way, and what was said about the first of them."""
-
-    n: int
-    example: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attrition:
-    """What became of every record, from loading to outcome; ``failures`` by class, most first.
-
-    >>> print(Attrition(5, 4, n_answered=2, n_abstained=1, n_failed=1))
-    1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed
-    """
-
-    n_loaded: int = 0
-    n_sent: int = 0
-    n_answered: int = 0
-    n_abstained: int = 0
-    n_failed: int = 0
-    failures: Mapping[str, FailureClass] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, rows: Sequence[EvaluationResult], n_loaded: int | None = None) -> Attrition:
-        """Count rows by outcome, failed ones by class with the first error as an example."""
-        failed = [row for row in rows if row.error is not None]
-        n_abstained = sum(row.abstained for row in rows if row.error is None)
-        examples: dict[str, str] = {}
-        for row in failed:
-            examples.setdefault(row.failure_class or UNCLASSIFIED, row.error or "")
-        counts = Counter(row.failure_class or UNCLASSIFIED for row in failed)
-        return cls(
-            len(rows) if n_loaded is None else n_loaded,
-            len(rows),
-            len(rows) - n_abstained - len(failed),
-            n_abstained,
-            len(failed),
-            {name: FailureClass(n, examples[name]) for name, n in counts.most_common()},
-        )
-
-    def __str__(self) -> str:
-        """Say what became of the records; failures come first."""
-        lost = f"{self.n_failed} of {self.n_sent} records FAILED" if self.n_failed else "Records"
-        return (
-            f"{lost}: {self.n_loaded} loaded → {self.n_sent} sent → {self.n_answered} answered / "
-            f"{self.n_abstained} abstained / {self.n_failed} failed"
-        )
-
-    @property
-    def n_left(self) -> int:
-        """Return how many records have no row yet."""
-        return max(0, self.n_loaded - self.n_sent)
-
-    def to_dict(self) -> JsonObject:
-        """Return the counts, and the classes of failure where there are any."""
-        content = asdict(self)
-        if not self.failures:
-            del content["failures"]
-        return content
-
-
-@dataclass(frozen=True, slots=True)
 class Agreement:
     """How far repeated answers to one record agree."""
 
@@ -265,15 +206,14 @@ def brief_scores(scores: Mapping[str, MetricScore]) -> MetricScores:
 
 
 # What the seeds promise of every run, also where the value is not known.
-_PROMISED = (
+EXECUTION_FIELDS = (
     *("batch_size", "max_concurrency", "n_input_records", "n_api_batches", "elapsed_seconds"),
     *("records_per_second", "input_tokens", "output_tokens", "token_total", "prompt_capture"),
     *("prompt_data_policy", "prompt_modes", "n_prompts_captured", "prompt_templates_count"),
-    *("prompt_templates", "cost"),
+    "prompt_templates",
 )
 _DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
-_TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement")
-_SCORED = ("baselines", "scores_by_source")
+_TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement", "baselines")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -299,7 +239,7 @@ class RunFacts:
         for name in _DESCRIBED:
             provenance.pop(name, None)
         content: JsonObject = {
-            **(dict.fromkeys(_PROMISED) if was_run else {}),
+            **(dict.fromkeys((*EXECUTION_FIELDS, "cost")) if was_run else {}),
             **provenance,
             **_entries(self.spending),
             **self._counted(),
@@ -325,7 +265,7 @@ class RunFacts:
         provenance = _part(Provenance, extras, leaving_out=_DESCRIBED)
         spending, prompts = _part(Spending, extras), _part(Prompts, extras)
         known = {f.name for part in (Provenance, Spending, Prompts) for f in fields(part)}
-        known = (known - set(_DESCRIBED)) | {*_DERIVED, *_TYPED, *_SCORED}
+        known = (known - set(_DESCRIBED)) | {*_DERIVED, *_TYPED, "scores_by_source"}
         stored = _checked(Attrition, extras.get("attrition") or {}, "attrition")
         n_loaded = extras.get("n_loaded", extras.get("n_input_records"))
         if n_loaded is not None and stored == Attrition():

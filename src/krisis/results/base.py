@@ -13,14 +13,13 @@ from krisis.json_values import JsonMapping, JsonObject, dumps, plain, read_objec
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores, Rows
 from krisis.results.account import (
     Agreement,
-    Attrition,
-    FailureClass,
     Prompts,
     Provenance,
     RunFacts,
     Spending,
     TaskFacts,
 )
+from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
 
@@ -52,7 +51,7 @@ class BenchmarkResult(RunFacts):
     ('toy', 1)
     """
 
-    evaluation_results: list[EvaluationResult]
+    evaluation_results: Rows
     metric_scores: MetricScores
     suite_description: JsonObject
     backend_name: str
@@ -71,9 +70,13 @@ class BenchmarkResult(RunFacts):
         known = facts or RunFacts.from_extras(extras or {})
         for one in fields(RunFacts):
             setattr(self, one.name, getattr(known, one.name))
-        self.evaluation_results = (
-            evaluation_results if isinstance(evaluation_results, list) else [*evaluation_results]
-        )
+        # The rows carry what is known of their task: a metric must not guess it from the labels.
+        task = known.provenance.task_facts
+        answers = None if task is None else task.answers_to_score()
+        rows = evaluation_results
+        if not isinstance(rows, Rows) or rows.answers != answers:
+            rows = Rows(rows, answers)
+        self.evaluation_results = rows
         self.metric_scores = MetricScores(metric_scores)  # readable by name and by key
         self.suite_description = dict(suite_description)
         self.backend_name = backend_name
@@ -85,11 +88,7 @@ class BenchmarkResult(RunFacts):
     @property
     def rows(self) -> Rows:
         """The rows with what is known of their task, ready to be scored."""
-        task = self.provenance.task_facts
-        answers = None if task is None else task.answers_to_score()
-        if isinstance(self.evaluation_results, Rows) and self.evaluation_results.answers == answers:
-            return self.evaluation_results
-        return Rows(self.evaluation_results, answers)
+        return self.evaluation_results
 
     def with_scores(self, scores: Mapping[str, MetricScore]) -> BenchmarkResult:
         """Return the same run with other scores."""

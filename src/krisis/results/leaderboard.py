@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
-from krisis.results.account import Attrition
+from krisis.results.attrition import Attrition
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Unfinished
 from krisis.statistics.intervals import Interval
@@ -28,7 +28,7 @@ HEADINGS = {
 }
 # In reports, but too many for a table of runs unless they are asked for.
 _ON_REQUEST = {"brier_score": "Brier", "augrc": "AUGRC / Cmax²", "risk_at_80_coverage": "Risk@80 %"}
-COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens"}
+COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens", "cost": "cost ($)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,9 @@ def leaderboards(
 def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> list[Column]:
     """Return the metrics that the runs were scored with, the well-known first, then the costs."""
     found: dict[str, Column] = {}
+    priced = False
     for run in runs:
+        priced |= run.spending.cost is not None
         for score in run.metric_scores.values():
             name = score.identifier
             heading = {**HEADINGS, **_ON_REQUEST}.get(name, score.name)
@@ -132,7 +134,11 @@ def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> l
         found.values(),
         key=lambda column: order.index(column.key) if column.key in order else len(order),
     )
-    costs = [Column(key, key, heading, "lower") for key, heading in COSTS.items()]
+    costs = [
+        Column(key, key, heading, "lower")
+        for key, heading in COSTS.items()
+        if key != "cost" or priced
+    ]
     return [*metrics, *costs]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from krisis.json_values import JsonValue
 from krisis.metrics.base import MetricScore
+from krisis.results.account import EXECUTION_FIELDS
 from krisis.results.base import Attrition, BenchmarkResult
 from krisis.statistics.intervals import Interval
 
@@ -223,32 +225,31 @@ def _baseline_cell(score: MetricScore | None) -> str:
 
 
 def _execution(result: BenchmarkResult) -> list[str]:
-    made, took, prompts = result.provenance, result.spending, result.prompts
-    facts: list[tuple[str, object]] = [
-        ("batch size", made.batch_size),
-        ("max concurrency", made.max_concurrency),
-        ("planned batches", made.n_api_batches),
-        ("calls made", took.n_api_calls),
+    """Return how the run went, under the names that the JSON reports have in ``extras``."""
+    took, known = result.spending, result.extras
+    if known.get("prompt_templates"):
+        n = len(known["prompt_templates"])
+        known["prompt_templates"] = f"{n} in extras.prompt_templates of the JSON report"
+    unknown = None if result.provenance.batch_size is None else "not known"
+    facts: dict[str, JsonValue] = {
+        **{name: unknown if known.get(name) is None else known[name] for name in EXECUTION_FIELDS},
+        "token_total_reported": took.token_total_reported,
+        "n_api_calls": took.n_api_calls,
         # Most runs ask a model that has no cache: there a zero would only raise a question.
-        ("replies from the cache", took.n_cache_hits or None),
-        ("retries", took.n_retries),
-        ("batch splits", took.n_batch_splits),
-        ("input tokens", took.input_tokens),
-        ("output tokens", took.output_tokens),
-        ("token total", took.token_total),
-        ("cost", took.cost if took.cost_unknown is None else f"unknown, {took.cost_unknown}"),
-        ("fields not read", took.n_dropped_fields or None),
-        ("models that answered", ", ".join(made.models_answered) or None),
-        ("seed", made.seed),
-        ("prompt modes", ", ".join(prompts.prompt_modes) or None),
-        ("prompt data", prompts.prompt_data_policy or None),
-        ("elapsed seconds", took.elapsed_seconds),
-        ("records per second", took.records_per_second),
-    ]
-    shown = [(label, value) for label, value in facts if value is not None]
-    width = max((len(label) for label, _ in shown), default=0)
-    return [f"{label.ljust(width)}  {_figure(value)}" for label, value in shown]
+        "n_cache_hits": took.n_cache_hits or None,
+        "n_retries": took.n_retries,
+        "n_batch_splits": took.n_batch_splits,
+        "cost": took.cost if took.cost_unknown is None else f"unknown, {took.cost_unknown}",
+        "n_dropped_fields": took.n_dropped_fields or None,
+        "models_answered": list(result.provenance.models_answered) or None,
+        "seed": result.provenance.seed,
+    }
+    shown = {name: value for name, value in facts.items() if value is not None}
+    width = max(map(len, shown), default=0)
+    return [f"{name.ljust(width)}  {_figure(value)}" for name, value in shown.items()]
 
 
-def _figure(value: object) -> str:
+def _figure(value: JsonValue) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
     return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -25,7 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, dumps, read_object
-from krisis.results.account import Attrition, Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.cases import Cases
 from krisis.results.journal_reading import JournalContents, damaged_lines, read_journal

@@ -181,6 +181,7 @@ class Comparison:
                 "primary": options.primary,
             },
             "left_out": dict(self.left_out),
+            "spending": {name: spending_of(run) for name, run in self.runs.items()},
             "scores": {
                 name: {
                     score.identifier: {"value": score.value, "parameters": score.parameters}
@@ -191,6 +192,16 @@ class Comparison:
             "pairs": [_pair_dict(pair, options.level) for pair in self.pairs],
             "tied_with_best": self.tied_with_best(),
         }
+
+
+def spending_of(run: BenchmarkResult) -> JsonObject:
+    """Return what a whole run took; None is not known."""
+    took = run.spending
+    return {
+        "elapsed_seconds": took.elapsed_seconds,
+        "token_total": took.token_total,
+        "cost": took.cost,
+    }
 
 
 def _pair_dict(pair: Pair, level: float) -> JsonObject:

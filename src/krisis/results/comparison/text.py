@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from krisis.results.comparison.base import Comparison, MetricDelta, Pair
+from krisis.results.comparison.base import Comparison, MetricDelta, Pair, spending_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +20,8 @@ _WIDE = 110
 def comparison_parts(comparison: Comparison, *, width: int = 140) -> Iterator[Any]:
     """Yield what the terminal shows, line by line and table by table."""
     yield heading(comparison)
+    yield "What the whole runs took:"
+    yield from (f"  {name}: {words}" for name, words in spending_words(comparison).items())
     for pair in comparison.pairs:
         yield pair_table(pair, comparison, width=width)
         yield from change_lines(pair)
@@ -45,6 +47,18 @@ def heading(comparison: Comparison) -> str:
         for name, n in missing.items()
     ]
     return "\n".join(lines)
+
+
+def spending_words(comparison: Comparison) -> dict[str, str]:
+    """Return the seconds, tokens and cost of every run in words."""
+
+    def words(elapsed_seconds: float | None, token_total: int | None, cost: float | None) -> str:
+        seconds = "not known" if elapsed_seconds is None else f"{elapsed_seconds:,.1f}"
+        tokens = "not known" if token_total is None else f"{token_total:,}"
+        dollars = "not known" if cost is None else f"${cost:,.4f}"
+        return f"elapsed seconds {seconds}, token total {tokens}, cost {dollars}"
+
+    return {name: words(**spending_of(run)) for name, run in comparison.runs.items()}
 
 
 def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table:
