@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
 import sys
 import textwrap
+import tomllib
+import venv
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -384,3 +389,76 @@ def test_a_class_of_the_script_itself_is_not_imported_again(monkeypatch) -> None
     monkeypatch.setattr(Local, "__module__", "__main__")
     with pytest.raises(InvalidValue, match="Local is defined in the script itself; move it"):
         registry.name_of("backends", Local)
+
+
+# The page "Write your own", typed as it stands there: its files, then its commands.
+PAGE = (Path(__file__).parents[1] / "docs" / "own.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def page_files(tmp_path: Path, krisis) -> Iterator[Path]:
+    names = []
+    for _, content in BLOCK.findall(PAGE):
+        if named := re.match(r"# (\w+\.(?:py|toml))\n", content):
+            names.append(named[1])
+            (tmp_path / named[1]).write_text(content, encoding="utf-8")
+    assert len(names) == 4
+    yield tmp_path
+    for name in names:
+        sys.modules.pop(name.removesuffix(".py"), None)
+
+
+def commands_of_page() -> list[list[str]]:
+    lines = "".join(content for kind, content in BLOCK.findall(PAGE) if kind == "bash")
+    return [shlex.split(line) for line in lines.splitlines()]
+
+
+def test_the_page_on_own_code_runs_as_it_is_typed(krisis, page_files: Path) -> None:
+    typed = [words[1:] for words in commands_of_page() if words[0] == "krisis"]
+    from_files = [words for words in typed if "clinic_suite.py:Clinic" in words]
+    assert len(from_files) == 3
+    said = [krisis(*words) for words in [*from_files, ["leaderboard", "runs"]]]
+    assert [code for code, _, _ in said] == [0, 0, 0, 0], said
+    assert "Missed sepsis" in said[1][1]
+    assert "Expected Calibration Error [n_bins=5]" in said[2][1]
+    assert "clinic · sepsis-onset" in said[3][1]
+
+
+def test_the_package_of_the_page_is_found_by_its_names(
+    krisis, page_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed package is its modules and the entry points in its metadata."""
+    project = tomllib.loads((page_files / "pyproject.toml").read_text())["project"]
+    metadata = page_files / "krisis_clinic-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: krisis-clinic\nVersion: 0.1.0\n")
+    groups = project["entry-points"].items()
+    lines = [
+        line
+        for group, points in groups
+        for line in (f"[{group}]", *(f"{name} = {place}" for name, place in points.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(page_files))
+    registry.table.cache_clear()
+    try:
+        code, out, err = krisis("list", "suites")
+        assert (code, "Invented patients of a ward." in out) == (0, True), err
+        (run,) = [words[1:] for words in commands_of_page() if "lactate-rule" in words]
+        code, out, err = krisis(*run)
+        assert (code, "Missed sepsis" in out) == (0, True), err
+    finally:
+        registry.table.cache_clear()
+
+
+@pytest.mark.slow
+def test_the_package_of_the_page_installs(page_files: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "env"
+    venv.create(environment, with_pip=True, system_site_packages=False)
+    python = next(environment.glob("bin/python"), environment / "Scripts" / "python.exe")
+    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", str(page_files)]
+    subprocess.run(install, check=True)
+    query = "from importlib.metadata import entry_points as e; print(len(e(group='krisis.suites')))"
+    found = subprocess.run([str(python), "-c", query], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "1"
