@@ -10,7 +10,7 @@ from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
-from krisis.metrics.base import BaseMetric, score_all
+from krisis.metrics.base import BaseMetric
 from krisis.results.loading import load_result, metrics_asked
 from krisis.results.report import format_metrics_json_report, format_report
 
@@ -34,9 +34,7 @@ def score(
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
     chosen: list[BaseMetric] = [registry.find("metrics", name)() for name in metric]
-    metrics = chosen or metrics_asked(result)
-    scores = score_all(metrics, result.rows, intervals=BootstrapOptions())
-    rescored = result.with_scores(scores)
+    rescored = result.scored(chosen or metrics_asked(result), BootstrapOptions())
     if output is not None:
         write_text(output, rescored.to_json() + "\n")
     typer.echo(format_metrics_json_report(rescored) if as_json else format_report(rescored))

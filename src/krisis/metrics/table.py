@@ -240,6 +240,11 @@ class Table:
         """Count the rows on which the model abstained."""
         return int(np.count_nonzero(self.abstained))
 
+    @cached_property
+    def metadata_keys(self) -> set[str]:
+        """All metadata keys of the rows: what none of them has need not be read row by row."""
+        return set().union(*[row.metadata for row in self.rows])
+
     def metadata(self, key: str) -> list[object]:
         """Return a metadata value of every row, None where a row lacks it."""
         return [row.metadata.get(key) for row in self.rows]

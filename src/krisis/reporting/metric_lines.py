@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from krisis import registry
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, score_all
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, Rows, score_all
 from krisis.metrics.table import canonical_label
-from krisis.results.base import BenchmarkResult
+from krisis.results.base import BenchmarkResult, TaskFacts
+from krisis.results.report_tables import has_no_disease, shown_name
 from krisis.statistics.intervals import Interval
 
 _ARROWS = {"higher": ("↑", "higher is better"), "lower": ("↓", "lower is better")}
@@ -56,15 +57,46 @@ class MetricLine:
     note: str
 
 
+@dataclass(frozen=True, slots=True)
+class MetricTable:
+    """The metric table of one kind of patients, who are named where a run has several."""
+
+    title: str
+    lines: Sequence[MetricLine]
+    baselines: Sequence[BaselineScores]
+
+
+def metric_tables(
+    result: BenchmarkResult, baselines: Sequence[BaselineScores]
+) -> list[MetricTable]:
+    """Return one table, or one for each kind of patients with the baselines on the same people."""
+    task = result.provenance.task_facts
+    if not result.scores_by_source:
+        return [MetricTable("", metric_lines(result.metric_scores, baselines, task), baselines)]
+    tables = []
+    for source, scores in result.scores_by_source.items():
+        mark = f" ({source})"
+        same = [baseline for baseline in baselines if baseline.name.endswith(mark)]
+        lines = metric_lines(scores, same, task)
+        tables.append(MetricTable(f"{source} patients", lines, same))
+    return tables
+
+
 def metric_lines(
-    scores: Mapping[str, MetricScore], baselines: Sequence[BaselineScores]
+    scores: Mapping[str, MetricScore],
+    baselines: Sequence[BaselineScores],
+    task: TaskFacts | None = None,
 ) -> list[MetricLine]:
     """Return the lines of the table in the order of the scores."""
     known = (registry.find("metrics", key) for key in registry.names("metrics"))
     directions = {metric.name: metric.direction for metric in known}
     return [
-        _line(score, directions.get(score.name, "neither"), _values(score.name, baselines))
+        replace(
+            _line(score, directions.get(score.name, "neither"), _values(score.name, baselines)),
+            name=shown_name(score, task),
+        )
         for score in scores.values()
+        if not has_no_disease(score)
     ]
 
 
@@ -122,13 +154,11 @@ def stored_baselines(result: BenchmarkResult) -> list[BaselineScores]:
     return [
         BaselineScores(name, "a baseline of krisis on the same cases", dict(scores))
         for name, scores in result.baselines.items()
-        if name != result.backend_name
+        if name.partition(" (")[0] != result.backend_name
     ]
 
 
-def reference_policies(
-    rows: Sequence[EvaluationResult], metrics: Iterable[BaseMetric]
-) -> list[BaselineScores]:
+def reference_policies(rows: Rows, metrics: Iterable[BaseMetric]) -> list[BaselineScores]:
     """Score the two policies that look at nothing, on the scored rows of a run.
 
     The commonest label is taken from these very rows, which flatters that policy a little.
@@ -144,9 +174,11 @@ def reference_policies(
         BaselineScores(
             "always the commonest label",
             f"answers {commonest} to every case and states no confidence",
-            score_all(kept, constant),
+            score_all(kept, Rows(constant, rows.answers)),
         ),
-        BaselineScores("always abstain", "declines every case", score_all(kept, silent)),
+        BaselineScores(
+            "always abstain", "declines every case", score_all(kept, Rows(silent, rows.answers))
+        ),
     ]
 
 

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from krisis.json_values import JsonMapping, JsonObject
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import (
+    BootstrapOptions,
+    default_benchmark_metrics,
+    default_classification_metrics,
+)
 from krisis.metrics.abstention import DeferralAlignment
-from krisis.metrics.base import MetricScore, Rows
+from krisis.metrics.base import MetricScore, Rows, score_all
 from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.reporting import pages, provenance, wording
 from krisis.reporting.breakdown import breakdown_figures
 from krisis.reporting.confidence_charts import histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
-from krisis.reporting.deferral import confusion_figure, two_sided_facts
+from krisis.reporting.deferral import confusion_figure
 from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import (
     BaselineScores,
-    MetricLine,
-    metric_lines,
+    MetricTable,
+    metric_tables,
     reference_policies,
     stored_baselines,
 )
 from krisis.reporting.risk_curves import risk_figures
-from krisis.results.base import Attrition, BenchmarkResult
+from krisis.results.base import Attrition, BenchmarkResult, rows_by_source
+from krisis.results.report_tables import (
+    deferral_table,
+    deferral_words,
+    disease_table,
+    disease_words,
+    matrix_table,
+    mixture,
+    reason_table,
+    risk_sentence,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,8 @@ class Section:
     figures: Sequence[Figure]
     absent: str
     wide: bool = False
-    facts: Sequence[tuple[str, Any]] = field(default_factory=tuple)
+    words: str = ""
+    tables: Sequence[tuple[str, Sequence[JsonObject]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +63,11 @@ class RunReport:
     heading: str
     eyebrow: str
     attrition: Attrition
-    headline: str
+    headlines: list[str]
     damage: str
+    mixture: str
     segments: list[JsonObject]
-    metric_lines: list[MetricLine]
-    baselines: Sequence[BaselineScores]
+    metric_tables: list[MetricTable]
     sections: list[Section]
     costliest: list[tuple[CostlyRows, list[JsonObject]]]
     execution: list[tuple[str, Any]]
@@ -95,12 +110,12 @@ def build_report(
         heading=result.backend_name or "unnamed model",
         eyebrow=" · ".join(filter(None, (made.suite, made.task, made.features))) or "unnamed suite",
         attrition=result.attrition,
-        headline=wording.headline(result.metric_scores, result.attrition),
+        headlines=_headlines(result),
         damage=result.damage,
+        mixture=mixture(result),
         segments=_segments(rows),
-        metric_lines=metric_lines(result.metric_scores, shown),
-        baselines=shown,
-        sections=chart_sections(rows, result.metric_scores),
+        metric_tables=metric_tables(result, shown),
+        sections=chart_sections(result),
         costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
         data=provenance.data_facts(result.suite_description),
@@ -112,11 +127,66 @@ def build_report(
     )
 
 
-def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Section]:
+def _headlines(result: BenchmarkResult) -> list[str]:
+    """Return one sentence, or one for each kind of patients: they are never put together."""
+    if not result.scores_by_source:
+        return [wording.headline(result.metric_scores, result.attrition)]
+    parts = rows_by_source(result.rows)
+    return [
+        f"{source} patients: {wording.headline(scores, Attrition.of(parts[source]))}"
+        for source, scores in result.scores_by_source.items()
+        if source in parts  # of a metrics-only file only the tables can say it
+    ]
+
+
+def _clinical_sections(result: BenchmarkResult) -> list[Section]:
+    """Return the figures of the disease and of deferral, for each kind of patients apart."""
+    task, rows = result.provenance.task_facts, result.rows
+    parts = {f" of {source} patients": part for source, part in rows_by_source(rows).items()}
+    parts = parts if len(parts) > 1 else {"": rows}
+    disease: list[tuple[str, list[JsonObject]]] = []
+    deferral: list[tuple[str, list[JsonObject]]] = []
+    words, figures = ["", ""], []
+    for whose, part in parts.items():
+        scores = score_all(default_classification_metrics(), part, intervals=BootstrapOptions())
+        alignment = DeferralAlignment().compute(part)
+        disease += [
+            (f"Figures of the disease{whose}", disease_table(scores)),
+            (f"Truth against answer{whose}", matrix_table(scores, task)),
+        ]
+        deferral += [
+            (f"Deferral by kind{whose}", deferral_table(alignment)),
+            (f"Reasons for deferral{whose}", reason_table(alignment)),
+        ]
+        words = [words[0] or disease_words(scores, task), words[1] or deferral_words(alignment)]
+        figures += _drawn(confusion_figure(alignment, whose))
+    risk = risk_sentence(result.suite_description)
+    return [
+        Section(
+            "disease",
+            "Disease",
+            [],
+            "No row could be scored.",
+            words=words[0],
+            tables=[table for table in disease if table[1]],
+        ),
+        Section(
+            "deferral",
+            "Deferral",
+            figures,
+            "No row says whether deferral was due.",
+            words=" ".join(filter(None, (risk, words[1]))),
+            tables=[table for table in deferral if table[1]],
+        ),
+    ]
+
+
+def chart_sections(result: BenchmarkResult) -> list[Section]:
     """Draw every chart that the rows allow; of a metrics-only file, none."""
+    rows, scores = result.rows, result.metric_scores
     if not rows:
         return []
-    columns, alignment = rows.table, DeferralAlignment().compute(rows)
+    columns = rows.table
     return [
         Section(
             "confidence",
@@ -130,13 +200,7 @@ def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Sectio
             risk_figures(columns),
             "There is no curve: no row was answered, or an answer states no confidence.",
         ),
-        Section(
-            "deferral",
-            "Deferral",
-            _drawn(confusion_figure(alignment)),
-            "No row says whether deferral was due.",
-            facts=two_sided_facts(alignment),
-        ),
+        *_clinical_sections(result),
         Section(
             "groups",
             "Groups",

@@ -26,7 +26,15 @@ HEADINGS = {
     "aurc": "AURC / Cmax",
 }
 # In reports, but too many for a table of runs unless they are asked for.
-_ON_REQUEST = {"brier_score": "Brier", "augrc": "AUGRC / Cmax²", "risk_at_80_coverage": "Risk@80 %"}
+_ON_REQUEST = {
+    "brier_score": "Brier",
+    "augrc": "AUGRC / Cmax²",
+    "risk_at_80_coverage": "Risk@80 %",
+    "disease_sensitivity": "Disease Sensitivity",
+    "disease_specificity": "Disease Specificity",
+    "disease_ppv": "Disease PPV",
+    "disease_npv": "Disease NPV",
+}
 COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens"}
 
 
