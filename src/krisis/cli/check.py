@@ -7,11 +7,12 @@ from pathlib import Path
 import typer
 import yaml
 
-from krisis.cli.console import warn_about
+from krisis.cli.console import warn_of_damage
 from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
 from krisis.results.loading import load_result
+from krisis.results.report_tables import mixture
 
 app = typer.Typer(add_completion=False)
 
@@ -50,7 +51,9 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     wanted = _gate_of(gate, require=require, no_worse=no_worse, non_inferior=non_inferior)
     baseline = None if against is None else load_result(against)
     checked = load_result(run)
-    warn_about(result for result in (checked, baseline) if result is not None)
+    warn_of_damage(result for result in (checked, baseline) if result is not None)
+    if mixture(checked):
+        typer.echo(mixture(checked), err=True)
     verdicts = check_run(checked, wanted, against=baseline)
     if junit is not None:
         write_text(junit, to_junit(verdicts, f"krisis check {run.name}"), overwrite=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from krisis.cli.console import warn_about, wide_console
+from krisis.cli.console import warn_of_damage, wide_console
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.reporting.comparison import comparison_html
@@ -49,7 +49,7 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
         tuple(metric), permutations, seed, margin=margins_of(margin), primary=primary
     )
     loaded = load_results(runs)
-    warn_about(loaded.values())
+    warn_of_damage(loaded.values())
     console = Console(stderr=True)
     with console.status("permuting patients …"):
         comparison = compare_runs(loaded, options)

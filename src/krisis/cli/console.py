@@ -8,7 +8,6 @@ import typer
 from rich.console import Console
 
 from krisis.results.base import BenchmarkResult
-from krisis.results.report_tables import mixture
 
 _FILE_WIDTH = 140
 
@@ -19,9 +18,8 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=_FILE_WIDTH)
 
 
-def warn_about(results: Iterable[BenchmarkResult]) -> None:
-    """Say, apart from the output, which runs lack rows or put different patients together."""
+def warn_of_damage(results: Iterable[BenchmarkResult]) -> None:
+    """Say, apart from the output, which runs lack rows that were damaged."""
     for result in results:
-        for sentence in (result.damage, mixture(result)):
-            if sentence:
-                typer.echo(sentence, err=True)
+        if result.damage:
+            typer.echo(result.damage, err=True)

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from krisis.cli.console import warn_about, wide_console
+from krisis.cli.console import warn_of_damage, wide_console
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
 from krisis.results.leaderboard import Cell, Leaderboard, leaderboards
@@ -33,7 +33,7 @@ def leaderboard(
 ) -> None:
     """Show runs side by side with intervals; nothing is ranked until you choose by what."""
     loaded = load_results(_expanded(runs))
-    warn_about(loaded.values())
+    warn_of_damage(loaded.values())
     tables = leaderboards(loaded, sort=sort)
     if as_json:
         typer.echo(dumps([table.to_dict() for table in tables]))

@@ -116,7 +116,7 @@ def _tiles_base(tiles: list[JsonObject]) -> Chart:
         y=alt.Y(
             "case:N",
             sort=["deferral was due", "an answer was safe"],
-            axis=alt.Axis(title=None, **bare),
+            axis=alt.Axis(title=None, minExtent=120, **bare),
             scale=alt.Scale(paddingInner=0.06),
         ),
     )

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from krisis import registry
+from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, Rows, score_all
 from krisis.metrics.table import canonical_label
-from krisis.results.base import BenchmarkResult, TaskFacts
+from krisis.results.account import ScoresByName
+from krisis.results.base import BenchmarkResult, TaskFacts, rows_by_source
 from krisis.results.report_tables import has_no_disease, shown_name
 from krisis.statistics.intervals import Interval
 
@@ -67,18 +69,31 @@ class MetricTable:
 
 
 def metric_tables(
-    result: BenchmarkResult, baselines: Sequence[BaselineScores]
+    result: BenchmarkResult, others: Mapping[str, BenchmarkResult]
 ) -> list[MetricTable]:
-    """Return one table, or one for each kind of patients with the baselines on the same people."""
+    """Return one table, or one for each kind of patients; ``others`` are runs to read it against.
+
+    The baselines are those on the same patients: stored with the run, or two that read no case.
+    """
     task = result.provenance.task_facts
-    if not result.scores_by_source:
-        return [MetricTable("", metric_lines(result.metric_scores, baselines, task), baselines)]
+    parts: ScoresByName = result.scores_by_source or {"": result.metric_scores}
+    rows = rows_by_source(result.rows) if result.scores_by_source else {"": result.rows}
     tables = []
-    for source, scores in result.scores_by_source.items():
-        mark = f" ({source})"
-        same = [baseline for baseline in baselines if baseline.name.endswith(mark)]
-        lines = metric_lines(scores, same, task)
-        tables.append(MetricTable(f"{source} patients", lines, same))
+    for source, scores in parts.items():
+        known = stored_baselines(result, source) or reference_policies(
+            rows.get(source, Rows()), default_benchmark_metrics()
+        )
+        saved = [
+            BaselineScores(
+                name,
+                f"a saved run of {run.backend_name}",
+                dict(run.scores_by_source.get(source, {}) if source else run.metric_scores),
+            )
+            for name, run in others.items()
+        ]
+        shown = [*known, *saved]
+        title = f"{source.capitalize()} patients" if source else ""
+        tables.append(MetricTable(title, metric_lines(scores, shown, task), shown))
     return tables
 
 
@@ -149,12 +164,15 @@ def _note(score: MetricScore) -> str:
     return ""
 
 
-def stored_baselines(result: BenchmarkResult) -> list[BaselineScores]:
+def stored_baselines(result: BenchmarkResult, source: str = "") -> list[BaselineScores]:
     """Return the baselines that were scored on the same cases when the run was made."""
+    mark = f" ({source})" if source else ""
     return [
-        BaselineScores(name, "a baseline of krisis on the same cases", dict(scores))
+        BaselineScores(
+            name.removesuffix(mark), "a baseline of krisis on the same cases", {**scores}
+        )
         for name, scores in result.baselines.items()
-        if name.partition(" (")[0] != result.backend_name
+        if name.endswith(mark) and name != f"{result.backend_name}{mark}"
     ]
 
 

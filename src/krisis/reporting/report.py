@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from krisis.json_values import JsonMapping, JsonObject
-from krisis.metrics import (
-    BootstrapOptions,
-    default_benchmark_metrics,
-    default_classification_metrics,
-)
+from krisis.metrics import BootstrapOptions, default_classification_metrics
 from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import MetricScore, Rows, score_all
 from krisis.metrics.calibration import ExpectedCalibrationError
@@ -23,11 +19,8 @@ from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
 from krisis.reporting.deferral import confusion_figure
 from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import (
-    BaselineScores,
     MetricTable,
     metric_tables,
-    reference_policies,
-    stored_baselines,
 )
 from krisis.reporting.risk_curves import risk_figures
 from krisis.results.base import Attrition, BenchmarkResult, rows_by_source
@@ -53,7 +46,7 @@ class Section:
     absent: str
     wide: bool = False
     words: str = ""
-    tables: Sequence[tuple[str, Sequence[JsonObject]]] = ()
+    tables: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +91,6 @@ def build_report(
 ) -> RunReport:
     """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
     rows, made = result.rows, result.provenance
-    shown = [
-        *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
-        *(
-            BaselineScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
-            for name, run in (baselines or {}).items()
-        ),
-    ]
     prompts = provenance.prompt_templates(result)
     return RunReport(
         heading=result.backend_name or "unnamed model",
@@ -114,7 +100,7 @@ def build_report(
         damage=result.damage,
         mixture=mixture(result),
         segments=_segments(rows),
-        metric_tables=metric_tables(result, shown),
+        metric_tables=metric_tables(result, baselines or {}),
         sections=chart_sections(result),
         costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
@@ -133,7 +119,7 @@ def _headlines(result: BenchmarkResult) -> list[str]:
         return [wording.headline(result.metric_scores, result.attrition)]
     parts = rows_by_source(result.rows)
     return [
-        f"{source} patients: {wording.headline(scores, Attrition.of(parts[source]))}"
+        f"{source.capitalize()} patients: {wording.headline(scores, Attrition.of(parts[source]))}"
         for source, scores in result.scores_by_source.items()
         if source in parts  # of a metrics-only file only the tables can say it
     ]
@@ -141,44 +127,38 @@ def _headlines(result: BenchmarkResult) -> list[str]:
 
 def _clinical_sections(result: BenchmarkResult) -> list[Section]:
     """Return the figures of the disease and of deferral, for each kind of patients apart."""
-    task, rows = result.provenance.task_facts, result.rows
-    parts = {f" of {source} patients": part for source, part in rows_by_source(rows).items()}
-    parts = parts if len(parts) > 1 else {"": rows}
-    disease: list[tuple[str, list[JsonObject]]] = []
-    deferral: list[tuple[str, list[JsonObject]]] = []
-    words, figures = ["", ""], []
-    for whose, part in parts.items():
-        scores = score_all(default_classification_metrics(), part, intervals=BootstrapOptions())
-        alignment = DeferralAlignment().compute(part)
-        disease += [
-            (f"Figures of the disease{whose}", disease_table(scores)),
-            (f"Truth against answer{whose}", matrix_table(scores, task)),
-        ]
-        deferral += [
-            (f"Deferral by kind{whose}", deferral_table(alignment)),
-            (f"Reasons for deferral{whose}", reason_table(alignment)),
-        ]
-        words = [words[0] or disease_words(scores, task), words[1] or deferral_words(alignment)]
-        figures += _drawn(confusion_figure(alignment, whose))
-    risk = risk_sentence(result.suite_description)
-    return [
-        Section(
-            "disease",
-            "Disease",
-            [],
-            "No row could be scored.",
-            words=words[0],
-            tables=[table for table in disease if table[1]],
-        ),
-        Section(
-            "deferral",
-            "Deferral",
-            figures,
-            "No row says whether deferral was due.",
-            words=" ".join(filter(None, (risk, words[1]))),
-            tables=[table for table in deferral if table[1]],
-        ),
-    ]
+    parts = {f" of {source} patients": part for source, part in rows_by_source(result.rows).items()}
+    shown = parts if len(parts) > 1 else {"": result.rows}
+    return [_disease_section(result, shown), _deferral_section(result, shown)]
+
+
+def _disease_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Section:
+    task, metrics = result.provenance.task_facts, default_classification_metrics()
+    tables, words = {}, ""
+    for whose, rows in parts.items():
+        scores = score_all(metrics, rows, intervals=BootstrapOptions())
+        tables[f"Figures of the disease{whose}"] = disease_table(scores)
+        tables[f"Truth against answer{whose}"] = matrix_table(scores, task)
+        words = words or disease_words(scores, task)
+    return Section("disease", "Disease", [], "No row could be scored.", words=words, tables=tables)
+
+
+def _deferral_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Section:
+    tables, words, figures = {}, "", []
+    for whose, rows in parts.items():
+        score = DeferralAlignment().compute(rows)
+        tables[f"Deferral by kind{whose}"] = deferral_table(score)
+        tables[f"Reasons for deferral{whose}"] = reason_table(score)
+        words = words or deferral_words(score)
+        figures += _drawn(confusion_figure(score, whose))
+    return Section(
+        "deferral",
+        "Deferral",
+        figures,
+        "No row says whether deferral was due.",
+        words=" ".join(filter(None, (risk_sentence(result.suite_description), words))),
+        tables=tables,
+    )
 
 
 def chart_sections(result: BenchmarkResult) -> list[Section]:

@@ -59,12 +59,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One run in a table; ``rank`` stands only where the reader chose columns to rank by."""
+    """One run in a table; ``rank`` stands only where the reader chose columns to rank by.
+
+    ``sources`` names the kinds of patients where there are several.
+    """
 
     name: str
     cells: Mapping[str, Cell]
     attrition: Mapping[str, int]
     ended: bool = True
+    sources: Sequence[str] = ()
     rank: float | None = None
 
     @property
@@ -74,6 +78,7 @@ class Entry:
         return [
             *([f"{n_failed:,} failed"] if n_failed else []),
             *([] if self.ended else ["incomplete"]),
+            *([f"{' and '.join(self.sources)} patients together"] if self.sources else []),
         ]
 
 
@@ -100,6 +105,7 @@ class Leaderboard:
                     "name": entry.name,
                     "rank": entry.rank,
                     "ended": entry.ended,
+                    "sources": list(entry.sources),
                     "attrition": dict(entry.attrition),
                     "figures": {key: _cell_dict(cell) for key, cell in entry.cells.items()},
                 }
@@ -175,6 +181,7 @@ def _table(
             _cells(run, columns),
             run.attrition.to_dict(),
             not isinstance(run.stop, Unfinished),
+            list(run.scores_by_source),
         )
         for name, run in sorted(runs.items())
     ]

@@ -51,7 +51,10 @@ def format_report(result: BenchmarkResult) -> str:
     if result.scores_by_source:
         figures = [[mixture(result)]]
         for source, found in result.scores_by_source.items():
-            figures += [[f"══ {source} patients ══"], *_figures(MetricScores(found), task)]
+            figures += [
+                [f"══ {source.capitalize()} patients ══"],
+                *_figures(MetricScores(found), task),
+            ]
     else:
         figures = _figures(result.metric_scores, task)
     risk = risk_sentence(result.suite_description)

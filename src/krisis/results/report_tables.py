@@ -18,11 +18,15 @@ _DEFERRAL_WORDS = (
     "its share of aligned cases."
 )
 _KIND_WORDS = " A kind is scored on its own cases and those not to be deferred."
+_PRIOR_WORDS = (
+    " Whether a case is due may depend on the prevalence that is assumed: such cases are scored "
+    "apart from those that are due, or not due, at any prevalence."
+)
 _PARTS = {
-    "uncertain": "due because uncertain",
+    "uncertain": "due as uncertain",
     "rule": "due by a rule",
-    "depends_on_prior": "label depends on the prevalence",
-    "holds_for_any_prior": "label holds for any prevalence",
+    "depends_on_prior": "depends on prevalence",
+    "holds_for_any_prior": "any prevalence",
 }
 
 
@@ -131,7 +135,7 @@ def deferral_table(score: MetricScore | None) -> list[JsonObject]:
             "balanced": part["balanced_alignment"],
             "MCC": part["mcc"],
             "aligned": part.get("alignment", score.value),
-            "always answering": part["always_answer"],
+            "always answer": part["always_answer"],
         }
         for name, part in (
             ("all cases", details),
@@ -144,7 +148,8 @@ def deferral_words(score: MetricScore | None) -> str:
     """Say what the columns of the deferral table are."""
     if score is None or math.isnan(score.value):
         return ""
-    return _DEFERRAL_WORDS + (_KIND_WORDS if "by_kind" in score.details else "")
+    by_kind = _KIND_WORDS if "by_kind" in score.details else ""
+    return _DEFERRAL_WORDS + by_kind + (_PRIOR_WORDS if "by_prior" in score.details else "")
 
 
 def reason_table(score: MetricScore | None) -> list[JsonObject]:
@@ -179,6 +184,6 @@ def mixture(result: BenchmarkResult) -> str:
         return ""
     kinds = " and ".join(result.scores_by_source)
     return (
-        f"{result.backend_name or 'This run'} is over {kinds} patients: figures of all of them "
-        "together hold for neither; krisis report and krisis score show them apart."
+        f"{result.backend_name or 'This run'} is over {kinds} patients; "
+        "a figure of all of them together is a result for neither."
     )

@@ -29,7 +29,7 @@ def _facts(report: RunReport) -> JsonObject:
         "mixture": report.mixture,
         "segments": report.segments,
         "charts": {figure.name: list(figure.table) for figure in report.figures},
-        "tables": {title: list(rows) for one in report.sections for title, rows in one.tables},
+        "tables": {name: rows for part in report.sections for name, rows in part.tables.items()},
         "execution": dict(report.execution),
         "data": dict(report.data),
         "prompts": dict(report.prompts),
