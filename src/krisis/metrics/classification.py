@@ -71,7 +71,8 @@ class _OfDisease(BaseMetric):
         share = self.share(table, table.shared("disease", lambda: _Sides.of(table)))
         if share.n_evaluated:
             return share
-        return Undefined(self.reason(table), {"positive": table.answers.positive})
+        known = {"positive": table.answers.positive, **self.beside(table)}
+        return Undefined(self.reason(table), known)
 
     def share(self, table: Table, sides: _Sides) -> Share:
         """Return the share that the metric is."""
