@@ -73,9 +73,9 @@ def disease_words(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> 
     if found:
         positive = found[0].details["positive"]
         return f"Disease: {_answer(positive, task)}, against all other answers."
-    asked = any(key in scores for key in DISEASE_KEYS)
-    named = "The task names no positive answer, so no sensitivity of a disease is defined."
-    return named if asked and task is not None else ""
+    if DISEASE_KEYS[0] not in scores or task is None or not task.answers:
+        return ""
+    return "The task names no positive answer, so no sensitivity of a disease is defined."
 
 
 def _ends(interval: Interval | None) -> str:
