@@ -11,7 +11,7 @@ import numpy as np
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, Share, Undefined
-from krisis.metrics.table import BoolArray, IntArray, Table
+from krisis.metrics.table import WHY_DEFERRED, BoolArray, IntArray, Table
 
 __all__ = [
     "AbstentionRate",
@@ -177,21 +177,21 @@ def _sides(table: Table, rows: BoolArray) -> JsonObject:
 
 def _parts(table: Table) -> JsonObject:
     """Return the sides by kind of deferral and by what the label hangs on, and the reasons."""
-    if table.metadata_keys.isdisjoint(("deferral_kind", "abstain_reasons", _PRIOR)):
+    if not table.says_why_deferred:
         return {}
     safe = table.should_abstain == 0
     due = np.flatnonzero(table.should_abstain == 1)
     metadata = [table.rows[i].metadata for i in due.tolist()]
     by_kind = {
         kind: _sides(table, safe | _where(due[members], table.n_scored))
-        for kind, members in _members([m.get("deferral_kind") for m in metadata]).items()
+        for kind, members in _members([m.get(_KIND) for m in metadata]).items()
     }
     prior = _where(np.flatnonzero([m is True for m in table.metadata(_PRIOR)]), table.n_scored)
     by_prior = {"depends_on_prior": prior, "holds_for_any_prior": ~prior} if prior.any() else {}
     found: JsonObject = {
         "by_kind": by_kind,
         "by_prior": {name: _sides(table, rows) for name, rows in by_prior.items()},
-        "by_reason": _reasons([m.get("abstain_reasons") for m in metadata], table.abstained[due]),
+        "by_reason": _reasons([m.get(_REASONS) for m in metadata], table.abstained[due]),
     }
     return {name: part for name, part in found.items() if part}
 
@@ -224,7 +224,7 @@ def _reasons(given: Sequence[object], deferred: BoolArray) -> JsonObject:
     return {one: {"n_due": n_due[one], "n_deferred": n_deferred[one]} for one in order}
 
 
-_PRIOR = "label_depends_on_prior"
+_KIND, _REASONS, _PRIOR = WHY_DEFERRED
 
 
 def two_sided(confusion: dict[str, int]) -> dict[str, float]:
