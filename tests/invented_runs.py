@@ -13,17 +13,26 @@ from krisis.data.base import PatientRecord
 from krisis.execution.batches import Case
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.results.account import TaskFacts
 from krisis.results.cases import Cases
 from krisis.results.journal import Journal, Spent
 from krisis.results.journal_lines import sealed
 from krisis.results.result import BenchmarkResult
 from krisis.results.store import Manifest, RunDirectory, metrics_text
 
+TASK = {
+    "name": "detection",
+    "answers": [[0, "the disease is absent"], [1, "the disease is present"]],
+    "positive": 1,
+    "groups": {"stage": "ckd_stage"},
+}
+ANSWERS = TaskFacts.of(TASK).answers_to_score()
+
 
 def invented_rows(n_rows: int = 160, *, seed: int = 0, skill: float = 1.0) -> Rows:
     """Return rows of a model that is right more often the surer it is."""
     generator = np.random.default_rng(seed)
-    return Rows(_invented_row(i, generator, skill) for i in range(n_rows))
+    return Rows((_invented_row(i, generator, skill) for i in range(n_rows)), ANSWERS)
 
 
 def _invented_row(i: int, generator: np.random.Generator, skill: float) -> EvaluationResult:
@@ -72,7 +81,7 @@ def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:
         },
         name,
         {"batch_size": 8, "elapsed_seconds": 12.5, "token_total": 40160, "seed": 42}
-        | {"krisis_version": "0.0.0"},
+        | {"krisis_version": "0.0.0", "task_facts": TASK},
     )
 
 

@@ -19,10 +19,10 @@ from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows
+from krisis.metrics.base import BaseMetric, MetricScores, Rows
 from krisis.metrics.scoring import check_metrics, score_all
 from krisis.results.account import TaskFacts, brief_scores
-from krisis.results.base import BenchmarkResult
+from krisis.results.base import BenchmarkResult, scores_by_source
 from krisis.results.stops import Interrupted
 
 
@@ -77,7 +77,7 @@ class Benchmark:
         stop: Stop,
     ) -> BenchmarkResult:
         job = self._job(records, suite_description)
-        self.backend.prepare(self.suite)
+        self.backend.prepare(self.suite.restricted(job.records))
         # Baselines come first: should they fail, no call has been paid for yet.
         wanted = self.execution.baselines
         baselines = baseline_scores(self.suite, job.records, self.metrics) if wanted else {}
@@ -91,7 +91,7 @@ class Benchmark:
             rows = Rows(settled, None if task is None else task.answers_to_score())
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
             facts.baselines = baselines
-            facts.scores_by_source = scores_by_source(self.metrics, rows)
+            facts.scores_by_source = scores_by_source(self.metrics, rows, BootstrapOptions())
             result = BenchmarkResult(rows, scores, job.description, self.backend.name, facts=facts)
             if recorder is not None:
                 recorder.finish(result)
@@ -144,33 +144,36 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
 def baseline_scores(
     suite: BaseDataSuite, records: Sequence[PatientRecord], metrics: Sequence[BaseMetric]
 ) -> dict[str, MetricScores]:
-    """Return the scores of the suite's baselines; one that cannot be prepared is left out."""
+    """Return the scores of the suite's baselines; one that cannot be prepared is left out.
+
+    Real and synthetic patients in one run are scored apart, under names such as ``majority
+    (real)``: a baseline is fitted on people like those it is scored on.
+    """
+    parts: dict[str, list[PatientRecord]] = {}
+    for record in records:
+        parts.setdefault(record.source, []).append(record)
     found = {}
     for name in suite.baselines:
-        try:
-            backend = backend_from_name(name)
-            backend.prepare(suite)
-        except UserError:
-            continue
-        responses = backend.evaluate_batch(records)
-        answered = [
-            answered_row(case, response, prompt="")
-            for case, response in zip(cases_of(records), responses, strict=True)
-        ]
-        rows = Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())
-        found[name] = brief_scores(score_all(metrics, rows))
+        for source, part in parts.items():
+            scores = _baseline_scores(name, suite.restricted(part), metrics)
+            if scores is not None:
+                found[name if len(parts) == 1 else f"{name} ({source})"] = scores
     return found
 
 
-def scores_by_source(
-    metrics: Sequence[BaseMetric], results: Sequence[EvaluationResult]
-) -> dict[str, MetricScores]:
-    """Score real and synthetic patients apart; nothing where all rows are of one source."""
-    rows = Rows(results)
-    parts = {
-        name: Rows((r for r in rows if r.metadata.get("synthetic") is synthetic), rows.answers)
-        for name, synthetic in (("real", False), ("synthetic", True))
-    }
-    if not all(parts.values()):
-        return {}
-    return {name: brief_scores(score_all(metrics, part)) for name, part in parts.items()}
+def _baseline_scores(
+    name: str, suite: BaseDataSuite, metrics: Sequence[BaseMetric]
+) -> MetricScores | None:
+    try:
+        backend = backend_from_name(name)
+        backend.prepare(suite)
+    except UserError:
+        return None
+    records = suite.records()
+    responses = backend.evaluate_batch(records)
+    answered = [
+        answered_row(case, response, prompt="")
+        for case, response in zip(cases_of(records), responses, strict=True)
+    ]
+    rows = Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())
+    return brief_scores(score_all(metrics, rows))

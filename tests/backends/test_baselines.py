@@ -14,11 +14,13 @@ from krisis.backends.baselines.constant import AlwaysAbstain, AlwaysAnswer, Majo
 from krisis.backends.baselines.logistic import Logistic
 from krisis.backends.baselines.rules import BayesOptimal, Guideline, RuleBackend
 from krisis.backends.catalogue import backend_from_name
+from krisis.benchmark import baseline_scores
 from krisis.data.base import Judgement, RecordListSuite, Task
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.errors import InvalidValue, UnknownName
 from krisis.execution.options import Execution
+from krisis.metrics import Accuracy
 from krisis.metrics.abstention import DeferralAlignment
 
 NAMES = (
@@ -254,3 +256,61 @@ def test_every_task_has_all_baselines_in_the_demo():
         assert done.stdout.count(f" {name} ") >= len(TASKS)
     for task in Task.DETECTION, Task.STAGING, Task.PROGRESSION:
         assert f"│ {task}" in done.stdout
+
+
+class Sources(RecordListSuite):
+    """Training records of stated sources: real ones have the label 0, synthetic ones 1."""
+
+    training = (False, False, True)
+    baselines = ("majority", "always-answer")
+
+    def training_records(self):
+        return [
+            PatientRecord({"x": i}, int(s), {"synthetic": s}) for i, s in enumerate(self.training)
+        ]
+
+
+def about(*synthetic):
+    answers = {0: "real", 1: "synthetic"}
+    records = [PatientRecord({"x": i}, 0, {"synthetic": s}) for i, s in enumerate(synthetic)]
+    return Sources(records, Task("source", "Which?", answers))
+
+
+@pytest.mark.parametrize("synthetic", [False, True])
+def test_a_fitted_baseline_learns_from_people_like_those_it_is_scored_on(synthetic):
+    backend, suite = Majority(), about(synthetic)
+    backend.prepare(suite)
+    response = backend.evaluate(suite.load()[0])
+    assert (response.prediction, response.confidence) == (int(synthetic), 1.0)
+
+
+@pytest.mark.parametrize("backend", [Majority(), Logistic()])
+def test_a_fitted_baseline_refuses_people_of_another_source(backend, monkeypatch):
+    monkeypatch.setattr(Sources, "training", (False, False))
+    with pytest.raises(InvalidValue, match="fitted on real records and scored on synthetic ones"):
+        backend.prepare(about(True, True))
+    with pytest.raises(InvalidValue, match="asks about real and synthetic records; run them apart"):
+        backend.prepare(about(True, False))
+
+
+def test_baselines_of_a_mixed_run_are_told_apart_by_their_names(monkeypatch):
+    suite = about(True, False, True)
+    found = baseline_scores(suite, suite.load(), [Accuracy()])
+    counts = {name: scores["accuracy"].n_evaluated for name, scores in found.items()}
+    assert counts == {
+        "majority (synthetic)": 2,
+        "majority (real)": 1,
+        "always-answer (synthetic)": 2,
+        "always-answer (real)": 1,
+    }
+    assert found["majority (synthetic)"]["accuracy"].value == 0.0
+    monkeypatch.setattr(Sources, "training", (False, False))
+    names = list(baseline_scores(suite, suite.load(), [Accuracy()]))
+    assert names == ["majority (real)", "always-answer (synthetic)", "always-answer (real)"]
+
+
+def test_a_part_of_a_mixed_suite_can_be_run_by_a_fitted_baseline():
+    suite = about(True, False, True)
+    records = [record for record in suite.load() if record.metadata["synthetic"]]
+    result = Benchmark(suite, Majority(), [Accuracy()]).run(records)
+    assert [row.prediction for row in result.evaluation_results] == [1, 1]

@@ -146,3 +146,13 @@ def test_the_command_exits_by_what_it_found_and_writes_reports(tmp_path: Path) -
         CliRunner().invoke(app, ["check", str(run), "--no-worse", "accuracy by 0.1"]).exception,
         InvalidValue,
     )
+
+
+def test_the_sensitivity_of_the_disease_can_be_required_alone_and_against_another_run() -> None:
+    run, other = result_of(invented_rows(300)), result_of(invented_rows(300, skill=0.5))
+    gate = Gate(
+        ("disease_sensitivity >= 0.6", "Disease Specificity > 0.99"),
+        no_worse=("disease_sensitivity by 0.03",),
+    )
+    assert [v.state for v in check_run(run, gate, against=other)] == ["met", "failed", "met"]
+    assert [v.state for v in check_run(other, gate, against=run)][-1] == "failed"

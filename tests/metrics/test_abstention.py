@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import matthews_corrcoef
+from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef
 
 from krisis.metrics import (
     AbstentionRate,
@@ -117,3 +117,83 @@ def test_the_matthews_correlation_equals_scikit_learn(cases: list[tuple[bool, bo
         assert ours == pytest.approx(matthews_corrcoef(due, abstained), abs=1e-12)
     n_due = sum(due)
     assert score.details["always_answer"] == (len(due) - n_due) / len(due)
+
+
+def kinds(abstained: bool, due: bool, kind: str | None = None, *reasons: str, prior: bool = False):
+    metadata = {"deferral_kind": kind, "abstain_reasons": list(reasons)}
+    return row(abstained, due, **metadata, label_depends_on_prior=prior)
+
+
+# Uncertain: 2 of 3 deferred. By a rule: 1 of 2 deferred. Not due: 3 answered, 1 abstained.
+OF_KINDS = [
+    kinds(True, True, "uncertain", "category_uncertain"),
+    kinds(True, True, "uncertain", "category_uncertain", prior=True),
+    kinds(False, True, "uncertain", "category_uncertain"),
+    kinds(True, True, "rule", "child", "implausible_value"),
+    kinds(False, True, "rule", "child"),
+    *[kinds(False, False)] * 2,
+    kinds(False, False, prior=True),
+    kinds(True, False),
+]
+
+
+def test_each_kind_of_deferral_is_scored_on_its_rows_and_those_not_due() -> None:
+    details = DeferralAlignment()(OF_KINDS).details
+    found = {
+        kind: (part["n_labeled"], part["sensitivity"], part["specificity"], part["alignment"])
+        for kind, part in details["by_kind"].items()
+    }
+    assert found == {"rule": (6, 1 / 2, 3 / 4, 4 / 6), "uncertain": (7, 2 / 3, 3 / 4, 5 / 7)}
+    assert details["by_kind"]["rule"]["always_answer"] == 4 / 6
+
+
+def test_rows_whose_label_hangs_on_the_prevalence_are_scored_apart() -> None:
+    parts = DeferralAlignment()(OF_KINDS).details["by_prior"]
+    assert {name: part["n_labeled"] for name, part in parts.items()} == {
+        "depends_on_prior": 2,
+        "holds_for_any_prior": 7,
+    }
+    assert parts["depends_on_prior"]["alignment"] == 1.0
+
+
+def test_reasons_are_counted_with_how_many_of_them_were_deferred() -> None:
+    single = row(True, True, abstain_reasons="child")
+    assert DeferralAlignment()([*OF_KINDS, single]).details["by_reason"] == {
+        "category_uncertain": {"n_due": 3, "n_deferred": 2},
+        "child": {"n_due": 3, "n_deferred": 2},
+        "implausible_value": {"n_due": 1, "n_deferred": 1},
+    }
+
+
+def test_without_such_metadata_nothing_is_added() -> None:
+    found = DeferralAlignment()([row(True, True), row(False, False)]).details
+    assert not {"by_kind", "by_prior", "by_reason"} & found.keys()
+
+
+@given(
+    st.lists(
+        st.builds(
+            kinds,
+            st.booleans(),
+            st.booleans(),
+            st.sampled_from([None, "uncertain", "rule"]),
+            prior=st.booleans(),
+        ),
+        min_size=1,
+    )
+)
+def test_a_part_is_the_metric_on_its_rows(rows: list[EvaluationResult]) -> None:
+    details = DeferralAlignment()(rows).details
+    for kind, part in details.get("by_kind", {}).items():
+        kept = [
+            r
+            for r in rows
+            if not r.metadata["should_abstain"] or r.metadata["deferral_kind"] == kind
+        ]
+        alone = DeferralAlignment()(kept)
+        assert part["alignment"] == alone.value
+        assert part["confusion"] == alone.details["confusion"]
+        due = [r.metadata["should_abstain"] for r in kept]
+        if len(set(due)) == 2:
+            found = balanced_accuracy_score(due, [r.abstained for r in kept])
+            assert part["balanced_alignment"] == pytest.approx(found)

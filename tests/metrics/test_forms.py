@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.invented_runs import invented_rows
+from tests.invented_runs import ANSWERS, invented_rows
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics import (
@@ -47,14 +47,14 @@ def test_counting_a_patient_twice_equals_repeating_the_rows(metric: BaseMetric) 
     weights[3], weights[5] = 2, 0
     times = weights[table.patients.code, 0].astype(int)
     repeated = [row for row, n in zip(table.rows, times, strict=True) for _ in range(n)]
-    expected = score_all([metric], Rows(repeated))[metric.label].value
+    expected = score_all([metric], Rows(repeated, ANSWERS))[metric.label].value
     found = form_of(metric, table).on(table.patients).values(weights)[0]
     assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)
 def test_influences_are_the_derivatives_by_the_weight_of_a_unit(metric: BaseMetric) -> None:
-    table = Rows(row for row in invented_rows(80) if not row.abstained).table
+    table = Rows((row for row in invented_rows(80) if not row.abstained), ANSWERS).table
     form = metric.comparison_form(table)
     assert isinstance(form, Form)
     weighted = form.on(table.patients)

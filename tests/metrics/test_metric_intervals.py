@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.invented_runs import ANSWERS
 
 from krisis.metrics import (
     AURC,
@@ -23,6 +24,7 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics import table as table_module
+from krisis.metrics.base import Rows
 from krisis.metrics.calibration import null_error
 from krisis.metrics.forms import Mean, Share
 
@@ -51,7 +53,7 @@ def make_rows(n, *, per_patient=1, seed=0, abstain=0.1):
 
 @pytest.mark.parametrize("per_patient", [1, 4])
 def test_every_default_metric_has_an_interval_around_its_value(per_patient):
-    rows = make_rows(240, per_patient=per_patient)
+    rows = Rows(make_rows(240, per_patient=per_patient), ANSWERS)
     scores = score_all(default_benchmark_metrics(), rows, intervals=OPTIONS)
     methods = {name: score.interval.method for name, score in scores.items()}
     share = "mid_p" if per_patient == 1 else "clustered_mid_p"
@@ -67,6 +69,10 @@ def test_every_default_metric_has_an_interval_around_its_value(per_patient):
         "AURC": "error_distribution",
         "AUGRC": "error_distribution",
         "Risk at 80 % coverage": "error_distribution",
+        "Disease Sensitivity": share,
+        "Disease Specificity": share,
+        "Disease PPV": share,
+        "Disease NPV": share,
     }
     for name, score in scores.items():
         assert 0 <= score.interval.low < score.value < score.interval.high <= 1, name
@@ -89,7 +95,8 @@ def test_an_interval_exists_with_width_and_holds_its_value_however_few_errors(pe
         for i in range(48)
     ]
     rows[-1].ground_truth, rows[-1].prediction = 0, 0
-    for score in score_all(default_benchmark_metrics(), rows, intervals=OPTIONS).values():
+    scores = score_all(default_benchmark_metrics(), Rows(rows, ANSWERS), intervals=OPTIONS)
+    for score in scores.values():
         interval = score.interval
         assert interval.low <= score.value <= interval.high, score.name
         assert interval.high - interval.low > 1e-6, score.name

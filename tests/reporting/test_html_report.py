@@ -168,8 +168,9 @@ def test_baselines_that_the_run_stored_are_shown() -> None:
         {"baselines": baselines},
     )
     report = build_report(run)
-    assert [baseline.name for baseline in report.baselines] == ["majority"]
-    accuracy = next(line for line in report.metric_lines if line.name == "Accuracy")
+    (table,) = report.metric_tables
+    assert [baseline.name for baseline in table.baselines] == ["majority"]
+    accuracy = next(line for line in table.lines if line.name == "Accuracy")
     assert accuracy.baseline_values == (0.625,)
 
 

@@ -25,7 +25,7 @@ from krisis.results.comparison.compare import (
     compare_runs,
     unpaired_interval,
 )
-from krisis.results.comparison.text import comparison_parts
+from krisis.results.comparison.text import comparison_parts, heading
 from krisis.results.leaderboard import leaderboards
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
@@ -489,3 +489,30 @@ def test_a_comparison_without_areas_agrees_with_one_that_has_them() -> None:
     for key, delta in few.items():
         assert delta.interval == all_of_them[key].interval
         assert delta.p_value == all_of_them[key].p_value
+
+
+def test_figures_of_the_disease_are_compared_where_they_are_named() -> None:
+    runs = {"a": result_of(invented_rows(80)), "b": result_of(invented_rows(80, skill=0.7))}
+    unasked = compare_runs(runs, QUICK).pairs[0].deltas
+    assert "accuracy" in unasked
+    assert not [key for key in unasked if key.startswith("disease")]
+    primary = compare_runs(runs, replace(QUICK, primary="disease_npv")).pairs[0].deltas
+    assert primary["disease_npv"].primary
+    assert len(primary) == len(unasked) + 1
+    named = compare_runs(runs, replace(QUICK, metrics=["disease_sensitivity"])).pairs[0].deltas
+    (delta,) = named.values()
+    left, right = (run.metric_scores["disease_sensitivity"].value for run in runs.values())
+    assert (delta.left, delta.right) == (left, right)
+    assert delta.interval.low <= delta.delta <= delta.interval.high
+
+
+def test_the_risk_in_force_and_a_mixture_of_patients_are_said_first() -> None:
+    runs = {name: result_of(invented_rows(40), name) for name in ("a", "b")}
+    for run in runs.values():
+        run.suite_description["deferral"] = {"risk": 0.1}
+        run.scores_by_source = {"real": run.metric_scores, "synthetic": run.metric_scores}
+    words = heading(compare_runs(runs, QUICK))
+    assert words.count("another answer has a probability of 0.10 or more") == 1
+    assert words.count("is over real and synthetic patients") == 2
+    (table,) = leaderboards(runs)
+    assert table.entries[0].warnings[-1] == "real and synthetic patients together"

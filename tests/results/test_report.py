@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 
-from krisis.metrics import EvaluationResult, Interval, default_benchmark_metrics, score_all
+from tests.invented_runs import TASK, invented_rows
+from tests.invented_runs import result_of as invented_result
+
+from krisis.metrics import (
+    BootstrapOptions,
+    EvaluationResult,
+    Interval,
+    default_benchmark_metrics,
+    score_all,
+)
+from krisis.reporting.report import build_report, report_html
 from krisis.results.account import EXECUTION_FIELDS
 from krisis.results.report import (
     format_json_report,
@@ -49,8 +60,98 @@ def test_intervals_are_shown_with_their_method() -> None:
 def test_both_sides_of_deferral_and_the_trivial_policies_are_shown() -> None:
     report = format_report(result_of([ANSWERED]))
     assert "1 answer_when_safe" in report
-    assert "always answering would score 1.0000, always deferring 0.0000" in report
-    assert "sensitivity undefined" in report
+    cells = next(line for line in report.splitlines() if line.startswith("all cases")).split()
+    assert cells[2:] == ["1", "0", "undefined", "1.0000", "undefined", "undefined"] + ["1.0000"] * 2
+    assert "Deferred when needed is the sensitivity of deferral" in report
+    assert "A kind is" not in report
+    assert "reason  " not in report
+
+
+def with_task(n_rows: int = 60, **metadata: object) -> BenchmarkResult:
+    """Return a run whose rows say why deferral is due and whether the label hangs on a prior."""
+    rows = invented_rows(n_rows)
+    for i, row in enumerate(rows):
+        due = row.metadata["should_abstain"]
+        row.metadata |= {
+            "deferral_kind": ("uncertain", "rule")[i % 2] if due else None,
+            "abstain_reasons": [("category_uncertain", "child")[i % 2]] if due else [],
+            "label_depends_on_prior": i % 5 == 0,
+        } | {name: value(i) if callable(value) else value for name, value in metadata.items()}
+    made = invented_result(rows)
+    made.suite_description["deferral"] = {"risk": 0.2}
+    return made.scored(default_benchmark_metrics(), BootstrapOptions(n_resamples=50))
+
+
+def test_the_disease_is_named_and_shown_with_both_denominators() -> None:
+    result = with_task()
+    report = format_report(result)
+    assert "Disease: the disease is present (1), against all other answers." in report
+    score = result.metric_scores["disease_sensitivity"]
+    line = next(line for line in report.splitlines() if line.startswith("Disease Sensitivity"))
+    for shown in (
+        f"{score.value:.4f}",
+        f"{score.details['n_right']} of {score.n_evaluated} ",
+        f"{score.details['end_to_end']:.4f}",
+        f"{score.details['n_right']} of {score.details['n_cases']}",
+    ):
+        assert shown in line
+    assert "truth                       answered 0  answered 1  abstained  in all" in report
+
+
+def test_sensitivity_never_stands_alone() -> None:
+    for result in (with_task(), result_of([ANSWERED])):
+        for text in (format_report(result), report_html(build_report(result))):
+            places = re.finditer("sensitivity|specificity", text, flags=re.IGNORECASE)
+            around = [text[max(0, found.start() - 90) : found.end() + 14] for found in places]
+            assert around
+            assert all("isease" in words or "deferral" in words for words in around)
+
+
+def test_a_task_without_a_positive_answer_shows_the_matrix_and_says_so() -> None:
+    plain = {**TASK, "positive": None}
+    result = BenchmarkResult([ANSWERED], {}, {}, "rule", {"task_facts": plain})
+    report = format_report(result.scored(default_benchmark_metrics(), BootstrapOptions()))
+    assert "The task names no positive answer, so no sensitivity of a disease" in report
+    assert "Disease Sensitivity" not in report
+    assert "the disease is present (1)  0           1           0          1" in report
+
+
+def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force() -> None:
+    result = with_task()
+    lines = format_report(result).splitlines()
+    details = result.metric_scores["deferral_alignment"].details
+    for name, part in (
+        ("due as uncertain", details["by_kind"]["uncertain"]),
+        ("due by a rule", details["by_kind"]["rule"]),
+        ("depends on prevalence", details["by_prior"]["depends_on_prior"]),
+    ):
+        cells = next(line for line in lines if line.startswith(name)).split()
+        assert cells[-9 + 1] == str(part["n_labeled"])
+        assert cells[-6] == f"{part['sensitivity']:.4f}"
+        assert cells[-1] == f"{part['always_answer']:.4f}"
+    counts = details["by_reason"]["child"]
+    line = next(line for line in lines if line.startswith("child")).split()
+    assert line[1:3] == [str(counts["n_due"]), str(counts["n_deferred"])]
+    sentence = "A case is to be deferred when another answer has a probability of 0.20 or more"
+    assert any(line.startswith(sentence) for line in lines)
+    page = report_html(build_report(result))
+    for words in (sentence, "due by a rule", "Reasons for deferral", "Truth against answer"):
+        assert words in page
+
+
+def test_no_headline_puts_real_and_synthetic_patients_together() -> None:
+    result = with_task(synthetic=lambda i: bool(i % 3))
+    report, page = format_report(result), report_html(build_report(result))
+    together = f"{result.metric_scores['accuracy'].value:.4f}"
+    for source, scores in result.scores_by_source.items():
+        value = f"{scores['accuracy'].value:.4f}"
+        assert value != together
+        assert f"══ {source.capitalize()} patients ══" in report
+        assert f"{source.capitalize()} patients: Answered" in page
+        assert value in report
+        assert value in page
+    assert not any(line.startswith("Accuracy") and together in line for line in report.splitlines())
+    assert "is over real and synthetic patients" in page
 
 
 def test_execution_is_shown_where_known() -> None:

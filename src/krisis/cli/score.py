@@ -10,7 +10,7 @@ from krisis.cli.streams import echo_json
 from krisis.errors import InvalidFile
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
-from krisis.metrics.scoring import metric_from_name, score_all
+from krisis.metrics.scoring import metric_from_name
 from krisis.results.loading import load_result, metrics_asked
 from krisis.results.report import format_metrics_json_report, format_report
 
@@ -34,9 +34,7 @@ def score(
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
     chosen = [metric_from_name(name) for name in metric]
-    metrics = chosen or metrics_asked(result)
-    scores = score_all(metrics, result.rows, intervals=BootstrapOptions())
-    rescored = result.with_scores(scores)
+    rescored = result.scored(chosen or metrics_asked(result), BootstrapOptions())
     if output is not None:
         write_text(output, rescored.to_json() + "\n")
     if as_json:

@@ -7,6 +7,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -96,6 +97,12 @@ class PatientRecord:
             [self.features, self.label, self.metadata, *_optional(self.context)]
         )
         self.cluster_id = self.cluster_id or self.record_id
+
+    @property
+    def source(self) -> str:
+        """Say whether the patient is real or synthetic, as far as the metadata state it."""
+        stated = self.metadata.get("synthetic")
+        return ("real", "synthetic")[stated] if isinstance(stated, bool) else "unstated"
 
 
 def _text_id(name: object) -> str:
@@ -337,6 +344,12 @@ class BaseDataSuite(ABC):
         if self._loaded is None:
             self._loaded = Records(self.load())
         return self._loaded
+
+    def restricted(self, records: Sequence[PatientRecord]) -> Self:
+        """Return the suite as if these were the records that it produces."""
+        part = copy(self)
+        part._loaded = Records(records)
+        return part
 
     def describe(self) -> JsonObject:
         """Say what the suite is, where its data come from and what was produced."""

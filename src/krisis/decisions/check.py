@@ -84,7 +84,9 @@ def check_run(
         raise InvalidValue(
             f"{relative[0]!r} speaks of another run; name it with --against BASELINE"
         )
-    comparison = compare_runs({"baseline": against, "run": run}, options or CompareOptions())
+    scored = [score.identifier for score in against.metric_scores.values()]
+    chosen = options or CompareOptions(metrics=scored)
+    comparison = compare_runs({"baseline": against, "run": run}, chosen)
     deltas = comparison.pairs[0].deltas
     verdicts += [_relative(text, deltas, run, _is_worse) for text in gate.no_worse]
     verdicts += [_relative(text, deltas, run, _is_not_shown) for text in gate.non_inferior]

@@ -137,7 +137,7 @@ def dry_run_text(config: RunConfig) -> str:
     """Return the first prompt, redacted and full, and the estimates; nothing is sent."""
     parts = assemble(config)
     backend = parts.backend
-    backend.prepare(parts.suite)
+    backend.prepare(parts.suite.restricted(parts.records))
     batches = plan_batches(cases_of(parts.records, config.repeats), config.batch_size)
     n_cases = len(parts.records) * config.repeats
     plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"

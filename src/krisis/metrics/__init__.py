@@ -14,6 +14,13 @@ from krisis.metrics.calibration import (
     ExpectedCalibrationError,
     default_calibration_metrics,
 )
+from krisis.metrics.classification import (
+    DiseaseNPV,
+    DiseasePPV,
+    DiseaseSensitivity,
+    DiseaseSpecificity,
+    default_classification_metrics,
+)
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import (
     AUGRC,
@@ -35,6 +42,10 @@ __all__ = [
     "BootstrapOptions",
     "BrierScore",
     "DeferralAlignment",
+    "DiseaseNPV",
+    "DiseasePPV",
+    "DiseaseSensitivity",
+    "DiseaseSpecificity",
     "EvaluationResult",
     "ExpectedCalibrationError",
     "Interval",
@@ -45,6 +56,7 @@ __all__ = [
     "default_accuracy_metrics",
     "default_benchmark_metrics",
     "default_calibration_metrics",
+    "default_classification_metrics",
     "default_selective_metrics",
     "score_all",
 ]
@@ -57,4 +69,5 @@ def default_benchmark_metrics() -> list[BaseMetric]:
         *default_calibration_metrics(),
         *default_abstention_metrics(),
         *default_selective_metrics(),
+        *default_classification_metrics(),
     ]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, Share, Undefined
-from krisis.metrics.table import BoolArray, Table
+from krisis.metrics.table import WHY_DEFERRED, BoolArray, IntArray, Table
 
 __all__ = [
     "AbstentionRate",
@@ -120,6 +122,9 @@ class DeferralAlignment(BaseMetric):
     higher. Because the plain share rewards whoever follows the commoner label, the details add
     sensitivity (deferred when needed), specificity (answered when safe), their mean, the Matthews
     correlation, and what always answering and always deferring would have scored on these rows.
+    Where the metadata say why deferral is due, they add the same figures for each kind of deferral
+    (``by_kind``: the rows of that kind and those not to be deferred), for the rows whose label
+    hangs on the prevalence and for the others (``by_prior``), and the counts by reason.
 
     Reference: Matthews, Comparison of the predicted and observed secondary structure of T4 phage
     lysozyme, BBA 405 (1975) 442–451, for the correlation.
@@ -152,18 +157,76 @@ class DeferralAlignment(BaseMetric):
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return both sides of the alignment."""
-        # −1, 0 and 1, each answered and abstained
-        count = np.bincount(2 * table.should_abstain + table.abstained + 2, minlength=6).tolist()
-        confusion = {
-            "defer_when_needed": count[5],
-            "answer_when_safe": count[2],
-            "abstain_when_should_answer": count[3],
-            "answer_when_should_defer": count[4],
-        }
-        return {"n_labeled": form.n_evaluated, "confusion": confusion, **two_sided(confusion)}
+        return {**_sides(table, table.everyone), **_parts(table)}
 
 
 _NO_LABELS = {"n_labeled": 0}
+
+
+def _sides(table: Table, rows: BoolArray) -> JsonObject:
+    """Return both sides of the alignment on some rows."""
+    # −1, 0 and 1, each answered and abstained
+    codes = (2 * table.should_abstain + table.abstained + 2)[rows]
+    count = np.bincount(codes, minlength=6).tolist()
+    confusion = {
+        "defer_when_needed": count[5],
+        "answer_when_safe": count[2],
+        "abstain_when_should_answer": count[3],
+        "answer_when_should_defer": count[4],
+    }
+    return {"n_labeled": sum(count[2:]), "confusion": confusion, **two_sided(confusion)}
+
+
+def _parts(table: Table) -> JsonObject:
+    """Return the sides by kind of deferral and by what the label hangs on, and the reasons."""
+    if not table.says_why_deferred:
+        return {}
+    safe = table.should_abstain == 0
+    due = np.flatnonzero(table.should_abstain == 1)
+    metadata = [table.rows[i].metadata for i in due.tolist()]
+    by_kind = {
+        kind: _sides(table, safe | _where(due[members], table.n_scored))
+        for kind, members in _members([m.get(_KIND) for m in metadata]).items()
+    }
+    prior = _where(np.flatnonzero([m is True for m in table.metadata(_PRIOR)]), table.n_scored)
+    by_prior = {"depends_on_prior": prior, "holds_for_any_prior": ~prior} if prior.any() else {}
+    found: JsonObject = {
+        "by_kind": by_kind,
+        "by_prior": {name: _sides(table, rows) for name, rows in by_prior.items()},
+        "by_reason": _reasons([m.get(_REASONS) for m in metadata], table.abstained[due]),
+    }
+    return {name: part for name, part in found.items() if part}
+
+
+def _where(places: IntArray, n: int) -> BoolArray:
+    rows = np.zeros(n, dtype=np.bool_)
+    rows[places] = True
+    return rows
+
+
+def _members(names: Sequence[object]) -> dict[str, list[int]]:
+    """Return the places of every name that is given, by name."""
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        if name is not None:
+            found.setdefault(str(name), []).append(place)
+    return dict(sorted(found.items()))
+
+
+def _reasons(given: Sequence[object], deferred: BoolArray) -> JsonObject:
+    """Count how many rows name each reason and how many of them were deferred, most first."""
+    n_due: Counter[str] = Counter()
+    n_deferred: Counter[str] = Counter()
+    for reasons, was_deferred in zip(given, deferred.tolist(), strict=True):
+        named = [reasons] if isinstance(reasons, str) and reasons else reasons
+        for reason in set(map(str, named)) if isinstance(named, list | tuple) else ():
+            n_due[reason] += 1
+            n_deferred[reason] += was_deferred
+    order = sorted(n_due, key=lambda reason: (-n_due[reason], reason))
+    return {one: {"n_due": n_due[one], "n_deferred": n_deferred[one]} for one in order}
+
+
+_KIND, _REASONS, _PRIOR = WHY_DEFERRED
 
 
 def two_sided(confusion: dict[str, int]) -> dict[str, float]:
@@ -177,13 +240,15 @@ def two_sided(confusion: dict[str, int]) -> dict[str, float]:
     sensitivity = deferred / n_due if n_due else math.nan
     specificity = answered / n_safe if n_safe else math.nan
     spread = math.sqrt(n_due * n_safe * (deferred + needless) * (answered + missed))
+    n = n_due + n_safe
     return {
+        "alignment": (deferred + answered) / n if n else math.nan,
         "sensitivity": sensitivity,
         "specificity": specificity,
         "balanced_alignment": (sensitivity + specificity) / 2,
         "mcc": (deferred * answered - needless * missed) / spread if spread else math.nan,
-        "always_answer": n_safe / (n_due + n_safe),
-        "always_defer": n_due / (n_due + n_safe),
+        "always_answer": n_safe / n if n else math.nan,
+        "always_defer": n_due / n if n else math.nan,
     }
 
 

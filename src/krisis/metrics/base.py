@@ -224,6 +224,7 @@ class BaseMetric:
     name: ClassVar[str]
     key: ClassVar[str]
     direction: ClassVar[Direction] = "neither"
+    compared_unasked: ClassVar[bool] = True  # False: compared only where it is named
     group_by: str | None = None
 
     def __init_subclass__(cls) -> None:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import count, repeat
+from operator import contains
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping
 from krisis.metrics.labels import (
     LOSSES,
     Answers,
@@ -52,6 +54,8 @@ __all__ = [
 T = TypeVar("T")
 
 NO_LABEL = -1
+# What the metadata may say about why a case is to be deferred.
+WHY_DEFERRED = ("deferral_kind", "abstain_reasons", "label_depends_on_prior")
 _UNREADABLE = -2
 _DEFERRAL: dict[object, int] = {
     True: 1,
@@ -101,6 +105,10 @@ class _Kinds(dict[tuple[object, ...], int]):
         return kind
 
 
+def _say_why_deferred(metadata: Sequence[JsonMapping]) -> bool:
+    return any(any(map(contains, metadata, repeat(name))) for name in WHY_DEFERRED)
+
+
 class Table:
     """The rows that can be scored, one array per field; failed rows are only counted.
 
@@ -114,6 +122,7 @@ class Table:
     prediction: IntArray
     abstained: BoolArray
     confidence: FloatArray
+    says_why_deferred: bool
 
     def __init__(self, rows: Sequence[EvaluationResult], answers: Answers | None = None) -> None:
         self.answers = answers or Answers()
@@ -148,7 +157,7 @@ class Table:
         group, key = next(iter(self.answers.groups.items()), ("", ""))
         kinds, n, n_without = _Kinds(group), self.n_scored, 0
         kind, self.confidence = np.empty(n, np.int64), np.empty(n, np.float64)
-        due = "should_abstain"
+        due, says = "should_abstain", False
         for start in range(0, n, _ROWS_PER_BLOCK):
             block = self.rows[start : start + _ROWS_PER_BLOCK]
             part = slice(start, start + len(block))
@@ -167,6 +176,8 @@ class Table:
                 found = [
                     kinds[r.ground_truth, r.prediction, r.abstained, None, None] for r in block
                 ]
+            # While the rows are at hand: what none of them says need not be read row by row.
+            says = says or _say_why_deferred([r.metadata for r in block])
             kind[part] = np.fromiter(found, np.int64, len(block))
             stated = [r.confidence for r in block]
             n_without += stated.count(None)
@@ -174,6 +185,7 @@ class Table:
         codes = np.array(kinds.codes, dtype=np.int64).reshape(-1, 5)
         columns = (column[kind] for column in np.ascontiguousarray(codes.T))
         self.truth, self.prediction, abstained, deferral, member = columns
+        self.says_why_deferred = says
         self.abstained = abstained.astype(np.bool_)
         self.labels = kinds.labels.names
         self._check_confidence(n_without)

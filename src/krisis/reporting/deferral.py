@@ -8,7 +8,6 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, MetricScore
 from krisis.reporting.figure import Chart, Figure, alt, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, WRONG
-from krisis.reporting.wording import number, percent
 
 # Cell → (what the case asked for, what the model did, whether that is aligned, in plain words).
 CELLS = {
@@ -63,15 +62,15 @@ def confusion_table(score: MetricScore) -> list[JsonObject]:
     ]
 
 
-def confusion_figure(score: MetricScore) -> Figure | None:
+def confusion_figure(score: MetricScore, whose: str = "") -> Figure | None:
     """Draw the two-by-two table, or return None where no row says what was due."""
     table = confusion_table(score)
     if not table:
         return None
     details = score.details
     return Figure(
-        "deferral_confusion",
-        "Did it defer when it should have?",
+        "_".join(["deferral_confusion", *whose.split()[1:2]]),
+        f"Did it defer when it should have?{whose}",
         (
             f"Of {score.n_evaluated:,} rows that say what was due, {score.value:.1%} are aligned. "
             f"Always answering would score {details['always_answer']:.1%} and always deferring "
@@ -117,22 +116,7 @@ def _tiles_base(tiles: list[JsonObject]) -> Chart:
         y=alt.Y(
             "case:N",
             sort=["deferral was due", "an answer was safe"],
-            axis=alt.Axis(title=None, **bare),
+            axis=alt.Axis(title=None, minExtent=120, **bare),
             scale=alt.Scale(paddingInner=0.06),
         ),
     )
-
-
-def two_sided_facts(score: MetricScore) -> list[tuple[str, str]]:
-    """Return what the plain share hides, in words."""
-    if "sensitivity" not in score.details:
-        return []
-    details = score.details
-    return [
-        ("deferred when needed (sensitivity)", percent(details["sensitivity"])),
-        ("answered when safe (specificity)", percent(details["specificity"])),
-        ("mean of the two", percent(details["balanced_alignment"])),
-        ("Matthews correlation", number(details["mcc"])),
-        ("always answering would score", percent(details["always_answer"])),
-        ("always deferring would score", percent(details["always_defer"])),
-    ]

@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from krisis import registry
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
+from krisis.metrics import default_benchmark_metrics
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, Rows
 from krisis.metrics.scoring import score_all
 from krisis.metrics.table import canonical_label
-from krisis.results.base import BenchmarkResult
+from krisis.results.account import ScoresByName
+from krisis.results.base import BenchmarkResult, TaskFacts, rows_by_source
+from krisis.results.report_tables import has_no_disease, shown_name
 from krisis.statistics.intervals import Interval
 
 _ARROWS = {"higher": ("↑", "higher is better"), "lower": ("↓", "lower is better")}
@@ -57,15 +60,59 @@ class MetricLine:
     note: str
 
 
+@dataclass(frozen=True, slots=True)
+class MetricTable:
+    """The metric table of one kind of patients, who are named where a run has several."""
+
+    title: str
+    lines: Sequence[MetricLine]
+    baselines: Sequence[BaselineScores]
+
+
+def metric_tables(
+    result: BenchmarkResult, others: Mapping[str, BenchmarkResult]
+) -> list[MetricTable]:
+    """Return one table, or one for each kind of patients; ``others`` are runs to read it against.
+
+    The baselines are those on the same patients: stored with the run, or two that read no case.
+    """
+    task = result.provenance.task_facts
+    parts: ScoresByName = result.scores_by_source or {"": result.metric_scores}
+    rows = rows_by_source(result.rows) if result.scores_by_source else {"": result.rows}
+    tables = []
+    for source, scores in parts.items():
+        known = stored_baselines(result, source) or reference_policies(
+            rows.get(source, Rows()), default_benchmark_metrics()
+        )
+        saved = [
+            BaselineScores(
+                name,
+                f"a saved run of {run.backend_name}",
+                dict(run.scores_by_source.get(source, {}) if source else run.metric_scores),
+            )
+            for name, run in others.items()
+        ]
+        shown = [*known, *saved]
+        title = f"{source.capitalize()} patients" if source else ""
+        tables.append(MetricTable(title, metric_lines(scores, shown, task), shown))
+    return tables
+
+
 def metric_lines(
-    scores: Mapping[str, MetricScore], baselines: Sequence[BaselineScores]
+    scores: Mapping[str, MetricScore],
+    baselines: Sequence[BaselineScores],
+    task: TaskFacts | None = None,
 ) -> list[MetricLine]:
     """Return the lines of the table in the order of the scores."""
     known = (registry.find("metrics", key) for key in registry.names("metrics"))
     directions = {metric.name: metric.direction for metric in known}
     return [
-        _line(score, directions.get(score.name, "neither"), _values(score.name, baselines))
+        replace(
+            _line(score, directions.get(score.name, "neither"), _values(score.name, baselines)),
+            name=shown_name(score, task),
+        )
         for score in scores.values()
+        if not has_no_disease(score)
     ]
 
 
@@ -118,18 +165,19 @@ def _note(score: MetricScore) -> str:
     return ""
 
 
-def stored_baselines(result: BenchmarkResult) -> list[BaselineScores]:
+def stored_baselines(result: BenchmarkResult, source: str = "") -> list[BaselineScores]:
     """Return the baselines that were scored on the same cases when the run was made."""
+    mark = f" ({source})" if source else ""
     return [
-        BaselineScores(name, "a baseline of krisis on the same cases", dict(scores))
+        BaselineScores(
+            name.removesuffix(mark), "a baseline of krisis on the same cases", {**scores}
+        )
         for name, scores in result.baselines.items()
-        if name != result.backend_name
+        if name.endswith(mark) and name != f"{result.backend_name}{mark}"
     ]
 
 
-def reference_policies(
-    rows: Sequence[EvaluationResult], metrics: Iterable[BaseMetric]
-) -> list[BaselineScores]:
+def reference_policies(rows: Rows, metrics: Iterable[BaseMetric]) -> list[BaselineScores]:
     """Score the two policies that look at nothing, on the scored rows of a run.
 
     The commonest label is taken from these very rows, which flatters that policy a little.
@@ -145,9 +193,11 @@ def reference_policies(
         BaselineScores(
             "always the commonest label",
             f"answers {commonest} to every case and states no confidence",
-            score_all(kept, constant),
+            score_all(kept, Rows(constant, rows.answers)),
         ),
-        BaselineScores("always abstain", "declines every case", score_all(kept, silent)),
+        BaselineScores(
+            "always abstain", "declines every case", score_all(kept, Rows(silent, rows.answers))
+        ),
     ]
 
 

@@ -8,25 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from krisis.json_values import JsonMapping, JsonObject
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, default_classification_metrics
 from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import MetricScore, Rows
 from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.scoring import score_all
 from krisis.reporting import pages, provenance, wording
 from krisis.reporting.breakdown import breakdown_figures
 from krisis.reporting.confidence_charts import histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
-from krisis.reporting.deferral import confusion_figure, two_sided_facts
+from krisis.reporting.deferral import confusion_figure
 from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import (
-    BaselineScores,
-    MetricLine,
-    metric_lines,
-    reference_policies,
-    stored_baselines,
+    MetricTable,
+    metric_tables,
 )
 from krisis.reporting.risk_curves import risk_figures
-from krisis.results.base import Attrition, BenchmarkResult
+from krisis.results.base import Attrition, BenchmarkResult, rows_by_source
+from krisis.results.report_tables import (
+    deferral_table,
+    deferral_words,
+    disease_table,
+    disease_words,
+    matrix_table,
+    mixture,
+    reason_table,
+    risk_sentence,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,8 @@ class Section:
     figures: Sequence[Figure]
     absent: str
     wide: bool = False
-    facts: Sequence[tuple[str, Any]] = field(default_factory=tuple)
+    words: str = ""
+    tables: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +57,11 @@ class RunReport:
     heading: str
     eyebrow: str
     attrition: Attrition
-    headline: str
+    headlines: list[str]
     damage: str
+    mixture: str
     segments: list[JsonObject]
-    metric_lines: list[MetricLine]
-    baselines: Sequence[BaselineScores]
+    metric_tables: list[MetricTable]
     sections: list[Section]
     costliest: list[tuple[CostlyRows, list[JsonObject]]]
     execution: list[tuple[str, Any]]
@@ -83,24 +92,17 @@ def build_report(
 ) -> RunReport:
     """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
     rows, made = result.rows, result.provenance
-    shown = [
-        *(stored_baselines(result) or reference_policies(rows, default_benchmark_metrics())),
-        *(
-            BaselineScores(name, f"a saved run of {run.backend_name}", dict(run.metric_scores))
-            for name, run in (baselines or {}).items()
-        ),
-    ]
     prompts = provenance.prompt_templates(result)
     return RunReport(
         heading=result.backend_name or "unnamed model",
         eyebrow=" · ".join(filter(None, (made.suite, made.task, made.features))) or "unnamed suite",
         attrition=result.attrition,
-        headline=wording.headline(result.metric_scores, result.attrition),
+        headlines=_headlines(result),
         damage=result.damage,
+        mixture=mixture(result),
         segments=_segments(rows),
-        metric_lines=metric_lines(result.metric_scores, shown),
-        baselines=shown,
-        sections=chart_sections(rows, result.metric_scores),
+        metric_tables=metric_tables(result, baselines or {}),
+        sections=chart_sections(result),
         costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
         data=provenance.data_facts(result.suite_description),
@@ -112,11 +114,60 @@ def build_report(
     )
 
 
-def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Section]:
+def _headlines(result: BenchmarkResult) -> list[str]:
+    """Return one sentence, or one for each kind of patients: they are never put together."""
+    if not result.scores_by_source:
+        return [wording.headline(result.metric_scores, result.attrition)]
+    parts = rows_by_source(result.rows)
+    return [
+        f"{source.capitalize()} patients: {wording.headline(scores, Attrition.of(parts[source]))}"
+        for source, scores in result.scores_by_source.items()
+        if source in parts  # of a metrics-only file only the tables can say it
+    ]
+
+
+def _clinical_sections(result: BenchmarkResult) -> list[Section]:
+    """Return the figures of the disease and of deferral, for each kind of patients apart."""
+    parts = {f" of {source} patients": part for source, part in rows_by_source(result.rows).items()}
+    shown = parts if len(parts) > 1 else {"": result.rows}
+    return [_disease_section(result, shown), _deferral_section(result, shown)]
+
+
+def _disease_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Section:
+    task, metrics = result.provenance.task_facts, default_classification_metrics()
+    tables, words = {}, ""
+    for whose, rows in parts.items():
+        scores = score_all(metrics, rows, intervals=BootstrapOptions())
+        tables[f"Figures of the disease{whose}"] = disease_table(scores)
+        tables[f"Truth against answer{whose}"] = matrix_table(scores, task)
+        words = words or disease_words(scores, task)
+    return Section("disease", "Disease", [], "No row could be scored.", words=words, tables=tables)
+
+
+def _deferral_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Section:
+    tables, words, figures = {}, "", []
+    for whose, rows in parts.items():
+        score = DeferralAlignment().compute(rows)
+        tables[f"Deferral by kind{whose}"] = deferral_table(score)
+        tables[f"Reasons for deferral{whose}"] = reason_table(score)
+        words = words or deferral_words(score)
+        figures += _drawn(confusion_figure(score, whose))
+    return Section(
+        "deferral",
+        "Deferral",
+        figures,
+        "No row says whether deferral was due.",
+        words=" ".join(filter(None, (risk_sentence(result.suite_description), words))),
+        tables=tables,
+    )
+
+
+def chart_sections(result: BenchmarkResult) -> list[Section]:
     """Draw every chart that the rows allow; of a metrics-only file, none."""
+    rows, scores = result.rows, result.metric_scores
     if not rows:
         return []
-    columns, alignment = rows.table, DeferralAlignment().compute(rows)
+    columns = rows.table
     return [
         Section(
             "confidence",
@@ -130,13 +181,7 @@ def chart_sections(rows: Rows, scores: Mapping[str, MetricScore]) -> list[Sectio
             risk_figures(columns),
             "There is no curve: no row was answered, or an answer states no confidence.",
         ),
-        Section(
-            "deferral",
-            "Deferral",
-            _drawn(confusion_figure(alignment)),
-            "No row says whether deferral was due.",
-            facts=two_sided_facts(alignment),
-        ),
+        *_clinical_sections(result),
         Section(
             "groups",
             "Groups",

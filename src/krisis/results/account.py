@@ -9,15 +9,17 @@ from typing import TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping, JsonObject, plain, with_nan
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import JsonMapping, JsonObject, plain
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
 from krisis.metrics.table import Answers, Loss
 from krisis.results.attrition import Attrition
 from krisis.results.journal import Spent
+from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.results.stops import StopCause
 
 Part = TypeVar("Part")
+LONGEST_NAME = 48  # of an answer, in letters: a definition is no name
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class TaskFacts:
         """Return what metrics must know of the task."""
         answers = tuple(answer for answer, _ in self.answers)
         return Answers(answers, self.ordered, self.positive, self.default_loss, self.groups)
+
+    def words(self, answer: object) -> str:
+        """Name an answer: by its words where they are short, else as it is."""
+        words = next((words for one, words in self.answers if str(one) == str(answer)), "")
+        return words if 0 < len(words) <= LONGEST_NAME else str(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +205,7 @@ ScoresByName = Mapping[str, Mapping[str, MetricScore]]
 
 
 def brief_scores(scores: Mapping[str, MetricScore]) -> MetricScores:
-    """Return values and denominators alone, all that is kept of baselines and of sources."""
+    """Return values and denominators alone, all that is kept of baselines."""
     return MetricScores(
         (name, MetricScore(score.name, score.value, n_evaluated=score.n_evaluated))
         for name, score in scores.items()
@@ -281,8 +288,8 @@ class RunFacts:
             else None,
             damage=str(extras.get("damage", "")),
             agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
-            baselines=_scores(extras.get("baselines") or {}),
-            scores_by_source=_scores(extras.get("scores_by_source") or {}),
+            baselines=_scores(extras, "baselines"),
+            scores_by_source=_scores(extras, "scores_by_source"),
             other={name: value for name, value in extras.items() if name not in known},
         )
 
@@ -298,29 +305,15 @@ def _prompt_entries(prompts: Prompts) -> JsonObject:
 
 
 def _score_entries(name: str, scores: ScoresByName) -> JsonObject:
-    if not scores:
-        return {}
-    brief = {
-        who: {
-            metric: {"value": score.value, "n_evaluated": score.n_evaluated}
-            for metric, score in found.items()
-        }
-        for who, found in scores.items()
-    }
-    return {name: brief}
+    return {name: {who: scores_to_dict(found) for who, found in scores.items()}} if scores else {}
 
 
-def _scores(content: JsonMapping) -> ScoresByName:
+def _scores(extras: JsonMapping, name: str) -> ScoresByName:
     try:
-        return {
-            who: MetricScores(
-                (name, MetricScore(name, with_nan(s["value"]), n_evaluated=s.get("n_evaluated", 0)))
-                for name, s in found.items()
-            )
-            for who, found in content.items()
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise InvalidValue(f"extras: scores cannot be read ({error!r})") from None
+        content = (extras.get(name) or {}).items()
+        return {who: scores_from_dict(found, f"{name} of {who}") for who, found in content}
+    except (AttributeError, InvalidFile) as error:
+        raise InvalidValue(f"extras: scores cannot be read ({error})") from None
 
 
 def _part(kind: type[Part], extras: JsonMapping, *, leaving_out: Sequence[str] = ()) -> Part:

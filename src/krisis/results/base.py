@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, MissingExtra
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain, read_object, write_text
-from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores, Rows
+from krisis.metrics.base import (
+    BaseMetric,
+    EvaluationResult,
+    MetricScore,
+    MetricScores,
+    Rows,
+)
+from krisis.metrics.scoring import score_all
 from krisis.results.account import (
     Agreement,
     Prompts,
@@ -22,6 +29,7 @@ from krisis.results.account import (
 from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
+from krisis.statistics.bootstrap import BootstrapOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,11 +98,18 @@ class BenchmarkResult(RunFacts):
         """The rows with what is known of their task, ready to be scored."""
         return self.evaluation_results
 
-    def with_scores(self, scores: Mapping[str, MetricScore]) -> BenchmarkResult:
-        """Return the same run with other scores."""
-        return BenchmarkResult(
-            self.evaluation_results, scores, self.suite_description, self.backend_name, facts=self
+    def scored(self, metrics: Sequence[BaseMetric], options: BootstrapOptions) -> BenchmarkResult:
+        """Return the same run with other scores, those of each source among them."""
+        rows = self.rows
+        again = BenchmarkResult(
+            self.evaluation_results,
+            score_all(metrics, rows, intervals=options),
+            self.suite_description,
+            self.backend_name,
+            facts=self,
         )
+        again.scores_by_source = scores_by_source(metrics, rows, options)
+        return again
 
     def to_dict(self, *, include_results: bool = True) -> JsonObject:
         """Return everything as plain JSON values, with the rows or without."""
@@ -183,6 +198,29 @@ def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Proven
         content_hash=str(suite.get("content_hash") or ""),
         model=model,
     )
+
+
+def scores_by_source(
+    metrics: Sequence[BaseMetric],
+    results: Sequence[EvaluationResult],
+    options: BootstrapOptions | None = None,
+) -> dict[str, MetricScores]:
+    """Score real and synthetic patients apart; nothing where all rows are of one source."""
+    parts = rows_by_source(results)
+    if len(parts) < 2:
+        return {}
+    return {name: score_all(metrics, part, intervals=options) for name, part in parts.items()}
+
+
+def rows_by_source(results: Sequence[EvaluationResult]) -> dict[str, Rows]:
+    """Return the rows of real patients, of synthetic ones and of those that do not say."""
+    answers = Rows(results).answers
+    found: dict[str, list[EvaluationResult]] = {"real": [], "synthetic": [], "unstated": []}
+    for row in results:
+        stated = row.metadata.get("synthetic")
+        name = ("real", "synthetic")[stated] if isinstance(stated, bool) else "unstated"
+        found[name].append(row)
+    return {name: Rows(rows, answers) for name, rows in found.items() if rows}
 
 
 _ENVELOPE: dict[str, type] = {

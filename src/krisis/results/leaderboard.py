@@ -27,7 +27,15 @@ HEADINGS = {
     "aurc": "AURC / Cmax",
 }
 # In reports, but too many for a table of runs unless they are asked for.
-_ON_REQUEST = {"brier_score": "Brier", "augrc": "AUGRC / Cmax²", "risk_at_80_coverage": "Risk@80 %"}
+_ON_REQUEST = {
+    "brier_score": "Brier",
+    "augrc": "AUGRC / Cmax²",
+    "risk_at_80_coverage": "Risk@80 %",
+    "disease_sensitivity": "Disease Sensitivity",
+    "disease_specificity": "Disease Specificity",
+    "disease_ppv": "Disease PPV",
+    "disease_npv": "Disease NPV",
+}
 COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens", "cost": "cost ($)"}
 
 
@@ -52,12 +60,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One run in a table; ``rank`` stands only where the reader chose columns to rank by."""
+    """One run in a table; ``rank`` stands only where the reader chose columns to rank by.
+
+    ``sources`` names the kinds of patients where there are several.
+    """
 
     name: str
     cells: Mapping[str, Cell]
     attrition: Attrition
     ended: bool = True
+    sources: Sequence[str] = ()
     rank: float | None = None
 
     @property
@@ -67,6 +79,7 @@ class Entry:
         return [
             *([f"{n_failed:,} failed"] if n_failed else []),
             *([] if self.ended else ["incomplete"]),
+            *([f"{' and '.join(self.sources)} patients together"] if self.sources else []),
         ]
 
 
@@ -93,6 +106,7 @@ class Leaderboard:
                     "name": entry.name,
                     "rank": entry.rank,
                     "ended": entry.ended,
+                    "sources": list(entry.sources),
                     "attrition": entry.attrition.to_dict(),
                     "figures": {key: _cell_dict(cell) for key, cell in entry.cells.items()},
                 }
@@ -174,6 +188,7 @@ def _table(
             _cells(run, columns),
             run.attrition,
             not isinstance(run.stop, Unfinished),
+            list(run.scores_by_source),
         )
         for name, run in sorted(runs.items())
     ]

@@ -10,7 +10,7 @@ from krisis import registry
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
-from krisis.metrics.scoring import metric_from_name, score_all
+from krisis.metrics.scoring import metric_from_name
 from krisis.results.base import BenchmarkResult
 from krisis.results.store import load_run
 
@@ -24,9 +24,7 @@ def load_result(path: Path) -> BenchmarkResult:
         raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
     result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
     if path.is_dir() and result.evaluation_results and not result.metric_scores:
-        options = BootstrapOptions(n_resamples=_N_RESAMPLES)
-        scores = score_all(metrics_asked(result), result.rows, intervals=options)
-        return result.with_scores(scores)
+        return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
     return result
 
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 
-from krisis.json_values import JsonValue
-from krisis.metrics.base import MetricScore
+from krisis.json_values import JsonMapping, JsonValue
+from krisis.metrics.base import MetricScore, MetricScores
 from krisis.results.account import EXECUTION_FIELDS
-from krisis.results.base import Attrition, BenchmarkResult
+from krisis.results.base import Attrition, BenchmarkResult, TaskFacts
+from krisis.results.report_tables import (
+    DISEASE_KEYS,
+    deferral_table,
+    deferral_words,
+    disease_table,
+    disease_words,
+    has_no_disease,
+    matrix_table,
+    mixture,
+    reason_table,
+    risk_sentence,
+)
 from krisis.statistics.intervals import Interval
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
+MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a terminal
 _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
     "Selective Accuracy (answered only)": "Selective",
@@ -34,18 +48,32 @@ def format_report(result: BenchmarkResult) -> str:
     ]
     if counts.n_failed and not counts.n_answered:
         return _joined([*opening, [NOTHING_ANSWERED], _execution(result)])
-    blocks = [
-        *opening,
-        _metric_table(result),
-        _source_lines(result),
-        _baseline_lines(result),
-        _undefined(result),
-        _calibration(result),
-        _confident_errors(result),
-        _deferral(result),
-        _execution(result),
+    task = result.provenance.task_facts
+    if result.scores_by_source:
+        figures = [[mixture(result)]]
+        for source, found in result.scores_by_source.items():
+            figures += [
+                [f"══ {source.capitalize()} patients ══"],
+                *_figures(MetricScores(found), task),
+            ]
+    else:
+        figures = _figures(result.metric_scores, task)
+    risk = risk_sentence(result.suite_description)
+    return _joined(
+        [*opening, *figures, [risk] if risk else [], _baseline_lines(result), _execution(result)]
+    )
+
+
+def _figures(scores: MetricScores, task: TaskFacts | None) -> list[list[str]]:
+    """Return every block about the scores of one kind of patients."""
+    return [
+        _metric_table(scores),
+        _undefined(scores),
+        _calibration(scores),
+        _confident_errors(scores),
+        _disease(scores, task),
+        _deferral(scores),
     ]
-    return _joined(blocks)
 
 
 def _incomplete(result: BenchmarkResult) -> list[str]:
@@ -115,17 +143,33 @@ def _heading(result: BenchmarkResult) -> list[str]:
     return [*lines, f"Backend: {result.backend_name or 'unnamed'}"]
 
 
-def _metric_table(result: BenchmarkResult) -> list[str]:
+def _metric_table(scores: MetricScores) -> list[str]:
     head = ("Metric", "Value", "95 % interval", "Method", "n")
-    rows = [head, *(_metric_row(score) for score in result.metric_scores.values())]
+    general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
+    rows = [head, *map(_metric_row, general)]
     if not any(row[2] for row in rows[1:]):
         rows = [(row[0], row[1], row[4]) for row in rows]  # type: ignore[misc]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
+    lines = _aligned(rows)
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]] if general else []
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def _table_lines(rows: Sequence[JsonMapping]) -> list[str]:
+    """Write a table of named cells, none where there is no row."""
+    if not rows:
+        return []
+    return _aligned([list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)])
+
+
+def _cell(value: object) -> str:
+    return format_value(value) if isinstance(value, float) else str(value)
 
 
 def _metric_row(score: MetricScore) -> tuple[str, str, str, str, str]:
@@ -134,8 +178,8 @@ def _metric_row(score: MetricScore) -> tuple[str, str, str, str, str]:
     return score.name, format_value(score.value), interval, method, str(score.n_evaluated)
 
 
-def _calibration(result: BenchmarkResult) -> list[str]:
-    score = result.metric_scores.get("expected_calibration_error")
+def _calibration(scores: MetricScores) -> list[str]:
+    score = scores.get("expected_calibration_error")
     if score is None or math.isnan(score.value) or "null_value" not in score.details:
         return []
     null_value = format_value(score.details["null_value"])
@@ -143,8 +187,8 @@ def _calibration(result: BenchmarkResult) -> list[str]:
     return [f"Calibration: {expected} on {score.n_evaluated} rows"]
 
 
-def _confident_errors(result: BenchmarkResult) -> list[str]:
-    score = result.metric_scores.get("aurc")
+def _confident_errors(scores: MetricScores) -> list[str]:
+    score = scores.get("aurc")
     details = score.details if score is not None else {}
     right, wrong = (details.get(f"mean_confidence_{kind}") for kind in ("right", "wrong"))
     if right is None or wrong is None or wrong <= right:
@@ -154,63 +198,52 @@ def _confident_errors(result: BenchmarkResult) -> list[str]:
     return [f"Confidence: wrong answers are more confident {means}; {advice}"]
 
 
-def _undefined(result: BenchmarkResult) -> list[str]:
+def _undefined(scores: MetricScores) -> list[str]:
     return [
         f"{score.name} is undefined: {score.details.get('reason', 'no reason was given')}"
-        for score in result.metric_scores.values()
-        if math.isnan(score.value)
+        for score in scores.values()
+        if math.isnan(score.value) and not has_no_disease(score)
     ] + [
         f"{score.name} has no interval: {score.interval.reason}"
-        for score in result.metric_scores.values()
+        for score in scores.values()
         if score.interval and score.interval.reason and not math.isnan(score.value)
     ]
 
 
-def _deferral(result: BenchmarkResult) -> list[str]:
-    score = result.metric_scores.get("deferral_alignment")
+def _disease(scores: MetricScores, task: TaskFacts | None) -> list[str]:
+    """Return the figures of the disease and what was answered to which truth."""
+    matrix = matrix_table(scores, task)
+    words = disease_words(scores, task)
+    lines = [*([words] if words else []), *_table_lines(disease_table(scores))]
+    if not matrix or len(matrix) > MOST_ANSWERS_SHOWN:
+        return lines
+    return [*lines, *([""] if lines else []), *_table_lines(matrix)]
+
+
+def _deferral(scores: MetricScores) -> list[str]:
+    score = scores.get("deferral_alignment")
     if score is None or math.isnan(score.value):
         return []
-    details = score.details
-    counts = ", ".join(f"{count} {name}" for name, count in details["confusion"].items())
+    counts = ", ".join(f"{count} {name}" for name, count in score.details["confusion"].items())
+    reasons = _table_lines(reason_table(score))
     return [
         f"Deferral: {counts}",
-        (
-            f"  sensitivity {format_value(details['sensitivity'])}, "
-            f"specificity {format_value(details['specificity'])}, "
-            f"balanced {format_value(details['balanced_alignment'])}, "
-            f"MCC {format_value(details['mcc'])}"
-        ),
-        (
-            f"  always answering would score {format_value(details['always_answer'])}, "
-            f"always deferring {format_value(details['always_defer'])}"
-        ),
+        *_table_lines(deferral_table(score)),
+        *textwrap.wrap(deferral_words(score), 100),
+        *(["", *reasons] if reasons else []),
     ]
-
-
-def _source_lines(result: BenchmarkResult) -> list[str]:
-    """Return each score for real and for synthetic patients."""
-    by_source = result.scores_by_source
-    if not by_source:
-        return []
-    sources = list(by_source)
-    names = list(by_source[sources[0]])
-    width = max(map(len, names))
-    lines = [f"{'Metric'.ljust(width)}  " + "  ".join(source.ljust(18) for source in sources)]
-    for name in names:
-        scores = [by_source[source][name] for source in sources]
-        cells = [f"{format_value(score.value)} (n {score.n_evaluated})" for score in scores]
-        lines.append(f"{name.ljust(width)}  " + "  ".join(cell.ljust(18) for cell in cells))
-    head = "The table above mixes real and synthetic patients; read them apart:"
-    return [line.rstrip() for line in [head, *lines]]
 
 
 def _baseline_lines(result: BenchmarkResult) -> list[str]:
     """Return the run first, then every baseline on the same records."""
     if not result.baselines:
         return []
-    own = result.metric_scores
-    table = {f"this run: {result.backend_name}": own, **result.baselines}
-    names = [name for name in _BASELINE_COLUMNS if name in own]
+    own = {
+        f"this run: {result.backend_name} ({source})": scores
+        for source, scores in result.scores_by_source.items()
+    } or {f"this run: {result.backend_name}": result.metric_scores}
+    table = {**own, **result.baselines}
+    names = [name for name in _BASELINE_COLUMNS if name in result.metric_scores]
     title = "Baselines on the same records"
     width = max(len(title), *map(len, table))
     lines = [title.ljust(width) + "".join(_BASELINE_COLUMNS[name].rjust(13) for name in names)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from sys import intern
 
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, with_nan
-from krisis.metrics.base import EvaluationResult, MetricScore
+from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
 from krisis.statistics.intervals import Interval
 
 _TEXT, _COUNT = (str,), (int, type(None))
@@ -104,3 +104,37 @@ def score_from_dict(data: JsonValue, place: str) -> MetricScore:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(f"{place} cannot be read ({error!r})") from None
+
+
+_BLANK: JsonObject = {
+    "breakdown": {},
+    "n_evaluated": 0,
+    "n_abstained": 0,
+    "details": {},
+    "interval": None,
+    "key": "",
+    "direction": "neither",
+    "parameters": {},
+}
+
+
+def scores_to_dict(scores: Mapping[str, MetricScore]) -> JsonObject:
+    """Return scores by label, each without the fields that hold nothing."""
+    return {
+        label: {
+            name: value
+            for name, value in asdict(score).items()
+            if name in ("value", "n_evaluated") or (name != "name" and value != _BLANK[name])
+        }
+        for label, score in scores.items()
+    }
+
+
+def scores_from_dict(content: JsonMapping, place: str) -> MetricScores:
+    """Read back what `scores_to_dict` returned."""
+    if not all(isinstance(score, dict) for score in content.values()):
+        raise InvalidFile(f"{place}: scores cannot be read, each must be an object")
+    return MetricScores(
+        (label, score_from_dict({**_BLANK, "name": label, **score}, f"{place}: {label!r}"))
+        for label, score in content.items()
+    )

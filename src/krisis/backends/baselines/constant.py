@@ -65,14 +65,30 @@ class Majority(BaseBackend):
 
 
 def training_of(backend: BaseBackend, suite: BaseDataSuite) -> list[PatientRecord]:
-    """Return the training records of a suite, or say that the baseline needs them."""
+    """Return the training records that are of the same source as the records of the suite.
+
+    A baseline that is fitted on real people says nothing about synthetic ones, nor the reverse.
+    """
     records = suite.training_records()
     if not records:
         raise InvalidValue(
             f"{backend.name!r} is fitted on training records and the suite {suite.name!r} has "
             "none; choose 'always-answer' or 'always-abstain', or add training_records() to it"
         )
-    return records
+    asked = sorted({record.source for record in suite.records()})
+    if len(asked) > 1:
+        raise InvalidValue(
+            f"{backend.name!r} is fitted on people like those it is scored on, and the suite "
+            f"{suite.name!r} asks about {' and '.join(asked)} records; run them apart"
+        )
+    alike = [record for record in records if not asked or record.source == asked[0]]
+    if not alike:
+        fitted = " and ".join(sorted({record.source for record in records}))
+        raise InvalidValue(
+            f"{backend.name!r} would be fitted on {fitted} records and scored on {asked[0]} ones; "
+            "choose a baseline that is not fitted, or set metadata['synthetic'] alike in both"
+        )
+    return alike
 
 
 def prepared(backend: BaseBackend, state: list[T]) -> list[T]:

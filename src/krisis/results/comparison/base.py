@@ -19,7 +19,8 @@ NOT_COMPARABLE = "not comparable"
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """What to compare and how; without ``metrics``, all that every run was scored with.
+    """What to compare and how; without ``metrics``, all that every run was scored with,
+    but for those that a metric's class wants to be asked for (``compared_unasked``).
 
     ``primary`` names the metric that is tested alone. ``margin`` asks for non-inferiority: one
     number for every metric, or one per key in the metric's own units.

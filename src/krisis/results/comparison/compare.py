@@ -53,7 +53,7 @@ def _metrics(
         first, others = scores, []
     metrics: list[BaseMetric] = []
     left_out: dict[str, str] = {}
-    for wanted in options.metrics or [score.identifier for score in first.values()]:
+    for wanted in options.metrics or _unasked(first, options.primary):
         if isinstance(wanted, BaseMetric):
             metrics.append(wanted)
             continue
@@ -70,6 +70,17 @@ def _metrics(
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
         raise InvalidValue(f"the runs have no metric in common ({reasons})")
     return metrics, left_out
+
+
+def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
+    """Return what is compared where no metric is named: those that say so, and the primary one."""
+    named = scores.get(primary) if primary else None
+    family = [
+        score.identifier
+        for score in scores.values()
+        if score is named or (found := _metric_of(score)) is None or found.compared_unasked
+    ]
+    return family or [score.identifier for score in scores.values()]
 
 
 def _unscored(metric: BaseMetric) -> MetricScore:
@@ -191,7 +202,7 @@ def _unpaired(
 ) -> Comparison:
     first = next(iter(scores.values()))
     names = [one for one in options.metrics if isinstance(one, str)]
-    wanted = [_found(name, first) for name in names] or list(first.values())
+    wanted = [_found(name, first) for name in names or _unasked(first)]
     pairs = [
         Pair(
             left,

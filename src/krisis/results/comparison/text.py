@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair, spending_of
+from krisis.results.report_tables import mixture, risk_sentence
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,11 +32,13 @@ def comparison_parts(comparison: Comparison, *, width: int = 140) -> Iterator[An
 def heading(comparison: Comparison) -> str:
     """Say how many rows and patients the comparison rests on, and what was left out."""
     matched = comparison.matched
+    about = _about(comparison)
     if matched is None:
-        return (
+        unpaired = (
             "UNPAIRED: at least one file holds scores but no rows, so the runs are compared as if "
             "they had no case in common. Name full results or run directories for a paired test."
         )
+        return "\n".join([unpaired, *about])
     failed = {name: n for name, n in matched.n_failed.items() if n}
     missing = {name: len(ids) for name, ids in matched.unmatched.items() if ids}
     basis = f"{matched.n_compared:,} rows of {comparison.n_patients:,} patients"
@@ -46,7 +49,14 @@ def heading(comparison: Comparison) -> str:
         f"{', …' if n > N_IDS_SHOWN else ''})"
         for name, n in missing.items()
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *about])
+
+
+def _about(comparison: Comparison) -> list[str]:
+    """Say when a case was to be deferred, and which runs put different patients together."""
+    runs = list(comparison.runs.values())
+    risks = dict.fromkeys(risk_sentence(run.suite_description) for run in runs)
+    return [sentence for sentence in (*risks, *map(mixture, runs)) if sentence]
 
 
 def spending_words(comparison: Comparison) -> dict[str, str]:

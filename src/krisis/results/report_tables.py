@@ -1,0 +1,189 @@
+"""The tables of disease and deferral that every report shows, worked out from stored scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from krisis.json_values import JsonMapping, JsonObject
+from krisis.metrics.base import MetricScore
+from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
+from krisis.results.base import BenchmarkResult, TaskFacts
+from krisis.statistics.intervals import Interval
+
+DISEASE_KEYS = tuple(metric.key for metric in default_classification_metrics())
+_DEFERRAL_WORDS = (
+    "Deferred when needed is the sensitivity of deferral, answered when safe its specificity, "
+    "balanced their mean. Always answering would have 0, 1, 0.5 and no MCC, and the last column as "
+    "its share of aligned cases."
+)
+_KIND_WORDS = " A kind is scored on its own cases and those not to be deferred."
+_PRIOR_WORDS = (
+    " Whether a case is due may depend on the prevalence that is assumed: such cases are scored "
+    "apart from those that are due, or not due, at any prevalence."
+)
+_PARTS = {
+    "uncertain": "due as uncertain",
+    "rule": "due by a rule",
+    "depends_on_prior": "depends on prevalence",
+    "holds_for_any_prior": "any prevalence",
+}
+
+
+def shown_name(score: MetricScore, task: TaskFacts | None) -> str:
+    """Return the label of a score, and of a disease which one.
+
+    >>> shown_name(MetricScore("Accuracy", 1.0), None)
+    'Accuracy'
+    """
+    if score.key not in DISEASE_KEYS or score.details.get("positive") is None:
+        return score.name
+    positive = score.details["positive"]
+    return f"{score.name} ({task.words(positive) if task else f'answer {positive}'})"
+
+
+def has_no_disease(score: MetricScore) -> bool:
+    """Tell whether a score is of a disease that the task does not name."""
+    return score.details.get("reason") == NO_POSITIVE
+
+
+def disease_table(scores: Mapping[str, MetricScore]) -> list[JsonObject]:
+    """Return sensitivity, specificity and predictive values of the disease with their counts."""
+    return [
+        {
+            "figure": score.name,
+            "answered only": score.value,
+            "95 % interval": _ends(score.interval),
+            "right": _counts(score.details.get("n_right"), score.n_evaluated),
+            "abstentions as errors": score.details.get("end_to_end", ""),
+            "right of all": _of_all(score.details),
+        }
+        for score in _disease_scores(scores)
+    ]
+
+
+def _disease_scores(scores: Mapping[str, MetricScore]) -> list[MetricScore]:
+    found = [scores.get(key) for key in DISEASE_KEYS]
+    return [score for score in found if score is not None and not has_no_disease(score)]
+
+
+def disease_words(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> str:
+    """Say which answer is the disease whose figures are shown, or that the task names none."""
+    found = _disease_scores(scores)
+    if found:
+        positive = found[0].details["positive"]
+        return f"Disease: {_answer(positive, task)}, against all other answers."
+    if DISEASE_KEYS[0] not in scores or task is None or not task.answers:
+        return ""
+    return "The task names no positive answer, so no sensitivity of a disease is defined."
+
+
+def _ends(interval: Interval | None) -> str:
+    if interval is None or math.isnan(interval.low):
+        return ""
+    return f"{interval.low:.4f} to {interval.high:.4f}"
+
+
+def _counts(n_right: int | None, n: int) -> str:
+    return f"{n_right or 0:,} of {n:,}"
+
+
+def _of_all(details: JsonMapping) -> str:
+    return _counts(details["n_right"], details["n_cases"]) if "n_cases" in details else ""
+
+
+def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> list[JsonObject]:
+    """Return one line per true answer: how often each answer was given to it."""
+    score = scores.get(DISEASE_KEYS[0])
+    matrix = score.details.get("confusion_matrix") if score is not None else None
+    if not matrix:
+        return []
+    names = [_answer(label, task) for label in matrix["labels"]]
+    no_answer = any(matrix["no_answer"])
+    lines = zip(names, *(matrix[key] for key in ("counts", "no_answer", "abstained")), strict=True)
+    return [
+        {
+            "truth": name,
+            **{f"answered {label}": n for label, n in zip(matrix["labels"], counts, strict=True)},
+            **({"no answer": n_without} if no_answer else {}),
+            "abstained": n_abstained,
+            "in all": sum(counts) + n_without + n_abstained,
+        }
+        for name, counts, n_without, n_abstained in lines
+    ]
+
+
+def _answer(label: int | str, task: TaskFacts | None) -> str:
+    words = task.words(label) if task else str(label)
+    return str(label) if words == str(label) else f"{words} ({label})"
+
+
+def deferral_table(score: MetricScore | None) -> list[JsonObject]:
+    """Return both sides of deferral for all rows, and for each part that the metadata name."""
+    if score is None or math.isnan(score.value):
+        return []
+    details = score.details
+    parts = {**details.get("by_kind", {}), **details.get("by_prior", {})}
+    return [
+        {
+            "deferral": name,
+            "n": part["n_labeled"],
+            "due": part["confusion"]["defer_when_needed"]
+            + part["confusion"]["answer_when_should_defer"],
+            "deferred when needed": part["sensitivity"],
+            "answered when safe": part["specificity"],
+            "balanced": part["balanced_alignment"],
+            "MCC": part["mcc"],
+            "aligned": part.get("alignment", score.value),
+            "always answer": part["always_answer"],
+        }
+        for name, part in (
+            ("all cases", details),
+            *((_PARTS.get(name, f"due as {name}"), part) for name, part in parts.items()),
+        )
+    ]
+
+
+def deferral_words(score: MetricScore | None) -> str:
+    """Say what the columns of the deferral table are."""
+    if score is None or math.isnan(score.value):
+        return ""
+    by_kind = _KIND_WORDS if "by_kind" in score.details else ""
+    return _DEFERRAL_WORDS + by_kind + (_PRIOR_WORDS if "by_prior" in score.details else "")
+
+
+def reason_table(score: MetricScore | None) -> list[JsonObject]:
+    """Return how many cases were due for each reason and how many of them were deferred."""
+    reasons = score.details.get("by_reason", {}) if score is not None else {}
+    return [
+        {
+            "reason": reason.replace("_", " "),
+            "due": counts["n_due"],
+            "deferred": counts["n_deferred"],
+            "share deferred": counts["n_deferred"] / counts["n_due"],
+        }
+        for reason, counts in reasons.items()
+    ]
+
+
+def risk_sentence(description: JsonMapping) -> str:
+    """Say from which probability of another answer on a case is to be deferred, where stated."""
+    deferral = description.get("deferral")
+    risk = deferral.get("risk") if isinstance(deferral, Mapping) else None
+    if isinstance(risk, bool) or not isinstance(risk, int | float):
+        return ""
+    return (
+        "A case is to be deferred when another answer has a probability of "
+        f"{risk:.2f} or more, or when a rule says so."
+    )
+
+
+def mixture(result: BenchmarkResult) -> str:
+    """Say that a run is over different kinds of patients, whose figures must be read apart."""
+    if not result.scores_by_source:
+        return ""
+    kinds = " and ".join(result.scores_by_source)
+    return (
+        f"{result.backend_name or 'This run'} is over {kinds} patients; "
+        "a figure of all of them together is a result for neither."
+    )
