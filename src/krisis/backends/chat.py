@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -137,6 +138,10 @@ class ChatBackend(BaseBackend):
             base_url=self.base_url,
             sample_index=sample_index,
         )
+
+    def instructions(self, request: ChatRequest) -> str:
+        """Return all that is sent beside the user's message, which calls of a kind share."""
+        return f"{request.system}\n{json.dumps(request.schema, ensure_ascii=False)}"
 
     def output_cap(self, request: ChatRequest) -> int | None:
         """Return the most output tokens that a request allows, None where it sets no cap."""

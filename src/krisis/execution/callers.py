@@ -219,11 +219,10 @@ class ChatCaller:
             call,
             lambda reply: Usage(reply.input_tokens, reply.output_tokens, reply.headers),
             asked=Asked(
-                len(request.system.encode())
-                + len(request.user.encode())
-                + len(str(request.schema)),
+                len(request.user.encode("utf-8", "surrogatepass")),
                 request.n_records,
                 self._backend.output_cap(request),
+                self._backend.instructions(request),
             ),
             spent=spent,
         )
