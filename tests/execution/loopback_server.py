@@ -34,6 +34,9 @@ class Server:
         self.capacity: int | None = options.get("capacity")
         self.key: str | None = options.get("key")
         self.log: str | None = options.get("log")
+        # Bills a token for every byte that it is sent and for all that it may write.
+        self.is_dear: bool = options.get("is_dear", False)
+        self.n_billed = 0
         self.draw = random.Random(options.get("seed", 0))
         self.kinds: Counter[str] = Counter()
         self.begun: Counter[int] = Counter()

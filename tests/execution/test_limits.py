@@ -1,4 +1,4 @@
-"""Slots, buckets, pauses, budget and prices, on a clock of the test's own."""
+"""Slots, rates, pauses, budget and prices, on a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from krisis.execution.pacing.budget import Asked, Budget, Limits, Reservation, T
 from krisis.execution.pacing.concurrency import START, AdaptiveConcurrency
 from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.pacing.prices import Price, price_for, price_of, read_prices
-from krisis.execution.pacing.rates import Bucket, Pause
+from krisis.execution.pacing.rates import Pause, Rate
 from krisis.execution.stopping import FailureLimit, Stop, StopRequested
 from krisis.metrics.base import EvaluationResult
 from krisis.results.stops import (
@@ -151,35 +151,34 @@ def test_a_cancelled_waiter_takes_no_slot_with_it() -> None:
     assert asyncio.run(story()) == 0
 
 
-def test_a_bucket_lets_through_at_an_even_pace() -> None:
+def test_a_rate_lets_through_at_an_even_pace() -> None:
     clock = Clock()
-    bucket = Bucket(60, clock=clock)
-    assert bucket.wait_seconds() == 0.0
-    bucket.take()
-    assert bucket.wait_seconds() == 1.0
+    rate = Rate(60, clock=clock)
+    assert rate.wait_seconds() == 0.0
+    rate.take()
+    assert rate.wait_seconds() == 1.0
     clock.now = 0.75
-    assert bucket.wait_seconds() == 0.25
+    assert rate.wait_seconds() == 0.25
 
 
-def test_who_takes_more_than_a_bucket_holds_leaves_a_debt() -> None:
+def test_who_takes_more_than_a_second_is_worth_leaves_a_debt() -> None:
     clock = Clock()
-    bucket = Bucket(600, clock=clock)
-    assert bucket.wait_seconds(50) == 0.0  # it is full, and can never hold more than 10
-    bucket.take(50)
-    assert bucket.wait_seconds(1) == pytest.approx(4.1)
+    rate = Rate(600, clock=clock)
+    assert rate.wait_seconds(50) == 0.0  # it is full, and can never hold more than 10
+    rate.take(50)
+    assert rate.wait_seconds(1) == pytest.approx(4.1)
 
 
-def test_a_bucket_is_corrected_by_use_and_by_headers() -> None:
+def test_a_rate_is_corrected_by_use_and_by_headers() -> None:
     clock = Clock()
-    bucket = Bucket(600, clock=clock)
-    bucket.take(10)
-    bucket.correct(-4)
-    assert bucket.wait_seconds(4) == 0.0
+    rate = Rate(600, clock=clock)
+    rate.settle(rate.take(10, 50), 6)
+    assert rate.wait_seconds(4) == 0.0
     clock.now = 10.0
-    bucket.lower_to(0)
-    assert bucket.wait_seconds(1) == pytest.approx(0.1)
+    rate.lower_to(0)
+    assert rate.wait_seconds(1) == pytest.approx(0.1)
     with pytest.raises(InvalidValue):
-        Bucket(0)
+        Rate(0)
 
 
 def test_a_pause_is_only_ever_extended() -> None:

@@ -96,7 +96,7 @@ class Attempts:
         spent: Spent,
     ) -> R:
         ticket = await self._gate.enter(asked)
-        spent.n_calls += 1
+        spent.send(*ticket.bound)
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_seconds):

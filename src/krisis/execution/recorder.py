@@ -143,6 +143,11 @@ class Recorder:
                 self.directory.metrics.unlink(missing_ok=True)
                 self.directory.report.unlink(missing_ok=True)
 
+    def note_sent(self, n_input: float, n_output: float) -> None:
+        """Keep the most that a call can take, before it is sent."""
+        if self._journal is not None:
+            self._journal.note_sent(n_input, n_output)
+
     def note_spent(self, spent: Spent) -> None:
         """Keep what calls took that led to no row."""
         if self._journal is not None:
