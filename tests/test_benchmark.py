@@ -280,9 +280,6 @@ class Chat(ChatBackend):
             for x in reply.text.split(";")
         ]
 
-    def evaluate(self, record: PatientRecord) -> BackendResponse:
-        raise AssertionError("the engine drives a chat backend step by step")
-
 
 def test_a_chat_backend_is_driven_step_by_step_and_its_template_is_kept_once() -> None:
     result = Benchmark(RecordListSuite(some_records(5)), Chat(), batch_size=2).run()

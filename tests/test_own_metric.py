@@ -15,7 +15,7 @@ from krisis.cli.app import app
 from krisis.decisions.check import Gate, check_run
 from krisis.metrics import Accuracy, BootstrapOptions, score_all
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
-from krisis.metrics.forms import Form, Share
+from krisis.metrics.forms import Form, Share, Uncertainty
 from krisis.metrics.table import Table
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
@@ -127,3 +127,86 @@ def test_a_metric_that_is_not_installed_here_is_named_and_left_out() -> None:
     comparison = compare_runs(runs, CompareOptions(n_permutations=99))
     assert list(comparison.pairs[0].deltas) == ["accuracy"]
     assert "not installed" in comparison.left_out["Confident errors"]
+
+
+class Raising(BaseMetric):
+    """Fails on some rows, as metrics of one's own do."""
+
+    name, direction = "Raising", "higher"
+
+    def __init__(self, limit: int = 0) -> None:
+        self.limit = limit
+
+    def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+        if len({row.record_id for row in results}) > self.limit:
+            raise ZeroDivisionError("no such rows")
+        return MetricScore(self.name, 0.5, n_evaluated=len(results))
+
+
+class RaisingForm(BaseMetric):
+    name = "Raising form"
+
+    def form(self, table: Table) -> Form:
+        raise KeyError("lactate")
+
+
+def test_a_metric_that_raises_is_undefined_and_costs_no_other(tmp_path: Path) -> None:
+    runs = {
+        name: scored([Accuracy(), Raising(), RaisingForm()], name, skill)
+        for name, skill in (("first", 0.8), ("second", 0.7))
+    }
+    for result in runs.values():
+        score = result.metric_scores["raising"]
+        assert math.isnan(score.value)
+        assert score.details["reason"] == "the metric raised ZeroDivisionError: no such rows"
+        assert (
+            result.metric_scores["raising_form"].details["reason"].endswith("KeyError: 'lactate'")
+        )
+        assert result.metric_scores["accuracy"].interval is not None
+        assert "Raising is undefined: the metric raised ZeroDivisionError" in format_report(result)
+        assert "the metric raised ZeroDivisionError" in report_html(build_report(result))
+        result.save(tmp_path / f"{result.backend_name}.json")
+    options = CompareOptions(metrics=(Accuracy(), Raising(), RaisingForm()), n_permutations=99)
+    (pair,) = compare_runs(runs, options).pairs
+    assert pair.deltas["accuracy"].interval is not None
+    assert "ZeroDivisionError" in pair.deltas["raising"].reason
+    assert "KeyError" in pair.deltas["raising_form"].reason
+    files = [str(tmp_path / f"{name}.json") for name in runs]
+    for command in (["show", files[0]], ["score", files[0]], ["leaderboard", *files]):
+        assert CliRunner().invoke(app, command).exit_code == 0
+    (verdict,) = check_run(runs["first"], Gate(require=("raising >= 0.4",)))
+    assert verdict.state == "not judged"
+
+
+def test_a_metric_that_raises_on_drawn_rows_has_a_value_and_says_why_no_interval() -> None:
+    rows = [row for row in invented_rows(40, skill=0.8) if row.error is None]
+
+    class OnAllRowsOnly(BaseMetric):
+        name = "On all rows only"
+
+        def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+            assert len({row.record_id for row in results}) == len(rows), "rows are missing"
+            return MetricScore(self.name, 0.5, n_evaluated=len(rows))
+
+    score = score_all([OnAllRowsOnly()], rows, intervals=BootstrapOptions(n_resamples=50))
+    found = score["on_all_rows_only"]
+    assert found.value == 0.5
+    assert found.interval is not None
+    assert found.interval.reason == "fewer_than_two_valid_resamples"
+
+
+def test_a_form_whose_interval_raises_keeps_its_value() -> None:
+    class Broken(Share):
+        def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+            raise RuntimeError("singular")
+
+    class Own(BaseMetric):
+        name = "Own"
+
+        def form(self, table: Table) -> Form:
+            return Broken(table.correct, among=table.answered)
+
+    found = score_all([Own()], invented_rows(20, skill=0.8), intervals=BootstrapOptions())["own"]
+    assert 0 < found.value <= 1
+    assert found.interval is not None
+    assert found.interval.reason == "the metric raised RuntimeError: singular"

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.data.base import BaseDataSuite, PatientRecord
+from krisis.data.checks import check_records
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.engine import answered_row
@@ -17,7 +18,14 @@ from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows, score_all
+from krisis.metrics.base import (
+    BaseMetric,
+    EvaluationResult,
+    MetricScores,
+    Rows,
+    check_metrics,
+    score_all,
+)
 from krisis.results.account import TaskFacts, brief_scores
 from krisis.results.base import BenchmarkResult
 from krisis.results.stops import Interrupted
@@ -42,7 +50,8 @@ class Benchmark:
     ) -> None:
         self.suite = suite
         self.backend = backend
-        self.metrics = list(default_benchmark_metrics() if metrics is None else metrics)
+        chosen = default_benchmark_metrics() if metrics is None else metrics
+        self.metrics = list(check_metrics(chosen))
         self.batch_size = checked_at_least_one("batch_size", batch_size)
         self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)
         self.execution = execution or Execution()
@@ -75,6 +84,7 @@ class Benchmark:
         cases = with_distinct_ids(self.suite.records() if records is None else records)
         if not cases:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
+        check_records(cases, self.suite.task)
         description = self.suite.describe() if suite_description is None else suite_description
         self.backend.prepare(self.suite)
         # Baselines come first: should they fail, no call has been paid for yet.

@@ -16,6 +16,7 @@ from krisis.metrics import (
     EvaluationResult,
     SelectiveAccuracy,
 )
+from krisis.metrics.base import Rows
 
 
 def row(abstained: bool, due: object, **fields: object) -> EvaluationResult:
@@ -92,10 +93,17 @@ def test_deferral_alignment_without_labels_is_undefined() -> None:
     assert score.details["reason"] == "no_should_abstain_metadata"
 
 
-def test_a_deferral_label_that_is_not_a_truth_value_is_refused_with_its_row() -> None:
-    bad = EvaluationResult(1, 1, metadata={"should_abstain": "maybe"}, record_id="p7")
-    with pytest.raises(ValueError, match=r"row 1 \(p7\): metadata\['should_abstain'\].*'maybe'"):
-        DeferralAlignment()([row(False, True), bad])
+@pytest.mark.parametrize("label", ["maybe", ["maybe"]])
+def test_a_deferral_label_that_is_not_a_truth_value_leaves_alignment_undefined(
+    label: object,
+) -> None:
+    bad = EvaluationResult(1, 1, metadata={"should_abstain": label}, record_id="p7")
+    rows = Rows([row(False, True), bad])
+    score = DeferralAlignment()(rows)
+    assert math.isnan(score.value)
+    assert score.details["reason"].startswith("row 1 (p7): metadata['should_abstain'] must be")
+    assert rows.table.should_abstain.tolist() == [1, -1]
+    assert AbstentionRate()(rows).value == 0.0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1))

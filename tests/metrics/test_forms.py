@@ -15,7 +15,7 @@ from krisis.metrics import (
     default_benchmark_metrics,
     score_all,
 )
-from krisis.metrics.base import BaseMetric, EvaluationResult, Rows, check_distinct
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows, check_metrics
 from krisis.metrics.curve_form import MOST_ITEMS, CurveFigure, CurvePlan
 from krisis.metrics.forms import Form, Mean, Share, Undefined
 from krisis.metrics.table import Table, Units
@@ -168,7 +168,7 @@ def test_a_metric_without_form_and_compute_says_what_it_lacks() -> None:
 
 def test_one_metric_twice_is_refused() -> None:
     with pytest.raises(InvalidValue, match="'Balanced Accuracy' appears twice"):
-        check_distinct([BalancedAccuracy(), BalancedAccuracy()])
+        check_metrics([BalancedAccuracy(), BalancedAccuracy()])
 
 
 def test_very_many_confidences_are_grouped_without_moving_the_figure() -> None:

@@ -18,7 +18,8 @@ class BackendResponse:
     """What came back for one record, parsed and checked.
 
     ``confidence`` is the probability, as the model states it, that its answer is correct.
-    ``prompt`` is the template with every patient value redacted. ``signals`` holds further
+    ``prompt`` is the template with every patient value redacted; ``prompt_mode`` is "single" or
+    "batch", by default as the run called the backend. ``signals`` holds further
     figures such as token log-probabilities. Token counts are ``None`` where the provider does not
     report them; those of a batched call are shared out over its rows so that they add up.
     """
@@ -28,7 +29,7 @@ class BackendResponse:
     confidence: float | None = None
     raw_response: str = ""
     prompt: str = ""
-    prompt_mode: str = "single"
+    prompt_mode: str = ""
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
@@ -94,10 +95,15 @@ class BaseBackend(ABC):
     """Any model, rule or person that judges records.
 
     The smallest backend implements `evaluate` alone. `prepare` is called once before a run with
-    the suite, so that a backend can take its question or be fitted on the training records.
+    the suite, so that a backend can take its question or be fitted on the training records. An
+    exception that a moment's trouble explains (a lost connection, a time-out, a rate limit) is
+    retried ``max_retries`` times, after pauses that grow from ``retry_base_seconds``.
     """
 
     name: str = "backend"
+    max_retries: int = 5
+    retry_base_seconds: float = 0.5
+    retry_max_seconds: float = 60.0
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Get ready for the records of a suite; the default needs nothing."""

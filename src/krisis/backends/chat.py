@@ -6,7 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from krisis.backends import blocking
 from krisis.backends.base import BackendResponse, BaseBackend
@@ -90,16 +90,24 @@ class ChatBackend(BaseBackend):
     `build` turns features into a request (it never sees a label), `complete` is the provider's one
     method and makes exactly one call, `read` turns the reply into checked responses. Cache, limits,
     retries and journal belong to the engine; a call of `evaluate` on its own retries as well.
+    A subclass that overrides `evaluate` is refused, since no run would call it.
     """
 
     provider: str = ""
     model: str = ""
     base_url: str = ""
-    max_retries: int = 5
-    retry_base_seconds: float = 0.5
-    retry_max_seconds: float = 60.0
     output_cap_option: ClassVar[str] = "max_tokens"
     task: Task | None = None
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        """Refuse a class whose overrides no run would call."""
+        for name in ("evaluate", "evaluate_batch", "evaluate_sample"):
+            if getattr(cls, name) is not getattr(ChatBackend, name):
+                raise InvalidValue(
+                    f"{cls.__name__} overrides {name}, which runs do not call on a chat backend; "
+                    "override build, complete or read, or derive it from BaseBackend"
+                )
+        return super().__new__(cls)
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Take the task from the suite; without a question, `build` will say that it is missing."""

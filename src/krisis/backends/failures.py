@@ -17,6 +17,7 @@ from krisis.errors import (
     ProviderUnavailable,
     RateLimited,
     RequestRefused,
+    Unreachable,
 )
 
 _ADVICE = {
@@ -31,6 +32,13 @@ _ADVICE = {
 _TRANSIENT = frozenset({408, 409, 425})
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
 _WITHHELD = ("moderation", "flagged", "content violates")
+# Parts of the class names by which network libraries and SDKs call a moment's trouble.
+_LIMITED = ("RateLimit", "TooManyRequests", "Throttl", "ResourceExhausted")
+_NETWORK = (
+    *("ConnectError", "ConnectionError", "NetworkError", "TransportError", "ProtocolError"),
+    *("ReadError", "WriteError", "Disconnected", "PayloadError", "ChunkedEncodingError"),
+    *("IncompleteRead", "URLError", "ServiceUnavailable", "Overloaded", "InternalServerError"),
+)
 _UNREADABLE = ("DecodeError", "ValidationError", "UnknownApiResponse", "DecodingError")
 
 
@@ -52,6 +60,45 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
     if any(word in kinds for word in _UNREADABLE):
         return ProviderUnavailable(f"{who} sent a response that its SDK cannot read")
     return BackendError(f"{who}: {type(error).__name__}: {provider_words(error, request, key)}")
+
+
+def own_backend_error(error: Exception, words: str) -> BackendError:
+    """Return the krisis error for whatever a backend of the user's own raised.
+
+    What a network library or an SDK raises for a moment's trouble is told by its base class, the
+    status it carries or its name, so that it is retried as the backend's ``max_retries`` says.
+    """
+    if (known := _behind(error)) is not None:
+        return known
+    status = _status(error) or _status_of_library(error)
+    if status is not None:
+        return _of_status(error, status, "the backend", words)
+    return _kind_of_own(error)(words)
+
+
+def _kind_of_own(error: Exception) -> type[BackendError]:
+    kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+    if isinstance(error, ConnectionRefusedError) or "gaierror" in kinds:
+        return Unreachable
+    if isinstance(error, TimeoutError) or "Timeout" in kinds:
+        return CallTimedOut
+    if any(word in kinds for word in _LIMITED):
+        return RateLimited
+    if isinstance(error, ConnectionError) or any(word in kinds for word in _NETWORK):
+        return ProviderUnavailable
+    return BackendError
+
+
+def _status_of_library(error: Exception) -> int | None:
+    """Return the status of libraries that keep it elsewhere: aiohttp, urllib, google-genai."""
+    for name in ("status", "code"):
+        value = getattr(error, name, None)
+        is_response = type(error).__name__ in ("ClientResponseError", "HTTPError") or any(
+            kind.__name__ == "APIError" for kind in type(error).__mro__
+        )
+        if is_response and isinstance(value, int) and 400 <= value <= 599:
+            return value
+    return None
 
 
 def _behind(error: BaseException | None) -> BackendError | None:

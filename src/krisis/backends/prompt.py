@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from krisis.backends.schema import case_name
 from krisis.data.base import FeatureDescription, Features, Task
@@ -138,11 +138,19 @@ def value_in_words(value: object, description: FeatureDescription) -> str:
     'yes'
     >>> value_in_words(float("nan"), FeatureDescription("albumin", "g/dL"))
     'not measured'
+
+    The entries of a list are written one after the other, those of a mapping with their names,
+    what is nested further in brackets, and an empty one as "none".
+
+    >>> value_in_words(["aspirin", {"drug": "insulin", "units": 12}], FeatureDescription("drugs"))
+    'aspirin, (drug: insulin, units: 12)'
     """
-    item = getattr(value, "item", None)  # NumPy scalars
-    value = item() if callable(item) else value
+    tolist = getattr(value, "tolist", None)  # NumPy arrays and scalars
+    value = tolist() if callable(tolist) else value
     if _is_missing(value):
         return NOT_MEASURED
+    if isinstance(value, Mapping | list | tuple):
+        return _with_unit(_entries(value, description), description, coded=not value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     known = description.values
@@ -151,6 +159,17 @@ def value_in_words(value: object, description: FeatureDescription) -> str:
     # A line break inside a value could pass for the next finding or the next case.
     text = " ".join(str(value if coded is None else coded).split())
     return _with_unit(text, description, coded=coded is not None)
+
+
+def _entries(value: Mapping[str, object] | Sequence[object], entry: FeatureDescription) -> str:
+    named = value.items() if isinstance(value, Mapping) else [("", item) for item in value]
+    bare = replace(entry, unit="")
+    written = []
+    for name, item in named:
+        text = value_in_words(item, bare)
+        text = f"({text})" if isinstance(item, Mapping | list | tuple) and item else text
+        written.append(" ".join([*(f"{name}:".split() if name else []), text]))
+    return ", ".join(written) or "none"
 
 
 def _is_missing(value: object) -> bool:

@@ -90,10 +90,20 @@ class PatientRecord:
         if not isinstance(self.metadata, Mapping):
             raise InvalidValue(f"metadata must be a mapping, not {type(self.metadata).__name__}")
         self.label = _whole_label(self.label)
+        if type(self.record_id) is not str or type(self.cluster_id) is not str:
+            self.record_id, self.cluster_id = _text_id(self.record_id), _text_id(self.cluster_id)
         self.record_id = self.record_id or content_id(
             [self.features, self.label, self.metadata, *_optional(self.context)]
         )
         self.cluster_id = self.cluster_id or self.record_id
+
+
+def _text_id(name: object) -> str:
+    if isinstance(name, str):
+        return str(name)
+    if name is None or hasattr(name, "__index__"):  # numbered patients
+        return "" if name is None else str(name)
+    raise InvalidValue(f"record_id and cluster_id must be text or a whole number, not {name!r}")
 
 
 def _optional(*texts: str) -> tuple[str, ...]:
@@ -124,8 +134,8 @@ def content_hash(content: object) -> str:
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    item = getattr(value, "item", None)  # NumPy scalars
-    return item() if callable(item) else str(value)
+    tolist = getattr(value, "tolist", None)  # NumPy arrays and scalars
+    return tolist() if callable(tolist) else str(value)
 
 
 class _NotChosen(str):

@@ -10,7 +10,8 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
 Label = int | str
-# A value that a model is shown; None stands for "not measured".
+# A value that a model is shown; None stands for "not measured". Suites may also give lists and
+# mappings of such values, which prompts write out; see `krisis.backends.prompt.value_in_words`.
 FeatureValue: TypeAlias = str | int | float | None
 Features: TypeAlias = Mapping[str, FeatureValue]
 Loss = Literal["error", "abs", "abs_norm"]

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
+from krisis.backends.failures import own_backend_error
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.errors import (
     BackendError,
@@ -99,10 +100,10 @@ class Attempts:
         spent.send(*ticket.bound)
         started = time.perf_counter()
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with asyncio.timeout(self._timeout_seconds) as clock:
                 value = await call(ticket.held.lowered_cap)
         except BaseException as caught:
-            error = self._known(caught)
+            error = self._known(caught, timed_out=clock.expired())
             spent.assume(*self._gate.failed(ticket, error))
             if isinstance(error, BackendError):
                 error.latency_seconds = time.perf_counter() - started
@@ -120,12 +121,12 @@ class Attempts:
         """End the run because its budget is too small for what comes next."""
         self._gate.budget.stop(reason)
 
-    def _known(self, error: BaseException) -> BaseException:
+    def _known(self, error: BaseException, *, timed_out: bool) -> BaseException:
         """Return an error of krisis for whatever a backend raised; the user's own pass as they are.
 
-        ``TimeoutError`` is the clock's own only where there is one.
+        A ``TimeoutError`` may also be the backend's own.
         """
-        if isinstance(error, TimeoutError) and self._timeout_seconds is not None:
+        if isinstance(error, TimeoutError) and timed_out:
             seconds = f"{self._timeout_seconds:g} seconds"
             return CallTimedOut(
                 f"no reply within {seconds}; raise timeout_seconds if the model is slow"
@@ -133,7 +134,7 @@ class Attempts:
         known = (BackendError, MissingKey, MissingExtra)
         if isinstance(error, known) or not isinstance(error, Exception):
             return error
-        return BackendError(error_text(error))
+        return own_backend_error(error, error_text(error))
 
 
 def error_text(error: Exception) -> str:
@@ -301,7 +302,11 @@ class ThreadCaller:
             if mode == "single" or type(error) is not BackendError:
                 raise
             # Whatever went wrong inside a user's batch, halving finds the record it came from.
-            raise MalformedReply(str(error)) from error
+            raise MalformedReply(
+                str(error), input_tokens=error.input_tokens, output_tokens=error.output_tokens
+            ) from error
+        for response in responses:
+            response.prompt_mode = response.prompt_mode or mode
         spent.input_tokens += sum(one.input_tokens or 0 for one in responses)
         spent.output_tokens += sum(one.output_tokens or 0 for one in responses)
         counts = [count for one in responses for count in (one.input_tokens, one.output_tokens)]
@@ -318,7 +323,9 @@ class ThreadCaller:
 
 def _checked_count(responses: list[BackendResponse], n_records: int) -> list[BackendResponse]:
     if len(responses) != n_records:
-        raise MalformedReply(f"{len(responses)} responses came back for {n_records} records")
+        raise MalformedReply(
+            f"{len(responses)} responses came back for {n_records} records", **_paid(responses)
+        )
     return responses
 
 
@@ -327,9 +334,16 @@ def _checked_kind(responses: list[BackendResponse]) -> list[BackendResponse]:
         if not isinstance(response, BackendResponse):
             raise BackendError(
                 f"the backend returned {type(response).__name__} instead of a BackendResponse; "
-                "return one for every record"
+                "return one for every record",
+                **_paid([one for one in responses if isinstance(one, BackendResponse)]),
             )
     return responses
+
+
+def _paid(responses: list[BackendResponse]) -> dict[str, int]:
+    """Return the tokens of responses that cannot be used: they were paid for all the same."""
+    usage = _responses_usage(responses)
+    return {"input_tokens": usage.input_tokens or 0, "output_tokens": usage.output_tokens or 0}
 
 
 def _responses_usage(responses: list[BackendResponse]) -> Usage:

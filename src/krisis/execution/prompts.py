@@ -1,33 +1,38 @@
-"""Check, for every prompt that is stored, that it shows no patient value."""
+"""Check, for every prompt that is stored, that it shows nothing of the record."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
-from krisis.data.base import BaseDataSuite, content_hash
+from krisis.data.base import BaseDataSuite, PatientRecord, content_hash
 from krisis.errors import PromptLeak
 from krisis.execution.batches import Batch, Case
 
 _WORD = re.compile(r"[^\W_]+(?:[.,][^\W_]+)*")
+# Words by which a text may name the right answer, in the order in which they are said.
+_LABEL_NAMES = ("label", "ground truth", "truth", "correct answer", "right answer")
+# How many words after its name a value is looked for: "the label is: 1".
+_REACH = 3
 
 
 class PromptCheck:
     """Keeps each template once and refuses one that shows what a record holds.
 
-    A chat backend is asked for the template of the same cases with every value taken away: when
-    that is the same text, no value can have shaped it. Other backends hand in text of their own;
-    there a value that the prompt shows, yet the words of the task do not, is a leak. Values that
-    any text may contain (a 1, a "yes") may be there by chance and are not looked for.
+    A chat backend is asked for the template of the same cases with every value taken away: it must
+    be the same text, so that no value can have shaped it. Other backends hand in text of their
+    own, of which nothing can be proved; what is looked for there is stated at `_shown`.
     """
 
     def __init__(self, backend: BaseBackend, suite: BaseDataSuite) -> None:
         self._backend = backend
-        self._words_of_task = _words(_task_text(suite))
-        self._templates: dict[str, tuple[str, frozenset[str]]] = {}
+        self._words_of_task = set(_words(_task_text(suite)))
+        self._templates: dict[str, str] = {}
         self._bare: dict[tuple[object, ...], ChatRequest] = {}
+        self._first: dict[PromptMode, Counter[str]] = {}
 
     def hashes(self, first_batch: Batch) -> dict[str, str]:
         """Hash template, schema and parameters of the first call in either mode."""
@@ -47,20 +52,27 @@ class PromptCheck:
         """Return the one copy of a checked template, raising `PromptLeak` for one that leaks."""
         if not prompt:
             return ""
-        if prompt not in self._templates:
-            self._templates[prompt] = prompt, self._suspects(prompt, cases, mode)
-        template, suspects = self._templates[prompt]
-        if suspects:
-            for case in cases:
-                _refuse_leak(template, suspects, case)
-        return template
+        bare = None if prompt in self._templates else self._without_values(cases, mode)
+        if bare is not None and bare.template != prompt:
+            shown = next(_shown_anywhere(cases, set(_words(prompt)) - self._words_of_task), "")
+            raise _leak(cases[0].record, shown or "values, for without them it is another text")
+        if not isinstance(self._backend, ChatBackend):
+            self._look_for_values(prompt, cases, mode)
+        return self._templates.setdefault(prompt, prompt)
 
-    def _suspects(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> frozenset[str]:
-        """Return the words that may be a patient's; none if the text is the same without."""
-        bare = self._without_values(cases, mode)
-        if bare is not None and bare.template == prompt:
-            return frozenset()
-        return frozenset(_words(prompt) - self._words_of_task)
+    def _look_for_values(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> None:
+        words = _words(prompt)
+        counted = Counter(words)
+        first = self._first.setdefault(mode, counted)
+        for case in cases:
+            for shown in _shown(case.record, words, set(counted) - self._words_of_task):
+                raise _leak(case.record, shown)
+            if case.record.context and case.record.context in prompt:
+                raise _leak(case.record, "value of 'context'")
+            # A template is the same for all records: what is new in this text may be a value.
+            for what, value in _values(case.record):
+                if (spoken := _words(str(value))) and not Counter(spoken) - (counted - first):
+                    raise _leak(case.record, what)
 
     def _without_values(self, cases: Sequence[Case], mode: PromptMode) -> ChatRequest | None:
         """Return the request about these cases without their values, built once per shape."""
@@ -74,17 +86,64 @@ class PromptCheck:
         return self._bare[shape]
 
 
-def _refuse_leak(prompt: str, suspects: frozenset[str], case: Case) -> None:
-    record = case.record
-    leaked = [name for name, value in record.features.items() if _is_shown(value, suspects)]
-    if record.context and record.context in prompt:
-        leaked.append("context")
-    if leaked:
-        raise PromptLeak(
-            f"the prompt stored for record {record.record_id!r} shows its value of "
-            f"{leaked[0]!r}; store the template with every patient value redacted, or leave "
-            "BackendResponse.prompt empty"
-        )
+def _leak(record: PatientRecord, shown: str) -> PromptLeak:
+    return PromptLeak(
+        f"the prompt stored for record {record.record_id!r} shows its {shown}; store the template "
+        "with every patient value redacted, or leave BackendResponse.prompt empty"
+    )
+
+
+def _shown(record: PatientRecord, words: list[str], suspects: set[str]) -> Iterator[str]:
+    """Yield what one text alone gives away.
+
+    Values that no text contains by chance: numbers of three digits, words of four letters that the
+    task does not use. Of the label and the metadata, also a short value that follows its name.
+    """
+    yield from (
+        f"value of {name!r}"
+        for name, value in record.features.items()
+        if _is_telling(value, suspects)
+    )
+    named = [("label", name, record.label) for name in _LABEL_NAMES]
+    named += [(f"metadata {name!r}", name, value) for name, value in record.metadata.items()]
+    for what, name, value in named:
+        if _follows(_words(name), _words(str(value)), words):
+            yield what
+    for name, value in record.metadata.items():
+        if isinstance(value, int | float) and _is_telling(value, suspects):
+            yield f"metadata {name!r}"
+
+
+def _shown_anywhere(cases: Sequence[Case], suspects: set[str]) -> Iterator[str]:
+    for case in cases:
+        yield from _shown(case.record, [], suspects)
+
+
+def _follows(name: Sequence[str], value: Sequence[str], words: Sequence[str]) -> bool:
+    n = len(name)
+    if not n or not value:
+        return False
+    return any(
+        list(words[at : at + n]) == list(name) and value[0] in words[at + n : at + n + _REACH]
+        for at in range(len(words) - n)
+    )
+
+
+def _values(record: PatientRecord) -> Iterator[tuple[str, object]]:
+    """Yield every value of a record with what it is, lists and mappings entry by entry."""
+    for name, value in record.features.items():
+        yield from ((f"value of {name!r}", leaf) for leaf in _leaves(value))
+    yield "label", record.label
+    for name, value in record.metadata.items():
+        yield from ((f"metadata {name!r}", leaf) for leaf in _leaves(value))
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping | list | tuple):
+        members = value.values() if isinstance(value, Mapping) else value
+        yield from (leaf for member in members for leaf in _leaves(member))
+    elif value is not None:
+        yield value
 
 
 def _task_text(suite: BaseDataSuite) -> str:
@@ -93,17 +152,17 @@ def _task_text(suite: BaseDataSuite) -> str:
     return repr((*shown, task.reply_fields))
 
 
-def _words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(text)]
 
 
-def _is_shown(value: object, words: frozenset[str]) -> bool:
+def _is_telling(value: object, words: set[str]) -> bool:
     if isinstance(value, bool) or value is None:
         return False
-    text = str(value).strip().casefold()
     if isinstance(value, int | float):
+        text = str(value).casefold()
         return _is_telling_number(text) and text in words
-    parts = [word for word in _WORD.findall(text) if len(word) >= 4 or _is_telling_number(word)]
+    parts = [word for word in _words(str(value)) if len(word) >= 4 or _is_telling_number(word)]
     return bool(parts) and all(part in words for part in parts)
 
 

@@ -77,7 +77,7 @@ class Session:
         facts = RunFacts(
             provenance=self._provenance(rows, started_at),
             spending=self._spending(ledger.spent, rows, elapsed_seconds, gate),
-            prompts=Prompts.of(rows),
+            prompts=Prompts.of(rows, verified=isinstance(self._job.backend, ChatBackend)),
             attrition=Attrition.of(rows, len(self._cases)),
             stop=self._stop.cause,
             damage=earlier.damage,

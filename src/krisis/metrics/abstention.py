@@ -144,6 +144,8 @@ class DeferralAlignment(BaseMetric):
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the aligned share of the labelled rows."""
+        if table.unreadable_deferral:
+            return Undefined(table.unreadable_deferral, _NO_LABELS)
         labelled = table.should_abstain >= 0
         share = Share((table.should_abstain == 1) == table.abstained, among=labelled)
         return share if share.n_evaluated else Undefined("no_should_abstain_metadata", _NO_LABELS)

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
-from krisis.metrics.forms import Form, Undefined
+from krisis.metrics.forms import Form, Uncertainty, Undefined
 from krisis.metrics.rescored import Rescored
 from krisis.metrics.table import Answers, Table
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -237,19 +237,26 @@ class BaseMetric:
 
     def _rescored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
         """Return the score of a metric that has no form, and what stands in for the form."""
-        if self._has_form:
-            raise InvalidValue(
-                f"the metric {self.name!r} defines neither form(table) nor compute(results); "
-                "add one of them"
-            )
+        self.check()
         score = replace(self.compute(Rows(table.rows, table.answers)), **self._identity())
         if math.isnan(score.value):
             return score, Undefined(str(score.details.get("reason", "the metric is undefined")))
 
         def value(rows: Sequence[EvaluationResult]) -> float:
-            return float(self.compute(Rows(rows, table.answers)).value)
+            try:
+                return float(self.compute(Rows(rows, table.answers)).value)
+            except Exception:  # drawn rows may lack what the metric needs
+                return math.nan
 
         return score, Rescored(table, value, n_evaluated=score.n_evaluated)
+
+    def check(self) -> None:
+        """Refuse a metric that cannot be computed."""
+        if self._has_form and type(self).form is BaseMetric.form:
+            raise InvalidValue(
+                f"the metric {self.name!r} defines neither form(table) nor compute(results); "
+                "add one of them"
+            )
 
     @property
     def _has_form(self) -> bool:
@@ -359,13 +366,46 @@ def _defaults(kind: type[BaseMetric]) -> dict[str, object]:
     return _ARGUMENTS[kind]
 
 
-def check_distinct(metrics: Sequence[BaseMetric]) -> Sequence[BaseMetric]:
-    """Refuse two metrics that would share one line of a report."""
-    labels = [metric.label for metric in metrics]
+def check_metrics(metrics: Iterable[BaseMetric]) -> list[BaseMetric]:
+    """Refuse what is no metric, and two metrics that would share one line of a report."""
+    given = list(metrics)
+    for metric in given:
+        if isinstance(metric, type) and issubclass(metric, BaseMetric):
+            raise InvalidValue(f"give the metric {metric.__name__}(), not its class")
+        if not isinstance(metric, BaseMetric) or not hasattr(metric, "name"):
+            raise InvalidValue(
+                f"{metric!r} is not a metric; derive its class from BaseMetric and give it a name"
+            )
+        metric.check()
+    labels = [metric.label for metric in given]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise InvalidValue(f"the metric {twice!r} appears twice; name each metric once")
-    return metrics
+    return given
+
+
+def undefined_form(error: Exception) -> Undefined:
+    """Return a number that does not exist because the code of its metric failed."""
+    return Undefined(f"the metric raised {type(error).__name__}: {error}")
+
+
+def _scored(metric: BaseMetric, table: Table) -> tuple[MetricScore, Form | Undefined]:
+    """Score one metric; whatever its code raises must cost neither the rows nor the others."""
+    try:
+        return metric.scored(table)
+    except Exception as error:
+        form = undefined_form(error)
+        identity = metric._identity()
+        score = MetricScore(metric.name, math.nan, n_abstained=table.n_abstained, **identity)
+        score.details["reason"] = form.reason
+        return score, form
+
+
+def _uncertainty(form: Form, table: Table, options: BootstrapOptions) -> Uncertainty:
+    try:
+        return form.uncertainty(table, options)
+    except Exception as error:  # a form of one's own
+        return Uncertainty(Interval.undefined(undefined_form(error).reason))
 
 
 def score_all(
@@ -380,11 +420,11 @@ def score_all(
     """
     table = table_of(results)
     scores = MetricScores()
-    for metric in check_distinct(list(metrics)):
-        score, form = metric.scored(table)
+    for metric in check_metrics(metrics):
+        score, form = _scored(metric, table)
         score.name = metric.label
         if intervals is not None and isinstance(form, Form) and not math.isnan(score.value):
-            found = form.uncertainty(table, intervals)
+            found = _uncertainty(form, table, intervals)
             score.interval = found.interval
             score.details |= found.details
         scores[metric.label] = score

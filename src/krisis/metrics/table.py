@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -178,7 +178,7 @@ class Table:
         self.labels = kinds.labels.names
         self._check_confidence(n_without)
         if with_metadata and not (codes[:, 3] == _UNREADABLE).any():
-            self.__dict__["should_abstain"] = deferral
+            self.__dict__ |= {"should_abstain": deferral, "unreadable_deferral": ""}
         if with_metadata and key:
             self.shared(("group", group), lambda: sorted_groups(kinds.groups, member))
 
@@ -246,20 +246,20 @@ class Table:
 
     @cached_property
     def should_abstain(self) -> IntArray:
-        """1 where the case asked for deferral, 0 where not, −1 where nobody said."""
-        values = self.metadata("should_abstain")
-        try:
-            return np.fromiter(map(_DEFERRAL.__getitem__, values), np.int64, self.n_scored)
-        except (KeyError, TypeError):
-            index = next(
-                i
-                for i, value in enumerate(values)
-                if not isinstance(value, Hashable) or value not in _DEFERRAL
-            )
-            raise InvalidValue(
-                f"{self._row_name(self.rows[index])}: metadata['should_abstain'] must be true or "
-                f"false, not {values[index]!r}"
-            ) from None
+        """1 where the case asked for deferral, 0 where not, −1 where nobody said or none can."""
+        values = map(hashable, self.metadata("should_abstain"))
+        found = [_DEFERRAL.get(value, _UNREADABLE) for value in values]
+        return np.maximum(np.array(found, dtype=np.int64), NO_LABEL)
+
+    @cached_property
+    def unreadable_deferral(self) -> str:
+        """Say which row has a deferral label that is neither true nor false; empty without any."""
+        for row in self.rows:
+            value = row.metadata.get("should_abstain")
+            if _DEFERRAL.get(hashable(value), _UNREADABLE) == _UNREADABLE:
+                name = self._row_name(row)
+                return f"{name}: metadata['should_abstain'] must be true or false, not {value!r}"
+        return ""
 
     @cached_property
     def patients(self) -> Units:

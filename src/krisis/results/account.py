@@ -170,11 +170,12 @@ class Prompts:
     prompt_templates: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: Sequence[EvaluationResult]) -> Prompts:
-        """Gather the templates of rows, each of which was checked before it was stored."""
+    def of(cls, rows: Sequence[EvaluationResult], *, verified: bool) -> Prompts:
+        """Gather the templates of rows; ``verified`` says that no value can have shaped them."""
         n_captured = sum(bool(row.prompt) for row in rows)
+        checked = "redacted" if verified else "not verified"
         return cls(
-            prompt_data_policy="redacted" if n_captured else "no prompts captured",
+            prompt_data_policy=checked if n_captured else "no prompts captured",
             prompt_modes=tuple(sorted({row.prompt_mode for row in rows if row.prompt_mode})),
             n_prompts_captured=n_captured,
             prompt_templates=tuple(dict.fromkeys(row.prompt for row in rows if row.prompt)),

@@ -283,7 +283,7 @@ def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
             started_at=manifest.created_at,
         ),
         spending=Spending.of(journal.spent, rows, elapsed_seconds=journal.elapsed_seconds),
-        prompts=Prompts.of(rows),
+        prompts=Prompts.of(rows, verified=bool(identity.prompts)),
         attrition=Attrition(n_loaded=manifest.n_cases),
         stop=journal.stop
         or Unfinished("the run has not ended: resume it, or wait for its process"),

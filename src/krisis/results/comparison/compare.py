@@ -10,8 +10,16 @@ from itertools import combinations
 from krisis import registry
 from krisis.errors import InvalidValue, UnknownName, UserError
 from krisis.metrics import default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, MetricScore, MetricScores, score_all
-from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
+from krisis.metrics.base import (
+    BaseMetric,
+    MetricScore,
+    MetricScores,
+    score_all,
+    undefined_form,
+)
+from krisis.metrics.forms import Form, Undefined
+from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
+from krisis.metrics.table import Table
 from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
 from krisis.results.comparison.matching import changed_rows, match_runs, refuse_other_data
 from krisis.results.result import BenchmarkResult
@@ -99,7 +107,7 @@ def _paired(
         found, n_drawn = paired_differences(
             tables[left],
             tables[right],
-            {metric.identifier: metric.comparison_form for metric in metrics},
+            {metric.identifier: _form_of(metric) for metric in metrics},
             exchanges=exchanges,
             primary=primary,
         )
@@ -117,6 +125,18 @@ def _paired(
         pairs.append(Pair(left, right, deltas, changed_rows(runs[left], runs[right], positions)))
     n_patients = next(iter(tables.values())).patients.n
     return Comparison(runs, scores, pairs, options, matched, n_patients, n_drawn, left_out)
+
+
+def _form_of(metric: BaseMetric) -> TableForm:
+    """Return how a metric reads a table; one that raises has no value, and stops no other."""
+
+    def form(table: Table) -> Form | Undefined:
+        try:
+            return metric.comparison_form(table)
+        except Exception as error:
+            return undefined_form(error)
+
+    return form
 
 
 def _primary(metrics: Sequence[BaseMetric], primary: str | None) -> str | None:

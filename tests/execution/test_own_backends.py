@@ -1,0 +1,224 @@
+"""A backend of the user's own is retried, counted and believed no further than can be proved."""
+
+from __future__ import annotations
+
+import urllib.error
+from collections.abc import Callable, Sequence
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anthropic
+import google.genai.errors
+import httpx
+import openai
+import pytest
+
+from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord, Task
+from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
+from krisis.data.base import RecordListSuite
+from krisis.errors import BackendError, InvalidValue, PromptLeak
+from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
+from krisis.results.store import load_run
+
+ANSWERS = Task("parity", "Is x odd?", {0: "no", 1: "yes"})
+
+
+def suite(n: int) -> RecordListSuite:
+    records = [
+        PatientRecord({"x": 20 + i, "age": 60 + i}, i % 2, {"ward": f"w{i}"}, f"r{i}")
+        for i in range(n)
+    ]
+    return RecordListSuite(records, ANSWERS)
+
+
+class Parity(BaseBackend):
+    """Right every time it answers; every third call raises what it was given."""
+
+    name, retry_base_seconds = "parity", 0.001
+
+    def __init__(self, error: Callable[[], Exception], *, every: int = 3) -> None:
+        self.error, self.every, self.n_calls = error, every, 0
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        self.n_calls += 1
+        if self.n_calls % self.every == 0:
+            raise self.error()
+        return BackendResponse(int(str(record.features["x"])) % 2, input_tokens=3, output_tokens=1)
+
+
+class ParityInBatches(Parity):
+    def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+        self.n_calls += 1
+        if self.n_calls % self.every == 0:
+            raise self.error()
+        return [BackendResponse(int(str(record.features["x"])) % 2) for record in records]
+
+
+def with_status(status: int, kind: Any) -> Exception:
+    request = httpx.Request("POST", "http://127.0.0.1/")
+    response = httpx.Response(status, request=request)
+    if kind is httpx.HTTPStatusError:
+        return httpx.HTTPStatusError("status", request=request, response=response)
+    error: Exception = kind("status", response=response, body=None)
+    return error
+
+
+def aiohttp_error(status: int) -> Exception:
+    info = aiohttp.RequestInfo("http://127.0.0.1/", "GET", {}, "http://127.0.0.1/")  # type: ignore[arg-type]
+    return aiohttp.ClientResponseError(info, (), status=status)
+
+
+def genai_error(status: int) -> Exception:
+    return google.genai.errors.ServerError(status, {"error": {"message": "busy"}})
+
+
+TRANSIENT: dict[str, Callable[[], Exception]] = {
+    "connection": lambda: ConnectionError("lost"),
+    "reset": lambda: ConnectionResetError(104, "reset by peer"),
+    "timeout": lambda: TimeoutError("too slow"),
+    "socket timeout": lambda: TimeoutError("timed out"),
+    "httpx connect": lambda: httpx.ConnectError("no route"),
+    "httpx read": lambda: httpx.ReadTimeout("slow"),
+    "httpx protocol": lambda: httpx.RemoteProtocolError("cut"),
+    "httpx status": lambda: with_status(503, httpx.HTTPStatusError),
+    "openai limit": lambda: with_status(429, openai.RateLimitError),
+    "openai connection": lambda: openai.APIConnectionError(
+        request=httpx.Request("POST", "http://127.0.0.1/")
+    ),
+    "anthropic overloaded": lambda: with_status(529, anthropic.InternalServerError),
+    "genai": lambda: genai_error(503),
+    "aiohttp": aiohttp.ServerDisconnectedError,
+    "aiohttp status": lambda: aiohttp_error(429),
+    "urllib": lambda: urllib.error.URLError("unreachable"),
+    "urllib status": lambda: urllib.error.HTTPError("http://x", 502, "bad", Message(), None),
+}
+
+
+@pytest.mark.parametrize("error", TRANSIENT.values(), ids=list(TRANSIENT))
+@pytest.mark.parametrize("kind", [Parity, ParityInBatches])
+def test_a_moments_trouble_is_retried(kind: type[Parity], error: Callable[[], Exception]) -> None:
+    backend = kind(error)
+    backend.max_retries = 3
+    result = Benchmark(suite(12), backend, batch_size=2).run()
+    assert result.attrition.n_answered == 12
+    assert result.metric_scores["accuracy"].value == 1.0
+    assert result.spending.n_retries == backend.n_calls // 3
+    assert result.spending.n_batch_splits == 0
+
+
+def test_a_hundred_of_a_hundred_are_answered_when_every_third_call_loses_its_connection() -> None:
+    backend = Parity(lambda: ConnectionError("connection lost"))
+    backend.max_retries = 3
+    result = Benchmark(suite(100), backend).run()
+    assert (result.attrition.n_answered, result.attrition.n_failed) == (100, 0)
+
+
+def test_without_retries_the_failure_says_what_it_was() -> None:
+    backend = Parity(lambda: httpx.ReadTimeout("slow"), every=1)
+    backend.max_retries = 0
+    result = Benchmark(suite(2), backend).run()
+    (name,) = result.attrition.failures
+    assert name == "timeout"
+    assert result.attrition.failures[name].example == "ReadTimeout: slow"
+    assert backend.n_calls == 2
+
+
+def test_an_error_of_the_backends_own_code_is_not_retried() -> None:
+    backend = Parity(lambda: KeyError("lactate"), every=2)
+    result = Benchmark(suite(4), backend).run()
+    assert result.attrition.n_failed == 2
+    assert backend.n_calls == 4
+    assert result.attrition.failures["backend"].example == "KeyError: 'lactate'"
+
+
+@pytest.mark.parametrize("n_back", [1, 3])
+def test_tokens_of_a_malformed_batch_are_counted(n_back: int) -> None:
+    class Miscounting(Parity):
+        def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+            return [BackendResponse(0, input_tokens=100, output_tokens=10)] * n_back
+
+    result = Benchmark(suite(2), Miscounting(RuntimeError, every=1000), batch_size=2).run()
+    spending = result.spending
+    assert (spending.lost_input_tokens, spending.lost_output_tokens) == (100 * n_back, 10 * n_back)
+    assert (spending.input_tokens, spending.output_tokens) == (6, 2)
+    assert spending.n_batch_splits == 1
+
+
+def test_rows_say_whether_they_were_asked_alone_or_together() -> None:
+    result = Benchmark(suite(5), ParityInBatches(RuntimeError, every=9), batch_size=2).run()
+    assert [row.prompt_mode for row in result.evaluation_results] == ["batch"] * 4 + ["single"]
+    alone = Benchmark(suite(2), Parity(RuntimeError), batch_size=2).run()
+    assert {row.prompt_mode for row in alone.evaluation_results} == {"single"}
+
+
+class Prompting(BaseBackend):
+    name = "prompting"
+
+    def __init__(self, write: Callable[[PatientRecord], str]) -> None:
+        self.write = write
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        return BackendResponse(0, prompt=self.write(record))
+
+
+@pytest.mark.parametrize(
+    ("write", "shown"),
+    [
+        (lambda r: f"x {r.features['x']}, age {r.features['age']}", r"r1.*value of '(x|age)'"),
+        (lambda r: f"A patient of {r.features['age']}.", r"r1.*value of 'age'"),
+        (lambda r: f"Answer {r.label}", r"r1.*label"),
+        (lambda r: f"label: {r.label}", r"r0.*label"),
+        (lambda r: f"Ground truth = {r.label}", r"r0.*label"),
+        (lambda r: f"ward: {r.metadata['ward']}", r"r0.*metadata 'ward'"),
+        (lambda r: f"He lies in {r.metadata['ward']}.", r"r1.*metadata 'ward'"),
+    ],
+)
+def test_a_stored_prompt_that_shows_values_label_or_metadata_is_refused(
+    write: Callable[[PatientRecord], str], shown: str
+) -> None:
+    with pytest.raises(PromptLeak, match=shown):
+        Benchmark(suite(3), Prompting(write)).run()
+
+
+def test_a_plain_backends_template_is_kept_and_called_not_verified(tmp_path: Path) -> None:
+    backend = Prompting(lambda r: "Is x odd? x is 0 to 9, age 18 to 99. Answer 0 or 1.")
+    execution = Execution(recorder=Recorder(tmp_path))
+    result = Benchmark(suite(5), backend, execution=execution).run()
+    assert result.extras["prompt_data_policy"] == "not verified"
+    run = Path(str(result.provenance.run_directory))
+    (run / "metrics.json").unlink()
+    assert load_run(run).extras["prompt_data_policy"] == "not verified"
+
+
+class OwnChat(ChatBackend):
+    name = "own-chat"
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        raise BackendError("never called")
+
+
+@pytest.mark.parametrize("name", ["evaluate", "evaluate_batch", "evaluate_sample"])
+def test_an_override_that_no_run_would_call_is_refused_when_the_backend_is_made(name: str) -> None:
+    kind = type("Overriding", (OwnChat,), {name: lambda self, *arguments: None})
+    with pytest.raises(InvalidValue, match=f"Overriding overrides {name}, which runs do not call"):
+        kind()
+    assert OwnChat().name == "own-chat"
+
+
+def test_a_template_that_changes_with_the_values_is_refused() -> None:
+    class Counting(OwnChat):
+        def build(self, cases: Any, **options: Any) -> ChatRequest:
+            template = f"{sum(case['x'] is not None for case in cases)} findings"
+            return ChatRequest("p", "m", "", "", {}, {}, options["mode"], template, len(cases))
+
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            return ChatReply("")
+
+        def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+            return [BackendResponse(0, prompt=request.template)] * request.n_records
+
+    with pytest.raises(PromptLeak, match=r"r0.*without them it is another text"):
+        Benchmark(suite(1), Counting()).run()
