@@ -99,6 +99,8 @@ class RawServer:
                 if not await self.answer(writer):
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
             writer.close()
 
     async def answer(self, writer: asyncio.StreamWriter) -> bool:
@@ -148,6 +150,7 @@ def start() -> Iterator[Callable[[], RawServer]]:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # a closed connection is let go a turn of the loop later
 
     asyncio.run_coroutine_threadsafe(end(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)

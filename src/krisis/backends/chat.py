@@ -227,9 +227,8 @@ class ChatBackend(BaseBackend):
             )
         features = [record.features for record in records]
         request = self.build(features, mode=mode, context=contexts.pop())
-        reply = blocking.run(
-            call_with_retries(lambda: self.complete(request), RetryPolicy.of(self))
-        )
+        policy = replace(RetryPolicy.of(self), max_reconnects=1)
+        reply = blocking.run(call_with_retries(lambda: self.complete(request), policy))
         return self.read(request, reply)
 
 
