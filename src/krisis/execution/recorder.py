@@ -162,7 +162,8 @@ class Recorder:
         """Write scores and report beside rows that the disk has confirmed."""
         if self.directory is not None and self._journal is not None:
             self._journal.confirm()
-            write_text(self.directory.metrics, metrics_text(result), overwrite=True)
+            scores = metrics_text(result, self.directory.rows.stat().st_size)
+            write_text(self.directory.metrics, scores, overwrite=True)
             write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 
     def close(self) -> None:
