@@ -211,9 +211,7 @@ def answer(**members: Any) -> str:
     return json.dumps({"abstained": False, "prediction": 3, "confidence": 0.8, **members})
 
 
-def carried_out(
-    backend: BaseBackend, out: Path, n: int, caplog: pytest.LogCaptureFixture
-) -> str:
+def carried_out(backend: BaseBackend, out: Path, n: int, caplog: pytest.LogCaptureFixture) -> str:
     """Run n records one by one, and return everything that was written, shown, logged and told."""
     caplog.set_level(logging.DEBUG)
     records = [

@@ -1,4 +1,4 @@
-"""Requests and tokens per minute in every window, with pauses, on a loop whose time passes in no time."""
+"""Requests and tokens per minute in every window, with pauses, on a loop that never waits."""
 
 from __future__ import annotations
 

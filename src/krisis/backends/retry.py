@@ -58,11 +58,7 @@ class RetryPolicy:
         most = self.max_retries
         if isinstance(error, Unreachable) and self.max_reconnects is not None:
             most = min(most, self.max_reconnects)
-        return (
-            error.retryable
-            and n_retries < most
-            and patience <= LONGEST_RETRY_AFTER_SECONDS
-        )
+        return error.retryable and n_retries < most and patience <= LONGEST_RETRY_AFTER_SECONDS
 
     def pause_seconds(self, error: BackendError, n_retries: int) -> float:
         """Draw the pause before the next attempt: never shorter than the provider asked for."""

@@ -46,7 +46,7 @@ class Spent:
     ``lost`` tokens are those of calls that failed or had to be split: paid all the same.
     ``cached`` tokens came out of the cache and were not paid this time. A call that does not say
     what it took is counted in ``n_calls_without_usage``, and the most that it can have taken in the
-    ``assumed`` tokens. ``reserved`` tokens are what was set aside for the calls when they were sent.
+    ``assumed`` tokens. ``reserved`` tokens were set aside for the calls when they were sent.
     ``n_dropped_fields`` counts members beside an answer that cannot be read.
     """
 

@@ -242,4 +242,3 @@ class Budget:
             return False
         cost = self.cost(total.input, total.output)
         return limits.max_cost is None or cost is None or cost <= limits.max_cost
-
