@@ -169,7 +169,7 @@ def _ended_progress(path: Path) -> Progress:
         if seems_whole(directory, read_object(directory.metrics)):
             return _file_progress(directory.metrics)
     run = read_run(path)
-    counts = Counter(row.outcome for row in run.journal.rows.values())
+    counts = Counter[str](row.outcome for row in run.journal.rows.values())
     return Progress("ended", run.manifest.n_cases, counts, damage=run.damage)
 
 
