@@ -125,5 +125,6 @@ def write_run(
         journal.append(cases, result.evaluation_results, Spent())
     journal.close()
     if n_cases is None:
-        directory.metrics.write_text(metrics_text(result), encoding="utf-8")
+        n_bytes = directory.rows.stat().st_size
+        directory.metrics.write_text(metrics_text(result, n_bytes), encoding="utf-8")
     return folder

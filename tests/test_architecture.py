@@ -165,3 +165,103 @@ def test_starting_imports_nothing_heavy(statement: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not HEAVY & set(loaded)
+
+
+# What Windows does not have, or has under the same name and with another effect (os.kill ends).
+POSIX_MODULES = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "posix", "syslog"}
+POSIX_NAMES = {
+    "os": {
+        *("pread", "pwrite", "fork", "forkpty", "kill", "killpg", "getuid", "geteuid", "getgid"),
+        *("setsid", "nice", "chown", "fchown", "lchown", "fchmod", "mkfifo", "mknod", "statvfs"),
+        *("uname", "sync", "fdatasync", "lockf", "sendfile", "wait", "waitid", "getpgid"),
+        *("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "O_SYNC", "O_DSYNC", "O_NONBLOCK"),
+    },
+    "signal": {
+        *("SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM", "SIGCHLD", "SIGPIPE"),
+        *("alarm", "setitimer", "pause", "sigwait", "pthread_kill"),
+    },
+    "time": {"tzset"},
+}
+
+
+def posix_only(tree: ast.AST) -> Iterator[str]:
+    """Yield what a module uses of POSIX outside functions that ask for the platform first."""
+    guarded = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and "sys.platform" in ast.unparse(function)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [name.name for name in node.names]
+            holder = (getattr(node, "module", None) or "").split(".")[0]
+            yield from POSIX_MODULES & {holder, *names}
+            yield from POSIX_NAMES.get(holder, set()) & set(names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in POSIX_NAMES.get(node.value.id, ()) and node not in guarded:
+                yield f"{node.value.id}.{node.attr}"
+            elif node.attr == "add_signal_handler":
+                yield node.attr
+
+
+def text_files(tree: ast.AST) -> Iterator[str]:
+    """Yield calls that open a text file in whatever way the platform likes."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        words = {word.arg for word in call.keywords}
+        # The mode is the first argument of a path's method, the second of a function.
+        given = call.args[isinstance(call.func, ast.Name) or name == "fdopen" :][:1]
+        mode = next((one.value for one in given if isinstance(one, ast.Constant)), "r")
+        if name in ("open", "fdopen") and isinstance(mode, str) and "b" not in mode:
+            is_written = set(mode) & set("wax+")
+            if ast.unparse(call.func) in ("os.open", "webbrowser.open"):
+                continue
+        elif name in ("read_text", "write_text") and isinstance(call.func, ast.Attribute):
+            is_written = name == "write_text"
+        else:
+            continue
+        if "encoding" not in words or (is_written and "newline" not in words):
+            yield ast.unparse(call)
+
+
+def test_nothing_works_on_posix_alone() -> None:
+    found = []
+    for path in MODULES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found += [(dotted(path), what) for what in (*posix_only(tree), *text_files(tree))]
+    # The one method of this name that opens no file.
+    assert found == [("krisis.execution.session", "caller.open()")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import fcntl",
+        "from os import pread",
+        "import os\nos.pread(1, 2, 3)",
+        "import os, signal\ndef f():\n    os.kill(1, signal.SIGHUP)",
+        "loop.add_signal_handler(2, f)",
+    ],
+)
+def test_what_works_on_posix_alone_is_found(text: str) -> None:
+    assert list(posix_only(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    ("call", "is_found"),
+    [
+        ("path.read_text()", True),
+        ("path.write_text(text, encoding='utf-8')", True),
+        ("path.write_text(text, encoding='utf-8', newline='')", False),
+        ("open(path, encoding='utf-8')", False),
+        ("open(path, 'w', encoding='utf-8')", True),
+        ("path.open('rb')", False),
+        ("os.fdopen(handle, 'w')", True),
+    ],
+)
+def test_a_text_file_without_its_encoding_is_found(call: str, is_found: bool) -> None:
+    assert bool(list(text_files(ast.parse(call)))) == is_found

@@ -11,6 +11,7 @@ from llmock.ratelimit import LimitSettings
 from llmock.scenarios import Delay, Fail, Reply
 from llmock.testing import LLMockServer
 
+from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.provider import ProviderBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import PatientRecord, RecordListSuite
@@ -174,18 +175,29 @@ def test_a_server_that_keeps_failing_is_given_up_after_the_set_number_of_retries
 def test_a_server_that_hangs_times_out(
     backend: ProviderBackend, server: LLMockServer, records: list[PatientRecord]
 ) -> None:
-    backend.timeout_seconds, backend.max_retries = 0.3, 0
-    script(server, Delay(1.0), single())
+    backend.timeout_seconds, backend.max_retries = 0.2, 0
+    script(server, Delay(0.5), single())
     with pytest.raises(CallTimedOut, match="raise timeout_seconds"):
         backend.evaluate(records[0])
+    while not n_calls(server):  # it is still at work, and would draw on the quota of a later test
+        time.sleep(0.01)
 
 
-def test_a_server_that_is_not_there_is_unavailable(
-    backend: ProviderBackend, records: list[PatientRecord]
+def test_a_server_that_is_not_there_is_called_twice_and_that_is_said_in_one_sentence(
+    backend: ProviderBackend, records: list[PatientRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend.base_url, backend.max_retries = "http://127.0.0.1:9", 0
-    with pytest.raises(Unreachable, match=r"nothing listens at http://127\.0\.0\.1:9"):
+    backend.base_url = "http://127.0.0.1:9"
+    attempts: list[ChatRequest] = []
+    complete = backend.complete
+
+    async def counted(request: ChatRequest) -> ChatReply:
+        attempts.append(request)
+        return await complete(request)
+
+    monkeypatch.setattr(backend, "complete", counted)
+    with pytest.raises(Unreachable, match=r"^nothing listens at http://127\.0\.0\.1:9 [^.;]*;"):
         backend.evaluate(records[0])
+    assert (len(attempts), backend.max_retries) == (2, 3)
 
 
 def test_a_quota_tells_how_long_to_wait(

@@ -16,7 +16,10 @@ from llmock.scenarios import Fail, Match, Reply
 from llmock.testing import LLMockServer
 from tests.backends.conftest import PROVIDERS
 
+from krisis.backends.base import BackendResponse, BaseBackend
+from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.provider import ProviderBackend
+from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.scrubbing import without_values
 from krisis.backends.secrets import Secret
 from krisis.benchmark import Benchmark
@@ -208,9 +211,7 @@ def answer(**members: Any) -> str:
     return json.dumps({"abstained": False, "prediction": 3, "confidence": 0.8, **members})
 
 
-def carried_out(
-    backend: ProviderBackend, out: Path, n: int, caplog: pytest.LogCaptureFixture
-) -> str:
+def carried_out(backend: BaseBackend, out: Path, n: int, caplog: pytest.LogCaptureFixture) -> str:
     """Run n records one by one, and return everything that was written, shown, logged and told."""
     caplog.set_level(logging.DEBUG)
     records = [
@@ -283,6 +284,64 @@ def test_no_spelling_of_a_patient_is_found_where_features_are_not_stored(
     traces = re.compile(r"7[.,]\s?3519|fernhoven|amalie|hypertension[^a-z<]{0,6}yes", re.IGNORECASE)
     assert len(traces.findall(ECHO)) == 4
     assert traces.findall(found) == []
+
+
+class Careless(BaseBackend):
+    """A backend of the user's own, whose errors quote whatever they come across."""
+
+    name = "careless"
+    max_retries = 0
+
+    def __init__(self, quotes: list[str]) -> None:
+        self.quotes = iter(quotes)
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        quote = next(self.quotes)
+        if quote.startswith(" "):
+            raise AuthenticationFailed(f"No access to{quote}")
+        raise OSError(13, f"Cannot send {quote}", "there")
+
+
+class CarelessChat(ScriptedBackend):
+    """The same in two steps of a chat backend."""
+
+    name = "careless-chat"
+    max_retries = 0
+
+    def __init__(self, quotes: list[str]) -> None:
+        self.quotes = iter(quotes)
+        super().__init__(lambda request: self.said(next(self.quotes)))
+
+    def said(self, quote: str) -> ChatReply:
+        if quote.startswith(" "):
+            raise AuthenticationFailed(f"No access to{quote}")
+        if len(quote) % 2:
+            raise RuntimeError(f"Cannot send {quote}")
+        return ChatReply(f"Cannot send {quote}", "stop")
+
+    def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+        raise KeyError(reply.text)
+
+
+@pytest.mark.parametrize("kind", [Careless, CarelessChat])
+def test_errors_of_a_users_own_backend_give_neither_key_nor_patient_away(
+    kind: type[Careless | CarelessChat],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_SERVICE_KEY", KEY)
+    told = [*KEY_DISGUISES.values(), *PATIENT_SPELLINGS.values()]
+    # A reply that cannot be read is asked for once more.
+    is_asked_twice = {quote: kind is CarelessChat and not len(quote) % 2 for quote in told}
+    quotes = [quote for quote in told for _ in range(1 + is_asked_twice[quote])]
+    backend = kind([*quotes, f" {KEY} {ECHO}"])
+    found = carried_out(backend, tmp_path, len(told) + 1, caplog) + "".join(capfd.readouterr())
+    assert not key_found_in(found)
+    assert re.findall(r"7[.,]\s?3519|fernhoven|amalie", found, re.IGNORECASE) == []
+    assert "Cannot send \\u2026" in found
+    assert " access to …" in found
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])

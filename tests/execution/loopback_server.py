@@ -34,6 +34,9 @@ class Server:
         self.capacity: int | None = options.get("capacity")
         self.key: str | None = options.get("key")
         self.log: str | None = options.get("log")
+        # Bills a token for every byte that it is sent and for all that it may write.
+        self.is_dear: bool = options.get("is_dear", False)
+        self.n_billed = 0
         self.draw = random.Random(options.get("seed", 0))
         self.kinds: Counter[str] = Counter()
         self.begun: Counter[int] = Counter()
@@ -65,17 +68,33 @@ class Server:
         full = self.capacity is not None and self.n_open >= self.capacity
         kind = "rate_limit" if full else self.fate()
         self.kinds[kind] += 1
+        usage = self.bill(body, len(markers))
         self.n_open += 1
         self.most_open = max(self.most_open, self.n_open)
         try:
             if self.latency and not full:
                 await asyncio.sleep(self.latency)
-            return await self.answer(kind, request, markers, batch="case_0" in user)
+            return await self.answer(kind, request, markers, usage, batch="case_0" in user)
         finally:
             self.n_open -= 1
 
+    def bill(self, body: dict[str, Any], n_records: int) -> tuple[int, int]:
+        """Return the tokens of a call, which are owed whether or not the reply is waited for."""
+        usage = 100 * n_records, 10 * n_records
+        if self.is_dear:
+            texts = [message["content"].encode() for message in body["messages"]]
+            usage = sum(map(len, texts)), body["max_completion_tokens"]
+        self.n_billed += sum(usage)
+        return usage
+
     async def answer(
-        self, kind: str, request: web.Request, markers: list[int], *, batch: bool
+        self,
+        kind: str,
+        request: web.Request,
+        markers: list[int],
+        usage: tuple[int, int],
+        *,
+        batch: bool,
     ) -> web.StreamResponse:
         """Return the good reply or the bad one that was drawn."""
         if kind == "rate_limit":
@@ -91,7 +110,7 @@ class Server:
             text = text.replace("case_", "patient_") if batch else "[]"
         if kind == "refusal":
             text = "I'm sorry, but I can't help with that request."
-        payload = json.dumps(_completion(text, markers)).encode()
+        payload = json.dumps(_completion(text, usage)).encode()
         if kind == "cut":
             return await _cut(request, payload)
         if kind == "good":
@@ -111,6 +130,7 @@ class Server:
                 "begun": self.begun,
                 "answered": self.answered,
                 "most_open": self.most_open,
+                "n_billed": self.n_billed,
             }
         )
 
@@ -125,7 +145,7 @@ def _text(markers: list[int], *, batch: bool) -> str:
     return json.dumps({"results": [{"id": f"case_{i}", **a} for i, a in enumerate(answers)]})
 
 
-def _completion(text: str, markers: list[int]) -> dict[str, Any]:
+def _completion(text: str, usage: tuple[int, int]) -> dict[str, Any]:
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -139,9 +159,9 @@ def _completion(text: str, markers: list[int]) -> dict[str, Any]:
             }
         ],
         "usage": {
-            "prompt_tokens": 100 * len(markers),
-            "completion_tokens": 10 * len(markers),
-            "total_tokens": 110 * len(markers),
+            "prompt_tokens": usage[0],
+            "completion_tokens": usage[1],
+            "total_tokens": sum(usage),
         },
     }
 

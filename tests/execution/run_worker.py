@@ -75,6 +75,7 @@ def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
         max_retries=options.get("max_retries", 8),
         retry_base_seconds=0.02,
         retry_max_seconds=0.5,
+        max_completion_tokens=options.get("max_output_tokens"),
         **({"api_key": options["api_key"]} if "api_key" in options else {}),
     )
     limits = Limits(timeout_seconds=options.get("timeout", 30.0), **options.get("limits", {}))

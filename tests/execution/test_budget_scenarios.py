@@ -28,7 +28,10 @@ TASK = Task(
     name="parity",
     question="Is the serial marker odd?",
     answers={0: "even", 1: "odd"},
-    features={"marker": FeatureDescription("serial marker")},
+    features={
+        "marker": FeatureDescription("serial marker"),
+        "note": FeatureDescription("note of the ward"),
+    },
     abstain_when="Abstain when there is no marker.",
 )
 
@@ -49,9 +52,21 @@ class Scenario:
         self.shape = draw.choice(["even", "ramp", "step"])
         self.share_silent = draw.choice([0.0, 0.0, 0.2, 1.0])
         self.share_lost = draw.choice([0.0, 0.0, 0.05])
-        self.bytes_per_token = draw.uniform(2.6, 5.0)
+        # A byte may be a token from the beginning, or suddenly later: figures, letters of Asia.
+        self.bytes_per_token = draw.choice([1.0, draw.uniform(1.0, 5.0), 4.0])
+        self.n_calls_of_prose = draw.choice([0, 20, 60, 1000])
+        self.n_added = draw.choice([0, 7, 256])
+        self.longest_note = draw.choice([0, 100, 1000])
         typical = PRICE.cost(500, (self.small + self.large) / 2) * self.n_records
         self.max_cost = typical * draw.choice([0.02, 0.1, 0.5, 1.5])
+
+    def records(self) -> list[PatientRecord]:
+        """Return records of which some have long notes, in letters of three bytes."""
+        notes = ["腎" * self.draw.randint(0, self.longest_note) for _ in range(self.n_records)]
+        return [
+            PatientRecord({"marker": i, "note": notes[i]}, 1, record_id=f"r{i}")
+            for i in range(self.n_records)
+        ]
 
     def n_wanted(self, n_calls: int, n_records: int) -> int:
         """Return how long the model would like to answer."""
@@ -75,8 +90,10 @@ class RandomProvider(ChatBackend):
         self.n_calls = 0
         self.n_input = 0
         self.n_output = 0
-        self.most_input = 0
         self.caps: list[int] = []
+        # By what requests share: what it can take at most, as far as replies have told.
+        self.most_shared: dict[str, int] = {}
+        self.most_own = 0
 
     def parameters(self, n_records: int) -> dict[str, Any]:
         return {"max_tokens": self.scenario.cap or 2048 + 512 * n_records}
@@ -86,16 +103,17 @@ class RandomProvider(ChatBackend):
         self.n_calls += 1
         cap = request.parameters["max_tokens"]
         wanted = scenario.n_wanted(self.n_calls, request.n_records)
-        n_text = len(request.system.encode()) + len(request.user.encode())
-        n_input, n_output = round(n_text / scenario.bytes_per_token), min(wanted, cap)
+        n_input, n_output = self.count_input(request), min(wanted, cap)
         await asyncio.sleep(draw.expovariate(1))
         self.n_input += n_input
         self.n_output += n_output
-        self.most_input = max(self.most_input, n_input)
         self.caps.append(cap)
         if draw.random() < scenario.share_lost:
             raise ProviderUnavailable("the connection was reset")
         silent = draw.random() < scenario.share_silent
+        if not silent:
+            shared = self.instructions(request)
+            self.most_shared[shared] = min(self.most_shared[shared], n_input)
         text = answers(request)
         return ChatReply(
             text if wanted <= cap else text[: len(text) // 2],
@@ -103,6 +121,19 @@ class RandomProvider(ChatBackend):
             input_tokens=None if silent else n_input,
             output_tokens=None if silent else n_output,
         )
+
+    def count_input(self, request: ChatRequest) -> int:
+        """Count as a tokenizer would for which prose is light, and the patient's text may not be.
+
+        The same instructions are the same tokens, whatever comes with them.
+        """
+        scenario = self.scenario
+        shared, own = self.instructions(request).encode(), request.user.encode()
+        self.most_shared.setdefault(self.instructions(request), len(shared) + 256)
+        self.most_own = max(self.most_own, len(own))
+        is_dense = self.n_calls > scenario.n_calls_of_prose
+        n_own = len(own) if is_dense else int(len(own) / scenario.bytes_per_token)
+        return int(len(shared) / scenario.bytes_per_token) + scenario.n_added + n_own
 
 
 def answers(request: ChatRequest) -> str:
@@ -114,11 +145,8 @@ def answers(request: ChatRequest) -> str:
 
 async def run(scenario: Scenario, limits: Limits) -> tuple[BenchmarkResult, RandomProvider]:
     provider = RandomProvider(scenario)
-    records = [
-        PatientRecord({"marker": i}, 1, record_id=f"r{i}") for i in range(scenario.n_records)
-    ]
     benchmark = Benchmark(
-        RecordListSuite(records, TASK),
+        RecordListSuite(scenario.records(), TASK),
         provider,
         [Accuracy()],
         batch_size=scenario.batch_size,
@@ -153,9 +181,10 @@ def test_no_provider_that_respects_its_cap_is_paid_more_than_the_bound(
         assert isinstance(result.stop, BudgetReached), seed
         n_stopped += 1
         n_unfinished += not provider.caps
-        own_cap = scenario.cap or 2048 + 512 * scenario.batch_size
-        n_input = max(provider.most_input * 1.6, 1500)
-        assert scenario.max_cost - counted < PRICE.cost(n_input, own_cap), seed
+        if provider.caps:  # what is left is less than what the next call can take
+            own_cap = scenario.cap or 2048 + 512 * scenario.batch_size
+            n_input = max(provider.most_shared.values()) + provider.most_own
+            assert scenario.max_cost - counted < PRICE.cost(n_input, own_cap), seed
     assert n_stopped > 100
     assert n_unfinished < 5  # nearly every budget was large enough for a call
 
@@ -167,10 +196,15 @@ def test_a_small_budget_is_used_up_instead_of_stopping_at_the_calls_in_progress(
     scenario.n_records, scenario.batch_size, scenario.n_workers = 100, 1, 100
     scenario.cap, scenario.shape, scenario.share_silent = None, "even", 0.0
     scenario.share_lost, scenario.small, scenario.large = 0.0, 10, 20
+    scenario.longest_note, scenario.n_added, scenario.n_calls_of_prose = 0, 7, 1000
+    scenario.bytes_per_token = 4.0
     result, provider = in_virtual_time(run(scenario, Limits(max_tokens=4000)))
     used = provider.n_input + provider.n_output
     assert isinstance(result.stop, BudgetReached)
-    assert 4000 - 1.5 * provider.most_input - 20 <= used <= 4000
+    # The input of one more call, a token for each byte of the patient's, and an answer of 20.
+    last = max(provider.most_shared.values()) + provider.most_own + 20
+    assert 4000 - last <= used <= 4000
+    assert last < 600
     assert min(provider.caps) < 2560  # the last caps were lowered to what was left
 
 

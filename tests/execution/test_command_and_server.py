@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -48,18 +49,22 @@ def test_a_budget_stops_a_run_and_a_larger_one_finishes_it(
     tmp_path: Path, loopback: Any, words: Any, no_key_in: Callable[..., None]
 ) -> None:
     server = loopback()
-    code, out, err = krisis(*words(server.base_url, "--max-tokens", "2000"), cwd=tmp_path)
+    sixty = words(server.base_url, "--limit", "60")
+    code, _, err = krisis(*sixty, "--max-tokens", "2000", "--out", "other", cwd=tmp_path)
+    assert code == 1  # nothing is known of its tokens yet, and it has more bytes than that
+    assert re.search(r"the next call may take [34],\d{3} tokens and could exceed the budget", err)
+    code, out, err = krisis(*sixty, "--max-tokens", "5000", cwd=tmp_path)
     assert code == 0, err
     (run,) = list_runs(tmp_path / "runs")
-    assert "24 loaded" in out
+    assert "60 loaded" in out
     assert f"krisis resume runs/{run.name}" in err
     n_first = len(load_run(run).evaluation_results)
-    assert 0 < n_first < 24
+    assert 20 <= n_first < 60
     code, again, errors = krisis("resume", str(run), "--max-tokens", "100000", cwd=tmp_path)
     assert (code, errors) == (0, "")
     result = load_run(run)
-    assert len(result.evaluation_results) == 24
-    assert result.extras["n_api_calls"] == 6 == sum(server.counts()["kinds"].values())
+    assert len(result.evaluation_results) == 60
+    assert result.extras["n_api_calls"] == 15 == sum(server.counts()["kinds"].values())
     no_key_in(tmp_path, out, err, again)
 
 
@@ -93,21 +98,21 @@ def test_a_cost_bound_needs_a_price_and_the_estimate_shows_it(
     assert code == 2
     assert "--prices" in err
     (tmp_path / "prices.yaml").write_text("'openai/*': {input: 1000, output: 1000}\n")
-    priced = words(server.base_url, "--prices", "prices.yaml")
+    priced = words(server.base_url, "--limit", "60", "--prices", "prices.yaml")
     code, out, _ = krisis(*priced, "--dry-run", cwd=tmp_path)
     assert "cost           $" in out
     assert server.counts()["kinds"] == {}
     code, out, err = krisis(*priced, "--max-cost", "0.01", cwd=tmp_path)
     assert code == 1
-    assert "24 records left" in err
+    assert "60 records left" in err
     assert err.count("\n") == 1
     (run,) = list_runs(tmp_path / "runs")
-    code, out, err = krisis("resume", str(run), "--max-cost", "2", cwd=tmp_path)
+    code, out, err = krisis("resume", str(run), "--max-cost", "5", cwd=tmp_path)
     assert code == 0, err
-    assert "max_cost 2" in err
+    assert "max_cost 5" in err
     result = load_run(run)
-    assert 0 < len(result.evaluation_results) < 24
-    assert 0 < result.extras["cost"] <= 2.0
+    assert 0 < len(result.evaluation_results) < 60
+    assert 0 < result.extras["cost"] <= 5.0
 
 
 def test_repeats_are_told_apart_by_the_cache_and_kept_together_by_cluster(

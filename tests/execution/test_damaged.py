@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -202,6 +204,39 @@ def test_the_page_of_a_damaged_run_says_so(ended: tuple[RunDirectory, BenchmarkR
     directory.rows.write_bytes(directory.rows.read_bytes()[:20_000])
     page = reporting.report_html(reporting.build_report(load_result(directory.path)))
     assert 'role="alert">DAMAGED: 1 damaged line of rows.jsonl left out; metrics.json does' in page
+
+
+def test_the_list_of_runs_says_so_without_reading_the_rows_of_whole_ones(
+    ended: tuple[RunDirectory, BenchmarkResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogues = pytest.importorskip("krisis.viewer.catalogue")
+    pages = pytest.importorskip("krisis.viewer.pages.runs")
+    directory, _ = ended
+    name, n_read, read = directory.path.name, [], catalogues.read_run
+
+    def counted(path: Path) -> object:
+        n_read.append(path)
+        return read(path)
+
+    monkeypatch.setattr(catalogues, "read_run", counted)
+    catalogue = catalogues.Catalogue(directory.path.parent)
+    whole = catalogue.progress(name)
+    assert (whole.n_done, whole.damage, n_read) == (N_RECORDS, "", [])
+
+    lines = directory.rows.read_bytes().splitlines(keepends=True)
+    flipped = lines[300].replace(b'"kind"', b'"kinD"')
+    directory.rows.write_bytes(b"".join([*lines[:300], flipped, *lines[301:]]))
+    os.utime(directory.rows, (time.time() + 100, time.time() + 100))  # an edit of later, same size
+    for _ in range(3):
+        edited = catalogue.progress(name)
+        assert (edited.state, edited.n_done) == ("ended", N_RECORDS - 1)
+    assert edited.damage.startswith("DAMAGED: 1 damaged line of rows.jsonl left out")
+    assert len(n_read) == 1
+
+    directory.rows.write_bytes(b"".join(lines[:202]))
+    (shown,) = pages.page(catalogue).content["runs"]
+    assert shown["damage"].startswith("DAMAGED: metrics.json does not fit rows.jsonl")
+    assert shown["n_done"] == sum(b'"kind": "row"' in line for line in lines[:202])
 
 
 def test_doctor_finds_nothing_in_a_whole_run(

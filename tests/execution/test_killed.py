@@ -37,11 +37,11 @@ def untimed(rows: list[EvaluationResult]) -> list[EvaluationResult]:
 
 
 def wait_for_rows(out: Path, process: subprocess.Popen[str], n_rows: int) -> None:
-    """Return when the journal holds that many lines, or the process has ended."""
+    """Return when the journal holds that many rows, or the process has ended."""
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         files = list(out.glob("*/rows.jsonl"))
-        if files and files[0].read_bytes().count(b"\n") >= n_rows:
+        if files and files[0].read_bytes().count(b'"kind": "row"') >= n_rows:
             return
         time.sleep(0.002)
 
@@ -142,6 +142,34 @@ def test_a_run_killed_three_times_asks_no_finished_record_again(
     assert 0 < figures["finished_at_kills"][0] < 250
     assert figures["finished_at_kills"] == sorted(figures["finished_at_kills"])
     no_key_in(tmp_path, json.dumps(figures))
+
+
+def test_killed_and_resumed_a_run_is_billed_no_more_than_its_budget(
+    tmp_path: Path, loopback: Any, start_worker: Start
+) -> None:
+    # A token for each byte and for all that may be written: what is set aside, but for the frame.
+    server = loopback(latency=0.15, is_dear=True)
+    bound = 60_000
+    options = {"out": str(tmp_path), "base_url": server.base_url, "n": 400, "max_concurrency": 16}
+    options |= {"max_output_tokens": 64, "limits": {"max_tokens": bound}}
+    for n_rows in (4, 12):
+        runs = list_runs(tmp_path)
+        process = start_worker({**options, **({"resume": str(runs[0])} if runs else {})})
+        wait_for_rows(tmp_path, process, n_rows)
+        process.kill()
+        process.communicate()
+    (run,) = list_runs(tmp_path)
+    asked = server.counts()
+    at_kills = read_journal(RunDirectory(run).rows).spent
+    assert at_kills.n_calls_without_usage >= asked["kinds"]["good"] - len(journaled(tmp_path)) > 0
+    last = start_worker({**options, "resume": str(run)})
+    assert last.communicate(timeout=60) == ("done\n", "")
+    result, billed = load_run(run), server.counts()["n_billed"]
+    assert result.stop is not None
+    assert result.stop.name == "BudgetReached"
+    spent = read_journal(RunDirectory(run).rows).spent
+    assert billed <= sum(spent.most_tokens) <= bound
+    assert result.spending.n_calls_without_usage == spent.n_calls_without_usage
 
 
 @pytest.mark.slow

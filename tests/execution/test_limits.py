@@ -1,4 +1,4 @@
-"""Slots, buckets, pauses, budget and prices, on a clock of the test's own."""
+"""Slots, rates, pauses, budget and prices, on a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from krisis.execution.pacing.budget import Asked, Budget, Limits, Reservation, T
 from krisis.execution.pacing.concurrency import START, AdaptiveConcurrency
 from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.pacing.prices import Price, price_for, price_of, read_prices
-from krisis.execution.pacing.rates import Bucket, Pause
+from krisis.execution.pacing.rates import Pause, Rate
 from krisis.execution.stopping import FailureLimit, Stop, StopRequested
 from krisis.metrics.base import EvaluationResult
 from krisis.results.stops import (
@@ -151,35 +151,34 @@ def test_a_cancelled_waiter_takes_no_slot_with_it() -> None:
     assert asyncio.run(story()) == 0
 
 
-def test_a_bucket_lets_through_at_an_even_pace() -> None:
+def test_a_rate_lets_through_at_an_even_pace() -> None:
     clock = Clock()
-    bucket = Bucket(60, clock=clock)
-    assert bucket.wait_seconds() == 0.0
-    bucket.take()
-    assert bucket.wait_seconds() == 1.0
+    rate = Rate(60, clock=clock)
+    assert rate.wait_seconds() == 0.0
+    rate.take()
+    assert rate.wait_seconds() == 1.0
     clock.now = 0.75
-    assert bucket.wait_seconds() == 0.25
+    assert rate.wait_seconds() == 0.25
 
 
-def test_who_takes_more_than_a_bucket_holds_leaves_a_debt() -> None:
+def test_who_takes_more_than_a_second_is_worth_leaves_a_debt() -> None:
     clock = Clock()
-    bucket = Bucket(600, clock=clock)
-    assert bucket.wait_seconds(50) == 0.0  # it is full, and can never hold more than 10
-    bucket.take(50)
-    assert bucket.wait_seconds(1) == pytest.approx(4.1)
+    rate = Rate(600, clock=clock)
+    assert rate.wait_seconds(50) == 0.0  # it is full, and can never hold more than 10
+    rate.take(50)
+    assert rate.wait_seconds(1) == pytest.approx(4.1)
 
 
-def test_a_bucket_is_corrected_by_use_and_by_headers() -> None:
+def test_a_rate_is_corrected_by_use_and_by_headers() -> None:
     clock = Clock()
-    bucket = Bucket(600, clock=clock)
-    bucket.take(10)
-    bucket.correct(-4)
-    assert bucket.wait_seconds(4) == 0.0
+    rate = Rate(600, clock=clock)
+    rate.settle(rate.take(10, 50), 6)
+    assert rate.wait_seconds(4) == 0.0
     clock.now = 10.0
-    bucket.lower_to(0)
-    assert bucket.wait_seconds(1) == pytest.approx(0.1)
+    rate.lower_to(0)
+    assert rate.wait_seconds(1) == pytest.approx(0.1)
     with pytest.raises(InvalidValue):
-        Bucket(0)
+        Rate(0)
 
 
 def test_a_pause_is_only_ever_extended() -> None:
@@ -288,24 +287,52 @@ def reserved(budget: Budget, *calls: Asked) -> list[Reservation]:
     return asyncio.run(story())
 
 
-# (840 + 160 bytes of frame) · 0.4 are 400 tokens of input at most, before a reply has said more.
-CALL = Asked(840, 1, 100)
+# 300 bytes of its own, 344 of instructions and 256 for a frame: 900 tokens of input at most.
+CALL = Asked(300, 1, 100, "i" * 344)
 
 
-def test_the_budget_sets_aside_the_cap_that_is_sent() -> None:
-    budget = Budget(Limits(max_tokens=1100), None, Stop())
+def test_the_budget_sets_aside_a_token_per_byte_until_a_reply_proves_less() -> None:
+    budget = Budget(Limits(), None, Stop())
     (first, second) = reserved(budget, CALL, CALL)
-    assert first.most == second.most == Tokens(400, 100)
+    assert first.most == second.most == Tokens(900, 100)
     assert first.lowered_cap is None
     budget.settle(first, 200, 10)
-    # 210 are paid and 500 set aside; a token for 5 bytes was seen, and a quarter more is allowed.
+    # The instructions took no more than 200, in whatever text is to come with them.
     (third,) = reserved(budget, CALL)
-    assert third.most == Tokens(250, 100)
+    assert third.most == Tokens(500, 100)
+    (other,) = reserved(budget, Asked(300, 1, 100, "I" * 344))
+    assert other.most == Tokens(900, 100)
+
+
+def test_the_first_call_of_a_bounded_run_goes_alone() -> None:
+    async def story(limits: Limits) -> list[bool]:
+        budget = Budget(limits, None, Stop())
+        first = await budget.reserve(CALL)
+        others = [asyncio.create_task(budget.reserve(CALL)) for _ in range(3)]
+        await asyncio.sleep(0)
+        gone = [any(one.done() for one in others)]
+        budget.settle(first, 0, 0)  # even one that failed: a dead provider is not asked in a row
+        await asyncio.gather(*others)
+        return [*gone, all(one.done() for one in others)]
+
+    assert asyncio.run(story(Limits(max_tokens=1_000_000))) == [False, True]
+    assert asyncio.run(story(Limits())) == [True, True]
+
+
+def test_a_call_that_took_more_than_its_bound_raises_all_others_and_those_in_progress() -> None:
+    budget = Budget(Limits(), None, Stop())
+    first, second = reserved(budget, CALL, CALL)
+    budget.settle(first, 3000, 10)  # 2,100 tokens that nobody sent
+    assert second.most == Tokens(3000, 100) == budget._held
+    (third,) = reserved(budget, CALL)
+    assert third.most == Tokens(3000, 100)
+    assert budget.settle(second, None, 5) == Tokens(3000, 0)
 
 
 def test_a_call_that_does_not_fit_waits_for_calls_in_progress() -> None:
     async def story() -> tuple[bool, Tokens]:
-        budget = Budget(Limits(max_tokens=600), None, Stop())
+        budget = Budget(Limits(max_tokens=1600), None, Stop())
+        budget.settle(await budget.reserve(CALL), 600, 10)
         first = await budget.reserve(CALL)
         waiting = asyncio.create_task(budget.reserve(CALL))
         await asyncio.sleep(0)
@@ -313,35 +340,37 @@ def test_a_call_that_does_not_fit_waits_for_calls_in_progress() -> None:
         budget.settle(first, 80, 10)
         return waited, (await waiting).most
 
-    assert asyncio.run(story()) == (True, Tokens(100, 100))
+    assert asyncio.run(story()) == (True, Tokens(380, 100))
 
 
 def test_the_last_call_is_sent_with_the_cap_that_is_left_and_then_the_run_stops() -> None:
     stop = Stop()
-    budget = Budget(Limits(max_tokens=480), None, stop)
+    budget = Budget(Limits(max_tokens=980), None, stop)
     (last,) = reserved(budget, CALL)
-    assert (last.most, last.lowered_cap) == (Tokens(400, 80), 80)
-    budget.settle(last, 400, 70)
+    assert (last.most, last.lowered_cap) == (Tokens(900, 80), 80)
+    budget.settle(last, 900, 70)
     with pytest.raises(StopRequested):
         reserved(budget, CALL)
     assert isinstance(stop.cause, BudgetReached)
-    assert stop.cause.sentence == "the next call could exceed the budget (max_tokens 480)"
+    assert stop.cause.sentence == (
+        "the next call may take 970 tokens and could exceed the budget (max_tokens 980)"
+    )
 
 
 def test_a_cap_is_not_lowered_below_what_replies_need() -> None:
-    budget = Budget(Limits(max_tokens=1000), None, Stop())
+    budget = Budget(Limits(max_tokens=1200), None, Stop())
     (first,) = reserved(budget, CALL)
     budget.settle(first, 400, 90)
-    with pytest.raises(StopRequested):  # 510 are left: 500 for the input, 10 for an answer of 90
+    with pytest.raises(StopRequested):  # 710 are left: 700 for the input, 10 for an answer of 90
         reserved(budget, CALL)
 
 
 def test_tokens_that_nobody_reported_are_charged_at_their_bound() -> None:
     budget = Budget(Limits(), None, Stop())
     first, second = reserved(budget, CALL, CALL)
-    assert budget.settle(first, None, None) == Tokens(400, 100)
+    assert budget.settle(first, None, None) == Tokens(900, 100)
     assert budget.settle(second, 7, None) == Tokens(0, 100)
-    assert budget._paid == Tokens(407, 200)
+    assert budget._paid == Tokens(907, 200)
 
 
 def test_the_budget_learns_the_output_from_replies() -> None:
@@ -500,8 +529,8 @@ def test_who_leaves_the_queue_gives_its_share_of_the_budget_back() -> None:
 @pytest.mark.parametrize(
     ("error", "assumed"),
     [
-        (CallTimedOut("late"), Tokens(400, 100)),
-        (ProviderUnavailable("cut"), Tokens(400, 100)),
+        (CallTimedOut("late"), Tokens(900, 100)),
+        (ProviderUnavailable("cut"), Tokens(900, 100)),
         (ProviderUnavailable("answered 500", status=500), Tokens()),
         (Unreachable("nothing listens"), Tokens()),
         (RateLimited("429", status=429), Tokens()),

@@ -53,6 +53,26 @@ def test_rows_features_spending_and_stop_come_back_as_they_were(tmp_path: Path) 
     assert type(contents.stop) is AccountRefused
 
 
+def test_a_call_of_which_no_line_tells_the_end_is_charged_at_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    journal = Journal(path)
+    spent = Spent(input_tokens=50, output_tokens=5)
+    for bound in ((900, 100), (700.5, 100)):
+        journal.note_sent(*bound)
+        spent.send(*bound)
+    journal.note_sent(600, 80)  # in progress when the process is killed
+    journal.append([At(0)], [ANSWERED], spent)
+    journal.close()
+    found = read_journal(path).spent
+    assert (found.n_calls, found.n_calls_without_usage) == (3, 1)
+    assert (found.paid_tokens, found.most_tokens) == ((50, 5), (650, 85))
+
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b'"record_id": "a"', b'"record_id": "b"'))
+    found = read_journal(path).spent  # what the damaged row says of its calls is not believed
+    assert (found.n_calls, found.most_tokens) == (3, (2201, 280))
+
+
 def test_a_later_session_forgets_the_stop_of_the_earlier_one(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     written(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -146,6 +147,10 @@ class ChatBackend(BaseBackend):
             sample_index=sample_index,
         )
 
+    def instructions(self, request: ChatRequest) -> str:
+        """Return all that is sent beside the user's message, which calls of a kind share."""
+        return f"{request.system}\n{json.dumps(request.schema, ensure_ascii=False)}"
+
     def output_cap(self, request: ChatRequest) -> int | None:
         """Return the most output tokens that a request allows, None where it sets no cap."""
         cap: int | None = request.parameters.get(self.output_cap_option)
@@ -222,9 +227,8 @@ class ChatBackend(BaseBackend):
             )
         features = [record.features for record in records]
         request = self.build(features, mode=mode, context=contexts.pop())
-        reply = blocking.run(
-            call_with_retries(lambda: self.complete(request), RetryPolicy.of(self))
-        )
+        policy = replace(RetryPolicy.of(self), max_reconnects=1)
+        reply = blocking.run(call_with_retries(lambda: self.complete(request), policy))
         return self.read(request, reply)
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
-from krisis.backends.dialects import Dialect, DialectLadder
+from krisis.backends.dialects import Dialect, DialectLadder, schema_in_words
 from krisis.backends.failures import as_backend_error
 from krisis.backends.retry import RetryPolicy
 from krisis.backends.secrets import Secret, find_key, holds_secret
@@ -116,6 +116,10 @@ class ProviderBackend(ChatBackend):
             self.output_cap_option: cap,
             **{name: value for name, value in chosen.items() if value is not None},
         }
+
+    def instructions(self, request: ChatRequest) -> str:
+        """Return the system message and the schema, by the way in which they are sent now."""
+        return f"{self.ladder.current}\n{schema_in_words(request)}"
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one call in the strictest reply format that the server is known to accept."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from krisis.errors import BackendError, InvalidValue
+from krisis.errors import BackendError, InvalidValue, Unreachable
 
 T = TypeVar("T")
 
@@ -25,11 +25,15 @@ def _jitter() -> Callable[[], float]:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a call is repeated and how long the pauses are."""
+    """How often a call is repeated and how long the pauses are.
+
+    ``max_reconnects`` is how often where no connection can be made, None for as often as others.
+    """
 
     max_retries: int = 5
     base_seconds: float = 0.5
     max_seconds: float = 60.0
+    max_reconnects: int | None = None
     jitter: Callable[[], float] = field(default_factory=_jitter, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -51,11 +55,10 @@ class RetryPolicy:
     def allows(self, error: BackendError, n_retries: int) -> bool:
         """Say whether a call that failed ``n_retries`` + 1 times may be made once more."""
         patience = error.retry_after_seconds or 0.0
-        return (
-            error.retryable
-            and n_retries < self.max_retries
-            and patience <= LONGEST_RETRY_AFTER_SECONDS
-        )
+        most = self.max_retries
+        if isinstance(error, Unreachable) and self.max_reconnects is not None:
+            most = min(most, self.max_reconnects)
+        return error.retryable and n_retries < most and patience <= LONGEST_RETRY_AFTER_SECONDS
 
     def pause_seconds(self, error: BackendError, n_retries: int) -> float:
         """Draw the pause before the next attempt: never shorter than the provider asked for."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 from urllib.parse import unquote
 
 from krisis.backends.prompt import REDACTED
-from krisis.backends.secrets import BLANK, Secret
+from krisis.backends.secrets import BLANK, Secret, keys_of_the_environment
+from krisis.data.base import PatientRecord
+from krisis.errors import BackendError
 
 _TOKEN = re.compile(r"\d+(?:\s?[.,]\s?\d+)*|[^\W\d_]+")
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+[nrt]|</?\w{1,20}/?>")
@@ -47,6 +50,32 @@ def provider_words(error: Exception, request: Shown, key: Secret) -> str:
     named = [code for code in codes if code.lower() not in sentence.lower()]
     known = without_values(key.removed_from(" ".join(named)), request)
     return f"{sentence} ({known})" if known else sentence
+
+
+def scrub(error: BackendError, shown: Shown) -> None:
+    """Take known keys and the patient's values out of the words of a user's own backend."""
+    text = str(error)
+    for key in keys_of_the_environment():
+        text = key.removed_from(text) if key.is_recognisable else text
+    error.args = (without_values(text, shown, only_telling=True),)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRecords:
+    """Records as a request would show them, for backends that build none."""
+
+    records: Sequence[PatientRecord]
+
+    @property
+    def user(self) -> str:
+        """Return names and values of their findings, and the text that they share."""
+        lines = [f"{n}: {value}" for one in self.records for n, value in one.features.items()]
+        return "\n".join([*lines, *{one.context for one in self.records}])
+
+    @property
+    def template(self) -> str:
+        """Return the names alone."""
+        return "\n".join(f"{n}: {REDACTED}" for one in self.records for n in one.features)
 
 
 def without_values(text: str, request: Shown, *, only_telling: bool = False) -> str:

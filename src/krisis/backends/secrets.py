@@ -6,6 +6,7 @@ import base64
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,6 +18,7 @@ BLANK = "…"
 # A key as error messages quote it: its head, stars or dots, its tail.
 _MASKED = re.compile(r"([\w-]*)(?:\*{2,}|\.{3,}|…)([\w-]*)")
 _TELLING = 3
+_KEY_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
 # A part of this many characters is recognised wherever it appears.
 _PART = 8
 # What a key may be split by, or its characters be written as, without becoming another.
@@ -164,6 +166,18 @@ def find_key(variables: Sequence[str], provider: str) -> Secret:
         f"no key for {provider}: {' or '.join(variables)} is not set; "
         f"type: export {variables[0]}=… (or write that line into a file .env here)"
     )
+
+
+def keys_of_the_environment() -> list[Secret]:
+    """Return every key that the environment or the `.env` of this folder names as one."""
+    written = {**_dotenv(Path(".env")), **os.environ}
+    values = {value for name, value in written.items() if value and _KEY_NAME.search(name.upper())}
+    return [_secret(value) for value in sorted(values)]
+
+
+@cache
+def _secret(text: str) -> Secret:
+    return Secret(text.strip())
 
 
 def _dotenv(path: Path) -> dict[str, str | None]:

@@ -11,7 +11,9 @@ from typing import Protocol, TypeVar
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.backends.failures import own_backend_error
+from krisis.backends.provider import ProviderBackend
 from krisis.backends.retry import RetryPolicy, call_with_retries
+from krisis.backends.scrubbing import Shown, ShownRecords, scrub
 from krisis.errors import (
     BackendError,
     CallTimedOut,
@@ -60,17 +62,19 @@ class Attempts:
         *,
         asked: Asked,
         spent: Spent,
+        shown: Shown | None = None,
     ) -> R:
         """Call, and call again where that may help.
 
         ``call`` is given the output cap that the budget asks for, None for the request's own.
+        Errors of a user's own backend are rid of what was ``shown``.
         """
         n_unreachable = 0
 
         async def attempt() -> R:
             nonlocal n_unreachable
             try:
-                return await self._attempt(call, usage_of, asked=asked, spent=spent)
+                return await self._attempt(call, usage_of, asked=asked, spent=spent, shown=shown)
             except Unreachable as error:
                 n_unreachable += 1
                 self._first_calls.unreachable(error, n_unreachable)
@@ -95,15 +99,18 @@ class Attempts:
         *,
         asked: Asked,
         spent: Spent,
+        shown: Shown | None,
     ) -> R:
         ticket = await self._gate.enter(asked)
-        spent.n_calls += 1
+        spent.send(*ticket.bound)
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_seconds) as clock:
                 value = await call(ticket.held.lowered_cap)
         except BaseException as caught:
             error = self._known(caught, timed_out=clock.expired())
+            if shown is not None and isinstance(error, BackendError) and not clock.expired():
+                scrub(error, shown)
             spent.assume(*self._gate.failed(ticket, error))
             if isinstance(error, BackendError):
                 error.latency_seconds = time.perf_counter() - started
@@ -220,13 +227,14 @@ class ChatCaller:
             call,
             lambda reply: Usage(reply.input_tokens, reply.output_tokens, reply.headers),
             asked=Asked(
-                len(request.system.encode())
-                + len(request.user.encode())
-                + len(str(request.schema)),
+                len(request.user.encode("utf-8", "surrogatepass")),
                 request.n_records,
                 self._backend.output_cap(request),
+                self._backend.instructions(request),
             ),
             spent=spent,
+            # The backends of krisis scrub where a provider's words come in.
+            shown=None if isinstance(self._backend, ProviderBackend) else request,
         )
         spent.n_dropped_fields += reply.n_dropped_fields
         try:
@@ -255,6 +263,7 @@ class ChatCaller:
         # The provider was paid for the reply whether or not the reader knew its price.
         malformed.input_tokens = malformed.input_tokens or reply.input_tokens
         malformed.output_tokens = malformed.output_tokens or reply.output_tokens
+        scrub(malformed, request)
         raise malformed
 
     async def open(self) -> None:
@@ -298,6 +307,7 @@ class ThreadCaller:
                 _responses_usage,
                 asked=Asked(0, len(records)),
                 spent=spent,
+                shown=ShownRecords(records),
             )
         except BackendError as error:
             if mode == "single" or type(error) is not BackendError:

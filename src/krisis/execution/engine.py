@@ -14,7 +14,7 @@ from krisis.errors import BackendError, ContentFiltered, MalformedReply, Truncat
 from krisis.execution.batches import Batch, Case
 from krisis.execution.callers import Caller, lose
 from krisis.execution.prompts import PromptCheck
-from krisis.execution.stopping import Stop, StopRequested
+from krisis.execution.stopping import CannotGoOn, Stop, StopRequested
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
 from krisis.results.journal import Spent
@@ -73,7 +73,7 @@ class Engine:
             self._stop.check()
             mode: PromptMode = "batch" if len(batch) > 1 else "single"
             return await self._caller.ask(batch, mode=mode, spent=spent)
-        except StopRequested:
+        except (StopRequested, CannotGoOn):
             self._left_off(spent)
             raise
 

@@ -161,6 +161,11 @@ class Recorder:
                 self.directory.metrics.unlink(missing_ok=True)
                 self.directory.report.unlink(missing_ok=True)
 
+    def note_sent(self, n_input: float, n_output: float) -> None:
+        """Keep the most that a call can take, before it is sent."""
+        if self._journal is not None:
+            self._journal.note_sent(n_input, n_output)
+
     def note_spent(self, spent: Spent) -> None:
         """Keep what calls took that led to no row."""
         if self._journal is not None:
@@ -175,7 +180,8 @@ class Recorder:
         """Write scores and report beside rows that the disk has confirmed."""
         if self.directory is not None and self._journal is not None:
             self._journal.confirm()
-            write_text(self.directory.metrics, metrics_text(result), overwrite=True)
+            scores = metrics_text(result, self.directory.rows.stat().st_size)
+            write_text(self.directory.metrics, scores, overwrite=True)
             write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 
     def close(self) -> None:

@@ -132,7 +132,14 @@ class Session:
     def _gate(self) -> Gate:
         limits = self._execution.limits
         budget = Budget(limits, self._price, self._stop)
-        return Gate(limits, budget, self._stop, max_concurrency=self._job.max_concurrency)
+        recorder = self._execution.recorder
+        return Gate(
+            limits,
+            budget,
+            self._stop,
+            max_concurrency=self._job.max_concurrency,
+            on_send=recorder.note_sent if recorder is not None else None,
+        )
 
     def _remaining(self, earlier: Earlier) -> list[Batch]:
         if not earlier.rows:

@@ -66,11 +66,11 @@ class Stop:
         if self.cause is not None:
             raise StopRequested(self.cause.sentence)
 
-    async def sleep(self, seconds: float) -> None:
-        """Sleep, but wake up and raise when the run is to end."""
+    async def sleep(self, seconds: float, alarm: asyncio.Future[None] | None = None) -> None:
+        """Sleep, but wake up when the alarm is set, and raise when the run is to end."""
         self.check()
         loop = asyncio.get_running_loop()
-        sleeper: asyncio.Future[None] = loop.create_future()
+        sleeper: asyncio.Future[None] = loop.create_future() if alarm is None else alarm
         timer = loop.call_later(seconds, _wake, sleeper)
         self._sleepers.add(sleeper)
         try:

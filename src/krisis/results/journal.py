@@ -4,6 +4,7 @@ One JSON object a line, with its checksum (`journal_lines`); ``kind`` says what 
 
     session     a process began or took the run up again
     prompt      a redacted template, context: a text shown with features; rows name its id
+    sent        a call is about to be sent, with the most that it can take
     row         the row of one position, with what its calls took
     calls       what calls took that led to no row
     stop        why the session ended early, by the name of the cause and its sentence
@@ -45,7 +46,8 @@ class Spent:
     ``lost`` tokens are those of calls that failed or had to be split: paid all the same.
     ``cached`` tokens came out of the cache and were not paid this time. A call that does not say
     what it took is counted in ``n_calls_without_usage``, and the most that it can have taken in the
-    ``assumed`` tokens. ``n_dropped_fields`` counts members beside an answer that cannot be read.
+    ``assumed`` tokens. ``reserved`` tokens were set aside for the calls when they were sent.
+    ``n_dropped_fields`` counts members beside an answer that cannot be read.
     """
 
     n_calls: int = 0
@@ -61,6 +63,8 @@ class Spent:
     cached_output_tokens: int = 0
     assumed_input_tokens: int = 0
     assumed_output_tokens: int = 0
+    reserved_input_tokens: int = 0
+    reserved_output_tokens: int = 0
     n_dropped_fields: int = 0
     latencies_seconds: list[float] = field(default_factory=list)
 
@@ -90,6 +94,12 @@ class Spent:
         """Return the input and output tokens that the provider can have charged for at most."""
         n_input, n_output = self.paid_tokens
         return n_input + self.assumed_input_tokens, n_output + self.assumed_output_tokens
+
+    def send(self, n_input: float, n_output: float) -> None:
+        """Count a call that is sent, and the most that it can take."""
+        self.n_calls += 1
+        self.reserved_input_tokens += math.ceil(n_input)
+        self.reserved_output_tokens += math.ceil(n_output)
 
     def assume(self, n_input: float, n_output: float) -> None:
         """Count a call that did not say what it took with the most that it can have taken."""
@@ -174,6 +184,10 @@ class Journal:
                 line["calls"] = calls
             lines.append(line)
         self._write(lines)
+
+    def note_sent(self, n_input: float, n_output: float) -> None:
+        """Write the most that a call can take, before it is sent: its end may not be seen."""
+        self._write([{"kind": "sent", "most": [math.ceil(n_input), math.ceil(n_output)]}])
 
     def note_spent(self, spent: Spent) -> None:
         """Write what calls took that led to no row."""

@@ -56,6 +56,8 @@ class JournalContents:
     stop: StopCause | None = None
     damage: list[Damage] = field(default_factory=list)
     n_set_aside: int = 0
+    _n_sent: int = 0
+    _most_sent: tuple[int, int] = (0, 0)
     _texts: dict[str, str] = field(default_factory=dict)
     _context_ids: dict[int, str] = field(default_factory=dict)
     _session_seconds: float = 0.0
@@ -102,6 +104,10 @@ class JournalContents:
             self.stop = StopCause.named(line["cause"], str(line["sentence"]))
         elif kind == "set_aside":
             self.n_set_aside += int(line["n"])
+        elif kind == "sent":
+            n_input, n_output = line["most"]
+            self._most_sent = self._most_sent[0] + n_input, self._most_sent[1] + n_output
+            self._n_sent += 1
         elif kind != "calls":
             raise _Unfit("it is of an unknown kind")
         if "at" in line:
@@ -123,6 +129,21 @@ class JournalContents:
             self.features[position] = dict(line["features"])
             self._context_ids[position] = str(line.get("context", ""))
 
+    def with_open_calls(self) -> JournalContents:
+        """Charge calls that were sent and of which no line tells the end with their bound.
+
+        A process was killed while they were in progress, or the line is damaged.
+        """
+        n_input = max(0, self._most_sent[0] - self.spent.reserved_input_tokens)
+        n_output = max(0, self._most_sent[1] - self.spent.reserved_output_tokens)
+        if n_input or n_output:
+            n_calls = max(1, self._n_sent - self.spent.n_calls)
+            open_calls = Spent(n_calls_without_usage=n_calls, n_calls=n_calls)
+            open_calls.assumed_input_tokens = open_calls.reserved_input_tokens = n_input
+            open_calls.assumed_output_tokens = open_calls.reserved_output_tokens = n_output
+            self.spent.add(open_calls)
+        return self
+
     def with_texts(self) -> JournalContents:
         """Put the texts that rows share in the place of their names.
 
@@ -142,7 +163,7 @@ def read_journal(path: Path, cases: Cases | None = None) -> JournalContents:
     if path.exists():
         for piece in pieces(path):
             contents.take(piece, cases)
-    return contents.with_texts()
+    return contents.with_open_calls().with_texts()
 
 
 def mend(path: Path, damage: Sequence[Damage], damaged_path: Path) -> None:

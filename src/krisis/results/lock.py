@@ -27,7 +27,7 @@ class RunLock:
                 "wait for it to end, or stop it, then resume"
             ) from None
         # Beside the lock, not in it: on Windows nobody else can read a file that is locked.
-        self._writer.write_text(f"pid {os.getpid()}\n", encoding="ascii")
+        self._writer.write_text(f"pid {os.getpid()}\n", encoding="ascii", newline="")
 
     def release(self) -> None:
         """Release the run."""

@@ -35,6 +35,8 @@ from krisis.results.rows import rows_fingerprint
 from krisis.results.stops import Unfinished
 
 RUN_SCHEMA_VERSION = 3
+# Copies of a run may get their times in any order.
+_SECONDS_OF_COPYING = 60.0
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -234,11 +236,22 @@ def read_run(path: str | Path) -> StoredRun:
     return StoredRun(directory, manifest, cases is not None, journal, ended, fits)
 
 
-def metrics_text(result: BenchmarkResult) -> str:
-    """Return the content of metrics.json: the scores, and a hash of the rows that they are of."""
+def metrics_text(result: BenchmarkResult, n_journal_bytes: int) -> str:
+    """Return the content of metrics.json: the scores, and which rows they are of.
+
+    A hash tells for certain whether rows are the same, the size of the journal at a glance.
+    """
     content = result.to_dict(include_results=False)
     content["rows_fingerprint"] = rows_fingerprint(result.evaluation_results)
+    content["n_journal_bytes"] = n_journal_bytes
     return dumps(content) + "\n"
+
+
+def seems_whole(directory: RunDirectory, metrics: JsonObject) -> bool:
+    """Say whether the journal is as the scores left it, by its size and time alone."""
+    rows, scores = directory.rows.stat(), directory.metrics.stat()
+    is_later = rows.st_mtime > scores.st_mtime + _SECONDS_OF_COPYING
+    return rows.st_size == metrics.get("n_journal_bytes") and not is_later
 
 
 def load_run(path: str | Path) -> BenchmarkResult:

@@ -6,20 +6,21 @@ import os
 import sys
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError, UnknownName
-from krisis.json_values import JsonMapping
+from krisis.json_values import JsonMapping, read_object
 from krisis.metrics.table import Answers
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.journal_reading import JournalTail
 from krisis.results.loading import load_result, reproduce_command
-from krisis.results.store import RunDirectory, is_run, read_manifest, read_run
+from krisis.results.store import RunDirectory, is_run, read_manifest, read_run, seems_whole
 from krisis.viewer.row_index import RowIndex
 
 N_RUNS_IN_MEMORY = 4
@@ -28,7 +29,10 @@ _QUIET_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come; ``state`` is ended, running, stopped or unreadable."""
+    """How far a run has come; ``state`` is ended, running, stopped or unreadable.
+
+    ``damage`` says what is damaged in a run that can be read all the same.
+    """
 
     state: str
     n_cases: int
@@ -37,6 +41,7 @@ class Progress:
     suite: str = ""
     created_at: str = ""
     problem: str = ""
+    damage: str = ""
 
     @property
     def n_done(self) -> int:
@@ -127,18 +132,22 @@ class Catalogue:
             return Progress("unreadable", 0, {}, problem=str(error))
 
     def _of_file(self, path: Path, name: str) -> Progress:
+        """Return what a saved result or an ended run says, read again only when it changed."""
         signature = _signature(path)
         held = self._files.get(name)
         if held is None or held[0] != signature:
-            held = self._files[name] = (signature, _file_progress(path))
+            read = _ended_progress if path.is_dir() else _file_progress
+            held = self._files[name] = (signature, read(path))
         return held[1]
 
     def _run_progress(self, name: str, path: Path) -> Progress:
         manifest, directory = read_manifest(path), RunDirectory(path)
         ended = directory.metrics.is_file()
         counts: Mapping[str, int] = {}
-        if ended:  # the scores say it in one line, the journal in as many as there are rows
-            counts = self._of_file(directory.metrics, name).counts
+        damage = ""
+        if ended:
+            found = self._of_file(path, name)
+            counts, damage = found.counts, found.damage
         elif directory.rows.exists():
             with self._lock:
                 counts = self._tails.setdefault(name, JournalTail()).read_on(directory.rows)
@@ -149,7 +158,19 @@ class Catalogue:
             manifest.backend_name,
             _suite_words(manifest.suite_description),
             manifest.created_at,
+            damage=damage,
         )
+
+
+def _ended_progress(path: Path) -> Progress:
+    """Return what the scores say in one line; the rows, where they changed after the scores."""
+    directory = RunDirectory(path)
+    with suppress(InvalidFile, OSError):
+        if seems_whole(directory, read_object(directory.metrics)):
+            return _file_progress(directory.metrics)
+    run = read_run(path)
+    counts = Counter[str](row.outcome for row in run.journal.rows.values())
+    return Progress("ended", run.manifest.n_cases, counts, damage=run.damage)
 
 
 def _suite_words(description: JsonMapping) -> str:
@@ -162,7 +183,7 @@ def _is_written(directory: RunDirectory) -> bool:
     if time.time() - newest.stat().st_mtime < _QUIET_SECONDS:
         return True
     holder = (
-        directory.writer.read_text().removeprefix("pid ").strip()
+        directory.writer.read_text(encoding="ascii").removeprefix("pid ").strip()
         if directory.writer.exists()
         else ""
     )

@@ -289,9 +289,9 @@ def write_directory(folder: Path, interviews: Sequence[LabelledInterview]) -> No
         place = folder / f"{name}_P"
         place.mkdir(parents=True)
         (place / f"{name}_TRANSCRIPT.csv").write_text(
-            transcript_text(interview.transcript), encoding="utf-8"
+            transcript_text(interview.transcript), encoding="utf-8", newline=""
         )
-    (folder / "labels.csv").write_text(labels_text(interviews), encoding="utf-8")
+    (folder / "labels.csv").write_text(labels_text(interviews), encoding="utf-8", newline="")
 
 
 def transcript_text(transcript: Transcript) -> str:

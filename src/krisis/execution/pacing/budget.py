@@ -14,12 +14,8 @@ from krisis.results.stops import BudgetReached
 
 CHARACTERS_PER_TOKEN = 4
 FIRST_GUESS_OF_OUTPUT = 64
-# Before a reply has said how many tokens a text has: prose takes 4 bytes for one, figures less.
-_MOST_TOKENS_PER_BYTE = 0.4
-# How much denser in tokens than any request so far the next one may be.
-_MARGIN_OF_INPUT = 1.25
-# What a provider adds to the text of a request, such as roles and marks, in bytes.
-_FRAME_BYTES = 160
+# What a provider may add to a request before its first reply has said so: roles, marks, a format.
+FRAME_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +49,14 @@ class Limits:
 class Asked:
     """The size of a call: bytes going in, records asked about, and the cap on what comes out.
 
+    ``instructions`` is what it shares with other calls, ``n_bytes`` the size of all the rest.
     ``output_cap`` is None where the backend sets none; then the replies so far must serve.
     """
 
     n_bytes: int
     n_records: int
     output_cap: int | None = None
+    instructions: str = ""
 
 
 class Tokens(NamedTuple):
@@ -77,7 +75,7 @@ class Tokens(NamedTuple):
         return Tokens(self.input + sign * other.input, self.output + sign * other.output)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reservation:
     """What is set aside for one call: the most that it can take, and what it probably will.
 
@@ -93,8 +91,10 @@ class Reservation:
 class Budget:
     """Keeps what was paid and sets aside, for every call in progress, the most that it can take.
 
-    Output is bounded by the cap that the call is sent with, input by its bytes and by how many
-    tokens replies reported for theirs. A call that does not fit waits for calls in progress, which
+    Output is bounded by the cap that the call is sent with. Input is bounded by its bytes, since no
+    tokenizer makes more tokens than bytes; instructions that were sent before take no more than the
+    whole call did that took least. The first call goes alone: what it takes beyond its bytes, all
+    others are expected to take as well. A call that does not fit waits for calls in progress, which
     give back what they did not need; when there is none, its cap is lowered to what is left; and
     when that is too little for an answer, the run stops.
     """
@@ -110,13 +110,16 @@ class Budget:
         self._stop = stop
         self._paid = Tokens()
         self._held = Tokens()
-        self._n_held = 0
+        self._in_progress: dict[int, Reservation] = {}
+        self._is_bound = limits.max_cost is not None or limits.max_tokens is not None
         self._turn = asyncio.Lock()
         self._settled = asyncio.Event()
         self._seen_output = 0.0
         self._n_seen_records = 0
         self._most_output = 0.0
-        self._tokens_per_byte = 0.0
+        self._least_input: dict[str, int] = {}
+        self._excess = 0
+        self._has_settled = False
 
     def start_from(self, input_tokens: int, output_tokens: int) -> None:
         """Count what earlier sessions of the run paid, or may have."""
@@ -126,24 +129,28 @@ class Budget:
         """Set aside the most that a call can take; wait, or stop the run, where it does not fit."""
         async with self._turn:  # whoever came first is served first, however small the others are
             while (reservation := self._fitting(asked)) is None:
-                if not self._n_held:
-                    self.stop("the next call could exceed the budget")
+                if not self._in_progress:
+                    n_tokens = self._most_input(asked) + self._least_output(asked)
+                    self.stop(
+                        f"the next call may take {n_tokens:,} tokens and could exceed the budget"
+                    )
                 self._settled.clear()
                 await self._settled.wait()
                 self._stop.check()
             self._held = self._held.plus(reservation.most)
-            self._n_held += 1
+            self._in_progress[id(reservation)] = reservation
         return reservation
 
     def give_back(self, held: Reservation) -> None:
         """Take back a reservation of which nothing was used."""
         self._held = self._held.plus(held.most, -1)
-        self._n_held -= 1
+        del self._in_progress[id(held)]
         self._settled.set()
 
     def settle(self, held: Reservation, n_input: int | None, n_output: int | None) -> Tokens:
         """Replace a reservation by what was used; return what was assumed where nobody said."""
         self.give_back(held)
+        self._has_settled = True
         assumed = Tokens(
             held.most.input if n_input is None else 0.0,
             held.most.output if n_output is None else 0.0,
@@ -151,12 +158,23 @@ class Budget:
         self._paid = self._paid.plus(Tokens(n_input or 0, n_output or 0)).plus(assumed)
         asked = held.asked
         if n_input and asked.n_bytes:
-            self._tokens_per_byte = max(self._tokens_per_byte, n_input / _size(asked))
+            self._learn_input(held, n_input)
         if n_output is not None:
             self._seen_output += n_output
             self._n_seen_records += asked.n_records
             self._most_output = max(self._most_output, n_output / asked.n_records)
         return assumed
+
+    def _learn_input(self, held: Reservation, n_input: int) -> None:
+        """Keep what instructions take at most; set more aside where a call took more than that."""
+        known = self._least_input.setdefault(held.asked.instructions, n_input)
+        self._least_input[held.asked.instructions] = min(known, n_input)
+        more = math.ceil(n_input - held.most.input)
+        if more > 0:
+            self._excess += more
+            for other in self._in_progress.values():
+                other.most = other.most.plus(Tokens(more))
+                self._held = self._held.plus(Tokens(more))
 
     def stop(self, reason: str) -> None:
         """End the run at its budget."""
@@ -175,29 +193,36 @@ class Budget:
         per_record = float(FIRST_GUESS_OF_OUTPUT)
         if self._n_seen_records:
             per_record = self._seen_output / self._n_seen_records
-        return Tokens(asked.n_bytes / CHARACTERS_PER_TOKEN, per_record * asked.n_records)
+        n_letters = asked.n_bytes + len(asked.instructions)
+        return Tokens(n_letters / CHARACTERS_PER_TOKEN, per_record * asked.n_records)
 
     def _fitting(self, asked: Asked) -> Reservation | None:
         """Return what can be set aside for a call now, if anything."""
+        if self._in_progress and self._is_bound and asked.n_bytes and not self._has_settled:
+            return None
         expected = self.expected(asked)
         cap = expected.output if asked.output_cap is None else asked.output_cap
         n_input = self._most_input(asked)
         most = Tokens(n_input, cap)
         if self._allows(most):
             return Reservation(most, expected, asked)
-        if self._n_held or asked.output_cap is None:
+        if self._in_progress or asked.output_cap is None:
             return None
-        least = (math.ceil(self._most_output) or FIRST_GUESS_OF_OUTPUT) * asked.n_records
         lowered = self._room(n_input, asked.output_cap)
-        if lowered < least:
+        if lowered < self._least_output(asked):
             return None
         return Reservation(Tokens(n_input, lowered), expected, asked, lowered)
+
+    def _least_output(self, asked: Asked) -> int:
+        """Return what an answer needs, by the longest so far."""
+        return (math.ceil(self._most_output) or FIRST_GUESS_OF_OUTPUT) * asked.n_records
 
     def _most_input(self, asked: Asked) -> int:
         if not asked.n_bytes:
             return 0
-        per_byte = self._tokens_per_byte * _MARGIN_OF_INPUT or _MOST_TOKENS_PER_BYTE
-        return math.ceil(_size(asked) * per_byte)
+        shared = len(asked.instructions.encode("utf-8", "surrogatepass")) + FRAME_TOKENS
+        shared = min(shared, self._least_input.get(asked.instructions, shared))
+        return shared + asked.n_bytes + self._excess
 
     def _room(self, n_input: int, cap: int) -> int:
         """Return the largest cap below the one given that the budget allows, by halving."""
@@ -217,7 +242,3 @@ class Budget:
             return False
         cost = self.cost(total.input, total.output)
         return limits.max_cost is None or cost is None or cost <= limits.max_cost
-
-
-def _size(asked: Asked) -> int:
-    return asked.n_bytes + _FRAME_BYTES

@@ -1,10 +1,11 @@
-"""Requests and tokens per minute: amounts taken when they are used, and pauses for everybody."""
+"""Requests and tokens per minute: amounts taken when calls are sent, and pauses for everybody."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from krisis.errors import InvalidValue
 
@@ -13,13 +14,28 @@ BURST_SECONDS = 1.0
 # Requests do not take equally long on their way: what left within more than a minute must not
 # arrive within one.
 WINDOW_SECONDS = 61.0
+_ROUNDING = 1e-9
 
 
-class Bucket:
-    """Lets an amount per minute pass, at an even pace.
+@dataclass(slots=True)
+class Passed:
+    """What one call took of a rate: what it was expected to take, and what it counts for."""
 
-    It holds one second's worth, at least 1. Whoever takes more than it holds waits until it is full
-    and leaves a debt behind, so that large amounts keep to the rate as well.
+    at: float
+    expected: float
+    amount: float
+    is_settled: bool
+    is_past: bool = False
+
+
+class Rate:
+    """Lets an amount per minute pass at an even pace, and in no minute more than the limit.
+
+    A bucket that holds one second's worth, at least 1, gives the pace. Whoever takes more than it
+    holds waits until it is full and leaves a debt behind. A bucket alone lets its burst pass on top
+    of a minute's worth; so what passed in the last minute is kept as well. A call whose amount is
+    not known yet counts for the most that it can take; where that alone is above the limit, it
+    passes when no other is under way.
     """
 
     def __init__(self, per_minute: float, *, clock: Clock = time.monotonic) -> None:
@@ -30,22 +46,49 @@ class Bucket:
         self._clock = clock
         self._level = self._capacity
         self._filled_at = clock()
+        self._limit = max(1.0, per_minute)
+        self._window_seconds = WINDOW_SECONDS * max(1.0, 1.0 / per_minute)
+        self._passed: deque[Passed] = deque()
+        self._in_window = 0.0
 
-    def wait_seconds(self, amount: float = 1.0) -> float:
-        """Return how long it takes until an amount may be taken, 0 for now."""
+    def wait_seconds(self, amount: float = 1.0, most: float | None = None) -> float:
+        """Return how long it takes until an amount may pass, 0 for now."""
         self._refill()
         missing = min(amount, self._capacity) - self._level
         # Sums of small steps fall short of a whole by a rounding error, never by more.
-        return missing / self._per_second if missing > 1e-9 else 0.0
+        pace = missing / self._per_second if missing > _ROUNDING else 0.0
+        return max(pace, self._wait_for_window(amount, amount if most is None else most))
 
-    def take(self, amount: float = 1.0) -> None:
-        """Take an amount now."""
+    def _wait_for_window(self, amount: float, most: float) -> float:
+        now = self._clock()
+        self._forget(now)
+        if most > self._limit and all(one.is_settled for one in self._passed):
+            most = amount
+        missing = self._in_window + min(most, self._limit) - self._limit
+        seconds = 0.0
+        for one in self._passed:  # the oldest leave first: wait for as many as are in the way
+            if missing <= _ROUNDING:
+                break
+            missing -= one.amount
+            seconds = one.at + self._window_seconds - now
+        return seconds
+
+    def take(self, amount: float = 1.0, most: float | None = None) -> Passed:
+        """Let an amount pass now; where it may be up to ``most``, `settle` says what it was."""
         self._refill()
         self._level -= amount
+        counted = amount if most is None else most
+        passed = Passed(self._clock(), amount, counted, is_settled=most is None)
+        self._passed.append(passed)
+        self._in_window += counted
+        return passed
 
-    def correct(self, amount: float) -> None:
-        """Charge what was used beyond the estimate; negative gives back."""
-        self._level = min(self._capacity, self._level - amount)
+    def settle(self, passed: Passed, used: float) -> None:
+        """Count a call for what it took."""
+        self._level = min(self._capacity, self._level - (used - passed.expected))
+        if not passed.is_past:
+            self._in_window += used - passed.amount
+        passed.amount, passed.is_settled = used, True
 
     def lower_to(self, remaining: float) -> None:
         """Believe a provider who says that less is left than we think."""
@@ -57,31 +100,11 @@ class Bucket:
         self._level = min(self._capacity, self._level + (now - self._filled_at) * self._per_second)
         self._filled_at = now
 
-
-class Requests(Bucket):
-    """Lets requests pass at an even pace, and in no minute more than the limit.
-
-    A bucket alone lets its burst pass on top of a minute's worth; so the times of the last requests
-    are kept as well.
-    """
-
-    def __init__(self, per_minute: float, *, clock: Clock = time.monotonic) -> None:
-        super().__init__(per_minute, clock=clock)
-        whole = max(1, int(per_minute))
-        self._window_seconds = WINDOW_SECONDS * max(1.0, 1.0 / per_minute)
-        self._sent: deque[float] = deque(maxlen=whole)
-
-    def wait_seconds(self, amount: float = 1.0) -> float:
-        """Return how long it takes until a request may be sent, 0 for now."""
-        seconds = super().wait_seconds(amount)
-        if len(self._sent) == self._sent.maxlen:
-            seconds = max(seconds, self._sent[0] + self._window_seconds - self._clock())
-        return seconds
-
-    def take(self, amount: float = 1.0) -> None:
-        """Send a request now."""
-        super().take(amount)
-        self._sent.append(self._clock())
+    def _forget(self, now: float) -> None:
+        while self._passed and self._passed[0].at + self._window_seconds <= now:
+            oldest = self._passed.popleft()
+            oldest.is_past = True
+            self._in_window -= oldest.amount
 
 
 class Pause:

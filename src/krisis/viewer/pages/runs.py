@@ -29,4 +29,5 @@ def _line(name: str, progress: Progress) -> JsonObject:
         "n_done": progress.n_done,
         "counts": dict(progress.counts),
         "problem": progress.problem,
+        "damage": progress.damage,
     }
