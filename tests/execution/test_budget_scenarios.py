@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -206,6 +206,29 @@ def test_a_small_budget_is_used_up_instead_of_stopping_at_the_calls_in_progress(
     assert 4000 - last <= used <= 4000
     assert last < 600
     assert min(provider.caps) < 2560  # the last caps were lowered to what was left
+
+
+def test_a_budget_below_a_token_for_every_byte_begins_on_trust_and_is_kept(
+    in_virtual_time: InVirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = replace(TASK, question="Is the serial marker, as the laboratory prints it, odd? " * 50)
+    monkeypatch.setattr(f"{__name__}.TASK", long)
+    scenario = Scenario(random.Random(0))
+    scenario.n_records, scenario.batch_size, scenario.n_workers = 100, 1, 100
+    scenario.cap, scenario.shape, scenario.share_silent = None, "even", 0.0
+    scenario.share_lost, scenario.small, scenario.large = 0.0, 10, 20
+    scenario.longest_note, scenario.n_added, scenario.n_calls_of_prose = 0, 7, 1000
+    scenario.bytes_per_token = 4.0
+    result, provider = in_virtual_time(run(scenario, Limits(max_tokens=3000)))
+    assert len(long.question) + 256 > 3000  # in bytes, not even the first call would fit
+    assert isinstance(result.stop, BudgetReached)
+    assert (provider.n_calls, len(result.evaluation_results)) == (3, 3)
+    assert provider.n_input + provider.n_output <= 3000
+    scenario.n_records = 1
+    nothing, provider = in_virtual_time(run(scenario, Limits(max_tokens=1500)))
+    assert provider.n_calls == 0
+    assert nothing.stop is not None
+    assert "the next call may take 1," in nothing.stop.sentence
 
 
 def test_a_reply_cut_by_the_budget_is_no_failed_record(in_virtual_time: InVirtualTime) -> None:

@@ -16,6 +16,9 @@ CHARACTERS_PER_TOKEN = 4
 FIRST_GUESS_OF_OUTPUT = 64
 # What a provider may add to a request before its first reply has said so: roles, marks, a format.
 FRAME_TOKENS = 256
+# English takes a token for four bytes; where a budget is too small to begin otherwise, it is
+# trusted that the first call takes no more than one for two and a half.
+_TOKENS_PER_BYTE_OF_PROSE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ class Budget:
     whole call did that took least. The first call goes alone: what it takes beyond its bytes, all
     others are expected to take as well. A call that does not fit waits for calls in progress, which
     give back what they did not need; when there is none, its cap is lowered to what is left; and
-    when that is too little for an answer, the run stops.
+    when that is too little for an answer, the run stops. A budget that is too small to begin at all
+    trusts that the first call takes no more than a token for every two and a half bytes.
     """
 
     def __init__(self, limits: Limits, price: Price | None, stop: Stop) -> None:
@@ -130,7 +134,9 @@ class Budget:
         async with self._turn:  # whoever came first is served first, however small the others are
             while (reservation := self._fitting(asked)) is None:
                 if not self._in_progress:
-                    n_tokens = self._most_input(asked) + self._least_output(asked)
+                    trusting = not self._paid.total
+                    n_tokens = self._most_input(asked, trusting=trusting)
+                    n_tokens += self._least_output(asked)
                     self.stop(
                         f"the next call may take {n_tokens:,} tokens and could exceed the budget"
                     )
@@ -202,25 +208,31 @@ class Budget:
             return None
         expected = self.expected(asked)
         cap = expected.output if asked.output_cap is None else asked.output_cap
-        n_input = self._most_input(asked)
-        most = Tokens(n_input, cap)
+        most = Tokens(self._most_input(asked), cap)
         if self._allows(most):
             return Reservation(most, expected, asked)
         if self._in_progress or asked.output_cap is None:
             return None
-        lowered = self._room(n_input, asked.output_cap)
-        if lowered < self._least_output(asked):
-            return None
-        return Reservation(Tokens(n_input, lowered), expected, asked, lowered)
+        inputs = [self._most_input(asked)]
+        if not self._paid.total:
+            inputs.append(self._most_input(asked, trusting=True))
+        for n_input in inputs:
+            lowered = self._room(n_input, asked.output_cap)
+            if lowered >= self._least_output(asked):
+                return Reservation(Tokens(n_input, lowered), expected, asked, lowered)
+        return None
 
     def _least_output(self, asked: Asked) -> int:
         """Return what an answer needs, by the longest so far."""
         return (math.ceil(self._most_output) or FIRST_GUESS_OF_OUTPUT) * asked.n_records
 
-    def _most_input(self, asked: Asked) -> int:
+    def _most_input(self, asked: Asked, *, trusting: bool = False) -> int:
         if not asked.n_bytes:
             return 0
-        shared = len(asked.instructions.encode("utf-8", "surrogatepass")) + FRAME_TOKENS
+        n_shared = len(asked.instructions.encode("utf-8", "surrogatepass"))
+        if trusting:
+            return math.ceil((n_shared + asked.n_bytes) * _TOKENS_PER_BYTE_OF_PROSE) + FRAME_TOKENS
+        shared = n_shared + FRAME_TOKENS
         shared = min(shared, self._least_input.get(asked.instructions, shared))
         return shared + asked.n_bytes + self._excess
 
