@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from krisis.data.ckd.latent import MEASUREMENTS
 
 from krisis.data.base import SuiteConfig, Task
 from krisis.data.ckd.assessment import Assessor
 from krisis.data.ckd.cohort import Draws, draw_cohort, draw_people
 from krisis.data.ckd.egfr import ckd_epi_2021, stage
-from krisis.data.ckd.latent import MEASUREMENTS
 from krisis.data.ckd.posterior import posterior
 from krisis.data.ckd.schema import FEATURES, REDUCED
 from krisis.data.ckd.suite import CKDSuite
