@@ -51,6 +51,7 @@ class Facts:
     answers: tuple[str, ...]
     price: float
     possible: dict[str, tuple[float, float]]
+    ages: tuple[float, float, float, float]
     women: float
     diabetes: float
     levels: Any  # log eGFR of a fine row of levels
@@ -104,6 +105,10 @@ def read_facts(text: str) -> Facts:
         tuple(answers),
         numbers(text, rf"Abstaining costs ({_NUMBER}) %")[0] / 100,
         possible,
+        numbers(
+            text,
+            rf"of ({_NUMBER}) to ({_NUMBER}) years, .* around ({_NUMBER}) .* of ({_NUMBER});",
+        ),
         numbers(text, rf"({_NUMBER}) % are women")[0] / 100,
         numbers(text, rf"({_NUMBER}) % have known diabetes")[0] / 100,
         levels,
@@ -245,8 +250,13 @@ def one_visit(facts: Facts, case: dict[str, Any]) -> tuple[Any, Any, list[str]]:
     short = days is not None and days < 90
     sexes = {"female": (True,), "male": (False,)}.get(case.get("Sex"), (False, True))
     seen = np.ones(len(facts.levels))
-    if creatinine is not None and age is not None:
-        seen = sum(printed(facts, creatinine, facts.levels, age, sex, short) for sex in sexes)
+    if creatinine is not None:
+        seen = sum(
+            weight * printed(facts, creatinine, facts.levels, years, sex, short)
+            for sex, share in ((True, facts.women), (False, 1 - facts.women))
+            for years, weight in ages(facts, age, share)
+            if sex in sexes
+        )
     grade = case.get("Urine albumin by dipstick")
     of_grade = np.ones(3) if grade is None else facts.dipstick[:, int(grade)]
     before = np.zeros((6, 3))
@@ -265,6 +275,15 @@ def one_visit(facts: Facts, case: dict[str, Any]) -> tuple[Any, Any, list[str]]:
         estimates = [estimate(creatinine, age, sex) for sex in sexes]
         rows = [int(np.searchsorted(_LIMITS, value, side="right")) for value in estimates]
     return answers(facts, found), answers(facts, before), missing(facts, case, rows, short)
+
+
+def ages(facts: Facts, age: float | None, share: float) -> list[tuple[float, float]]:
+    """Return the possible ages with their weights, every third year where none is shown."""
+    if age is not None:
+        return [(age, share)]
+    youngest, oldest, mean, spread = facts.ages
+    years = np.arange(youngest, oldest + 1, 3)
+    return [(float(year), share * float(norm.pdf(year, mean, spread))) for year in years]
 
 
 def missing(facts: Facts, case: dict[str, Any], rows: list[int], short: bool) -> list[str]:

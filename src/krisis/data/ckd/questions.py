@@ -88,7 +88,8 @@ def _who() -> list[str]:
     return [
         "Take these figures as given for the patients of this evaluation.",
         (
-            f"- Adults; {_percent(setting.FEMALE_PROBABILITY)} % are women and "
+            f"- Adults of {setting.AGES[0]} to {setting.AGES[-1]} years, normally distributed around "
+            f"{setting.AGE_MEAN} with a standard deviation of {setting.AGE_SD}; {_percent(setting.FEMALE_PROBABILITY)} % are women and "
             f"{_percent(setting.DIABETES_PROBABILITY)} % have known diabetes."
         ),
     ]
@@ -352,8 +353,9 @@ def progression(asking: Asking) -> Task:
                 "a drop into a lower eGFR category (limits 90, 60, 45, 30, 15) with a fall of at "
                 "least 25 %, or over a year or more a fall of more than 5 mL/min/1.73 m² per year "
                 "that amounts to at least 20 %; but where a RAS inhibitor or SGLT2 inhibitor was "
-                "started after the first visit, a rise in creatinine of up to 30 % (a fall in eGFR "
-                f"of less than {_percent(DRUG_FALL)} %) is its expected effect and no worsening"
+                "started after the first visit, a fall of less than "
+                f"{_percent(DRUG_FALL)} % (which goes with a rise in creatinine of up to 30 %) is "
+                "its expected effect and no worsening"
             ),
             "improving": "a rise into a higher eGFR category with a rise of at least 25 %",
         },
