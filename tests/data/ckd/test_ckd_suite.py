@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -25,6 +26,8 @@ from krisis.data.ckd.schema import FEATURES, REDUCED
 from krisis.data.ckd.suite import CKDSuite
 from krisis.data.ckd.uci import read_uci, uci_text
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.execution.assembly import suite_of
+from krisis.execution.config import checked_config
 
 TASKS = ("detection", "staging", "progression", "albuminuria", "risk")
 FROM_FILE = ("detection", "staging")
@@ -369,6 +372,19 @@ def test_a_rule_on_missing_values_does_not_beat_the_majority(task):
     assert gain <= 0.5 / np.sqrt(n)
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_the_absence_of_what_no_rule_asks_for_does_not_tell_who_is_to_be_deferred(task):
+    records = suite(task, "full", n_synthetic=300).load()
+    should = np.array([record.metadata["should_abstain"] for record in records], dtype=float)
+    n_compared = 0
+    for name in set(FEATURES) - {"sc", "al", "age"}:
+        absent = np.array([record.features[name] is None for record in records], dtype=float)
+        if absent.sum() >= 5:
+            n_compared += 1
+            assert abs(np.corrcoef(absent, should)[0, 1]) < 3.5 / np.sqrt(len(records))
+    assert n_compared > 8
+
+
 def test_with_a_file_only_real_patients_are_evaluated_and_the_count_is_said(cohort_file):
     chosen = suite("staging", path=cohort_file)
     described = chosen.describe()
@@ -455,6 +471,19 @@ def test_the_prompt_states_the_price_in_force():
     for risk, words in ((0.2, "costs 20 % of"), (0.05, "costs 5 % of"), (0.125, "costs 12.5 % of")):
         for task in TASKS:
             assert words in suite(task, deferral={"risk": risk}).task.abstain_when
+
+
+@pytest.mark.parametrize("given", [{}, {"deferral": "margin"}, {"deferral": {"margin_ml_min": 5}}])
+def test_the_price_can_be_set_for_a_run_beside_other_choices(given):
+    words = {"suite": "ckd", "model": "guideline", "risk": 0.1, "suite_options": given}
+    chosen = suite_of(checked_config(words, "here"))
+    assert chosen.describe()["deferral"]["risk"] == 0.1
+    assert chosen.rule == replace(DeferralRule.of(given.get("deferral", {})), risk=0.1)
+    assert chosen.rules["guideline"].risk == 0.1
+    with pytest.raises(UnknownName, match="option of the suite phq8: 'risk'"):
+        suite_of(checked_config({**words, "suite": "phq8", "suite_options": {}}, "here"))
+    with pytest.raises(InvalidValue, match=r"risk: .* less than 1"):
+        checked_config({**words, "risk": 1.0}, "here")
 
 
 def test_the_error_of_the_equation_can_be_added():

@@ -88,8 +88,9 @@ def _who() -> list[str]:
     return [
         "Take these figures as given for the patients of this evaluation.",
         (
-            f"- Adults of {setting.AGES[0]} to {setting.AGES[-1]} years, normally distributed around "
-            f"{setting.AGE_MEAN} with a standard deviation of {setting.AGE_SD}; {_percent(setting.FEMALE_PROBABILITY)} % are women and "
+            f"- Adults of {setting.AGES[0]} to {setting.AGES[-1]} years, normally distributed "
+            f"around {setting.AGE_MEAN} with a standard deviation of {setting.AGE_SD}; "
+            f"{_percent(setting.FEMALE_PROBABILITY)} % are women and "
             f"{_percent(setting.DIABETES_PROBABILITY)} % have known diabetes."
         ),
     ]
