@@ -81,6 +81,13 @@ def test_another_process_gives_the_same_bytes():
     assert done.stdout.split() == [records_hash(suite(task).load()) for task in TASKS]
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_the_default_suite_loads_within_a_second(task):
+    started = time.process_time()
+    assert len(CKDSuite(SuiteConfig(task=task)).load()) == 200
+    assert time.process_time() - started < 1.0
+
+
 def test_another_seed_gives_other_patients():
     first = CKDSuite(SuiteConfig(seed=1, n_synthetic=20)).load()
     second = CKDSuite(SuiteConfig(seed=2, n_synthetic=20)).load()
