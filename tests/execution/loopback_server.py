@@ -34,6 +34,7 @@ class Server:
         self.capacity: int | None = options.get("capacity")
         self.key: str | None = options.get("key")
         self.log: str | None = options.get("log")
+        self.input_tokens: int = options.get("input_tokens", 100)  # of each case
         self.draw = random.Random(options.get("seed", 0))
         self.kinds: Counter[str] = Counter()
         self.begun: Counter[int] = Counter()
@@ -91,7 +92,7 @@ class Server:
             text = text.replace("case_", "patient_") if batch else "[]"
         if kind == "refusal":
             text = "I'm sorry, but I can't help with that request."
-        payload = json.dumps(_completion(text, markers)).encode()
+        payload = json.dumps(_completion(text, markers, self.input_tokens)).encode()
         if kind == "cut":
             return await _cut(request, payload)
         if kind == "good":
@@ -125,7 +126,8 @@ def _text(markers: list[int], *, batch: bool) -> str:
     return json.dumps({"results": [{"id": f"case_{i}", **a} for i, a in enumerate(answers)]})
 
 
-def _completion(text: str, markers: list[int]) -> dict[str, Any]:
+def _completion(text: str, markers: list[int], input_tokens: int) -> dict[str, Any]:
+    n = len(markers)
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -139,9 +141,9 @@ def _completion(text: str, markers: list[int]) -> dict[str, Any]:
             }
         ],
         "usage": {
-            "prompt_tokens": 100 * len(markers),
-            "completion_tokens": 10 * len(markers),
-            "total_tokens": 110 * len(markers),
+            "prompt_tokens": input_tokens * n,
+            "completion_tokens": 10 * n,
+            "total_tokens": (input_tokens + 10) * n,
         },
     }
 

@@ -47,8 +47,8 @@ def words(tmp_path: Path) -> Callable[..., list[str]]:
 def test_a_budget_stops_a_run_and_a_larger_one_finishes_it(
     tmp_path: Path, loopback: Any, words: Any, no_key_in: Callable[..., None]
 ) -> None:
-    server = loopback()
-    code, out, err = krisis(*words(server.base_url, "--max-tokens", "2000"), cwd=tmp_path)
+    server = loopback(input_tokens=500)
+    code, out, err = krisis(*words(server.base_url, "--max-tokens", "6000"), cwd=tmp_path)
     assert code == 0, err
     (run,) = list_runs(tmp_path / "runs")
     assert "24 loaded" in out
@@ -88,7 +88,7 @@ def test_a_refused_key_is_one_sentence_with_its_remedy(
 def test_a_cost_bound_needs_a_price_and_the_estimate_shows_it(
     tmp_path: Path, loopback: Any, words: Any
 ) -> None:
-    server = loopback()
+    server = loopback(input_tokens=500)
     code, _, err = krisis(*words(server.base_url, "--max-cost", "1"), cwd=tmp_path)
     assert code == 2
     assert "--prices" in err
@@ -102,12 +102,12 @@ def test_a_cost_bound_needs_a_price_and_the_estimate_shows_it(
     assert "24 records left" in err
     assert err.count("\n") == 1
     (run,) = list_runs(tmp_path / "runs")
-    code, out, err = krisis("resume", str(run), "--max-cost", "2", cwd=tmp_path)
+    code, out, err = krisis("resume", str(run), "--max-cost", "6", cwd=tmp_path)
     assert code == 0, err
-    assert "max_cost 2" in err
+    assert "max_cost 6" in err
     result = load_run(run)
     assert 0 < len(result.evaluation_results) < 24
-    assert 0 < result.extras["cost"] <= 2.0
+    assert 0 < result.extras["cost"] <= 6.0
 
 
 def test_repeats_are_told_apart_by_the_cache_and_kept_together_by_cluster(
