@@ -83,7 +83,7 @@ def read_file(place: Path) -> tuple[str, UciFile]:
     if place.is_dir():
         raise InvalidFile(f"{place} is a directory; give the path of the CSV or ARFF file in it")
     if not place.is_file():
-        raise InvalidFile(f"there is no file {place}; give the path of your copy of the UCI file")
+        raise InvalidFile(f"there is no file {place}; give the path of your file")
     n_bytes = place.stat().st_size
     if n_bytes > MAX_BYTES:
         raise InvalidFile(
