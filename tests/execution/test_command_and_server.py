@@ -93,7 +93,7 @@ def test_a_refused_key_is_one_sentence_with_its_remedy(
 def test_a_cost_bound_needs_a_price_and_the_estimate_shows_it(
     tmp_path: Path, loopback: Any, words: Any
 ) -> None:
-    server = loopback()
+    server = loopback(input_tokens=500)
     code, _, err = krisis(*words(server.base_url, "--max-cost", "1"), cwd=tmp_path)
     assert code == 2
     assert "--prices" in err

@@ -86,6 +86,7 @@ def _instructions(task: Task, names: Sequence[str], *, batch: bool) -> str:
         f"Question: {task.question}",
         "Allowed answers:\n" + "\n".join(answers),
         *(["What the findings mean:\n" + "\n".join(meanings)] if meanings else []),
+        *([f"What is known beforehand:\n{task.setting}"] if task.setting else []),
         f"You may abstain. {task.abstain_when}",
         _CONFIDENCE,
         _reply_format(task, batch=batch),

@@ -75,6 +75,12 @@ class _NotChosen(str):
     __slots__ = ()
 
 
+class _DefaultCount(int):
+    """The default number of synthetic patients: a suite with a file takes none in its place."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteConfig:
     """The choices that every suite understands; ``task`` is a name, and the suite must know it."""
@@ -82,7 +88,7 @@ class SuiteConfig:
     features: FeatureSet = FeatureSet.REDUCED
     task: str = _NotChosen(Task.DETECTION)
     seed: int = 42
-    n_synthetic: int = 200
+    n_synthetic: int = _DefaultCount(200)
     test_size: float = 0.2
 
     def __post_init__(self) -> None:
@@ -96,6 +102,11 @@ class SuiteConfig:
             raise InvalidValue(f"seed must be a whole number of 0 or more, not {self.seed!r}")
         if not 0 < self.test_size < 1:
             raise InvalidValue(f"test_size must lie between 0 and 1, not {self.test_size!r}")
+
+    @property
+    def has_chosen_n_synthetic(self) -> bool:
+        """Say whether synthetic patients were asked for by number."""
+        return not isinstance(self.n_synthetic, _DefaultCount)
 
     @property
     def has_chosen_task(self) -> bool:

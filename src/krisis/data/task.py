@@ -45,7 +45,8 @@ class Task:
     """A question that a suite asks about its records, with all that is known about the answers.
 
     ``answers`` maps every allowed answer to its meaning, in order of severity where there is one
-    (``ordered``); ``positive`` is the answer whose sensitivity is reported. ``aliases`` maps other
+    (``ordered``); ``positive`` is the answer whose sensitivity is reported. ``setting`` states what
+    is known of the patients beforehand, such as how frequent each answer is. ``aliases`` maps other
     spellings, in lower case, to an allowed answer, or to None where they mean "no answer".
     ``reply_fields`` are asked for with every answer and become signals once checked. ``groups``
     maps the groups that results are broken down by to their metadata keys. ``default_loss`` and
@@ -61,6 +62,8 @@ class Task:
     DETECTION: ClassVar[str] = "detection"
     STAGING: ClassVar[str] = "staging"
     PROGRESSION: ClassVar[str] = "progression"
+    ALBUMINURIA: ClassVar[str] = "albuminuria"
+    RISK: ClassVar[str] = "risk"
 
     name: str
     question: str = ""
@@ -76,6 +79,7 @@ class Task:
     reply_fields: Mapping[str, ReplyField] = field(default_factory=dict)
     person: str = "patient"
     unit: str = "record"
+    setting: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

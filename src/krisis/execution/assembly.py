@@ -86,12 +86,19 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
         for name in ("features", "task", "seed", "n_synthetic", "test_size")
         if (value := getattr(config, name)) is not None
     }
-    common = {"data_path": config.data_path, "sex": config.sex, "mode": config.mode}
-    options: JsonObject = {name: value for name, value in common.items() if value is not None}
+    options: JsonObject = {
+        name: value
+        for name in ("data_path", "sex", "mode")
+        if (value := getattr(config, name)) is not None
+    }
     options |= config.suite_options
     known = set(inspect.signature(kind).parameters)
     if "data_path" in options and "data_path" not in known and "data" in known:
         options["data"] = options.pop("data_path")
+    if config.risk is not None:
+        given = options.pop("deferral", {})
+        fields = given if isinstance(given, dict) else {"kind": given}
+        options["deferral" if "deferral" in known else "risk"] = {**fields, "risk": config.risk}
     if "config" in known:
         options["config"] = SuiteConfig(**chosen)
     elif chosen:

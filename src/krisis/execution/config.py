@@ -27,6 +27,9 @@ class RunConfig(BaseModel):
     test_size: float | None = Field(None, gt=0, lt=1, description="Share of a file held out.")
     data_path: str | None = Field(None, description="File or folder with real data.")
     sex: str | None = Field(None, description="Sex to assume where the data do not state it.")
+    risk: float | None = Field(
+        None, gt=0, lt=1, description="Price of deferring, in prices of a wrong answer."
+    )
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
     suite_options: JsonObject = Field({}, description="Another option of the suite.")
     limit: int | None = Field(None, ge=1, description="Only the first N records.")

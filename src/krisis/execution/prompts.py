@@ -149,7 +149,7 @@ def _leaves(value: object) -> Iterator[object]:
 def _task_text(suite: BaseDataSuite) -> str:
     task = suite.task
     shown = (task.question, task.answers, task.features, task.abstain_when, task.aliases)
-    return repr((*shown, task.reply_fields))
+    return repr((*shown, task.reply_fields, task.setting))
 
 
 def _words(text: str) -> list[str]:

@@ -35,8 +35,8 @@ class RuleBackend(BaseBackend):
         if self.name not in known:
             there = f"its rules are: {', '.join(sorted(known))}" if known else "it has no rules"
             raise InvalidValue(
-                f"the suite {suite.name!r} has no rule {self.name!r} ({there}); choose another "
-                "baseline, such as 'majority'"
+                f"the suite {suite.name!r} has no rule {self.name!r} ({there}) for these data; "
+                "choose another baseline, such as 'majority'"
             )
         self._rule = [_configured(self.name, known[self.name], self.options)]
 

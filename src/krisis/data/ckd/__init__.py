@@ -1,1 +1,1 @@
-"""Chronic kidney disease: an embedded cohort, the UCI file, three tasks, deferral labels."""
+"""Chronic kidney disease: an embedded cohort, files, five tasks, deferral labels."""

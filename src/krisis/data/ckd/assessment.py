@@ -1,33 +1,48 @@
 """Judge a shown case: the probability of every answer, and the reasons to defer it.
 
-Two models answer: the measurement error of one creatinine with no prior (for real patients, and
-what a guideline reader can do), and the exact posterior of the embedded cohort.
+Two readers answer: one who knows the facts that the prompt states (the deferral label and
+`bayes-optimal`), and the guideline reader, who takes the dipstick at its word and knows of no
+prior, only of the error of one creatinine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from krisis.data.base import Features, Judgement, Label, Task
-from krisis.data.ckd import progression
-from krisis.data.ckd.deferral import DeferralRule, candidates, visible_reasons
-from krisis.data.ckd.egfr import Array, below_60_probability, category_probabilities, stage_labels
-from krisis.data.ckd.posterior import posterior
+from krisis.data.ckd import progression, setting
+from krisis.data.ckd.deferral import (
+    ROWS_OF_RISK,
+    SIDES_OF_60,
+    DeferralRule,
+    visible_reasons,
+)
+from krisis.data.ckd.egfr import REFERENCE_AGES, Array, category_probabilities, stage_labels
+from krisis.data.ckd.posterior import posterior, prior, shifted
 from krisis.data.ckd.schema import usable
 
 CKD_PRESENT, CKD_ABSENT = 0, 1
-# Without a creatinine, the measurement alone says nothing: half and half.
-UNKNOWN = 0.5
+RISKS = ("low", "moderate", "high", "very high")
+# The KDIGO heat map: position in `RISKS` by category, worst first, and albuminuria.
+HEAT_MAP = np.array([[3, 3, 3], [3, 3, 3], [2, 3, 3], [1, 2, 3], [0, 1, 2], [0, 1, 2]])
+# Between these prevalences a label that depends on the prior changes.
+PREVALENCES = (0.10, 0.60)
+_FACE_VALUE = (0, 1, 1, 2, 2, 2)  # the albuminuria that a dipstick grade is taken for
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The probability of each answer given what is shown, and the visible reasons to defer."""
+    """The probability of each answer given what is shown, and the reasons by rule to defer.
+
+    ``shifted`` holds the probability of error of the best answer at each of `PREVALENCES`.
+    """
 
     probabilities: dict[Label, float]
     visible_reasons: list[str]
+    shifted: tuple[float, ...] = ()
 
     @property
     def answer(self) -> Label:
@@ -39,30 +54,65 @@ class Assessment:
         """Return the probability that the most probable answer is wrong."""
         return round(min(1.0, max(0.0, 1.0 - self.probabilities[self.answer])), 6)
 
+    def depends_on_prior(self, risk: float) -> bool:
+        """Say whether the case would be deferred at one of the prevalences and not at the other."""
+        return not self.visible_reasons and len({p >= risk for p in self.shifted}) > 1
+
 
 @dataclass(frozen=True, slots=True)
 class Assessor:
-    """Judges shown cases of one task; ``exact`` uses the model of the embedded cohort."""
+    """Judges shown cases of one task; ``exact`` uses the facts that the prompt states."""
 
     task: str
     split_stage_3: bool = False
     exact: bool = False
+    equation_error: bool = False
 
     def __call__(self, features: Features) -> Assessment:
         """Return the assessment of the features that a model is shown."""
         if self.task == Task.PROGRESSION:
-            return Assessment(*progression.assess(features, exact=self.exact))
-        reasons = visible_reasons(features, self.task)
-        if self.task == Task.DETECTION:
-            present = posterior(features).ckd if self.exact else _ckd_probability(features)
-            return Assessment({CKD_PRESENT: present, CKD_ABSENT: 1.0 - present}, reasons)
-        return Assessment(self._stages(features), reasons)
+            return self._course(features)
+        reasons = visible_reasons(features, self.task, self._categories())
+        if not self.exact:
+            return Assessment(self._answers(_by_guideline(features)), reasons)
+        table = posterior(features, equation_error=self.equation_error)
+        before = prior(self.equation_error)
+        errors = [
+            1 - max(self._answers(shifted(table, before, setting.IS_CKD, prevalence)).values())
+            for prevalence in PREVALENCES
+        ]
+        return Assessment(self._answers(table), reasons, tuple(errors))
 
-    def _stages(self, features: Features) -> dict[Label, float]:
-        categories = posterior(features).categories if self.exact else _categories(features)
-        labels = stage_labels(self.split_stage_3)
+    def _course(self, features: Features) -> Assessment:
+        reasons = progression.course_reasons(features)
+        if not self.exact:
+            found = progression.reader_probabilities(features)
+            return Assessment(progression.by_label(found), reasons)
+        found, before = progression.course_posterior(features)
+        errors = [
+            1 - float(shifted(found, before, progression.WORSENING, prevalence).max())
+            for prevalence in PREVALENCES
+        ]
+        return Assessment(progression.by_label(found), reasons, tuple(errors))
+
+    def _categories(self) -> Sequence[Label]:
+        """Return the answer of each category, worst first, as far as the task tells them apart."""
+        if self.task == Task.STAGING:
+            return stage_labels(self.split_stage_3)
+        return ROWS_OF_RISK if self.task == Task.RISK else SIDES_OF_60
+
+    def _answers(self, table: Array) -> dict[Label, float]:
+        """Add up the cells of category and albuminuria that have the same answer."""
+        if self.task == Task.DETECTION:
+            present = min(1.0, float(table[setting.IS_CKD].sum()))
+            return {CKD_PRESENT: present, CKD_ABSENT: 1.0 - present}
+        if self.task == Task.ALBUMINURIA:
+            return dict(zip(setting.ALBUMINURIA_NAMES, map(float, table.sum(axis=0)), strict=True))
+        if self.task == Task.RISK:
+            return {name: float(table[index == HEAT_MAP].sum()) for index, name in enumerate(RISKS)}
+        labels = self._categories()
         found: dict[Label, float] = dict.fromkeys(reversed(labels), 0.0)
-        for label, probability in zip(labels, categories, strict=True):
+        for label, probability in zip(labels, table.sum(axis=1), strict=True):
             found[label] += float(probability)
         return found
 
@@ -71,9 +121,8 @@ class Assessor:
 class KidneyRule:
     """Applies the KDIGO rules to what is shown; the confidence is the probability of the answer.
 
-    It abstains at any visible reason to defer, or when the answer is wrong with a probability of
-    ``risk`` or more. With the assessor of one creatinine it is the guideline reader; with the exact
-    one it marks what can be reached on the embedded cohort, and nothing on real patients.
+    It abstains at any reason by rule to defer, or when the answer is wrong with a probability of
+    ``risk`` or more.
     """
 
     assessor: Assessor
@@ -92,17 +141,13 @@ class KidneyRule:
         return Judgement(found.answer, 1.0 - found.p_misclass, signals)
 
 
-def _categories(features: Features) -> Array:
-    creatinine = usable(features, "sc")
-    if creatinine is None:
-        return np.full(6, 1 / 6)
-    return category_probabilities(creatinine, *candidates(features))
-
-
-def _ckd_probability(features: Features) -> float:
-    albumin, creatinine = usable(features, "al"), usable(features, "sc")
-    if albumin is not None and albumin >= 1:
-        return 1.0
-    if creatinine is None:
-        return UNKNOWN
-    return below_60_probability(_categories(features))
+def _by_guideline(features: Features) -> Array:
+    """Return P(category, albuminuria) from one creatinine without a prior and the dipstick."""
+    creatinine, age, sex, grade = (usable(features, name) for name in ("sc", "age", "sex", "al"))
+    categories = np.full(6, 1 / 6)
+    if creatinine is not None:
+        ages = REFERENCE_AGES if age is None else (age,)
+        sexes = (False, True) if sex is None else (bool(sex),)
+        categories = category_probabilities(creatinine, map(float, ages), sexes)
+    raised = np.full(3, 1 / 3) if grade is None else np.eye(3)[_FACE_VALUE[int(grade)]]
+    return np.asarray(categories[:, None] * raised)

@@ -1,31 +1,26 @@
 """Why a case asks to be deferred: rules that read nothing but what the model is shown.
 
-`visible_reasons` returns every reason but one; the last, ``category_uncertain``, comes from the
-probability of another answer and is added by `DeferralRule`. Sources stand in the suite's page.
+`visible_reasons` returns the reasons by rule; ``category_uncertain`` comes from the probability of
+another answer and is added by `DeferralRule`. Sources stand in the suite's page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from krisis.data.base import Features, Task
-from krisis.data.ckd.egfr import (
-    ADULT_AGE_YEARS,
-    REFERENCE_AGES,
-    below_60_probability,
-    category_index,
-    category_probabilities,
-    ckd_epi_2021,
-)
+from krisis.data.base import Features, Label, Task
+from krisis.data.ckd.egfr import ADULT_AGE_YEARS, category_index, ckd_epi_2021
 from krisis.data.ckd.schema import is_implausible, usable
+from krisis.data.ckd.setting import SETTLING_GRADE
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 
 CHRONIC_DAYS = 90
-DeferralKind = Literal["measurement_error", "margin"]
-KINDS = ("measurement_error", "margin")
+RuleName = Literal["measurement_error", "margin"]
+RULES = ("measurement_error", "margin")
+DeferralKind = Literal["uncertain", "rule"]
 
 # Every reason in words; the docs list the same keys with their sources.
 REASONS: Mapping[str, str] = {
@@ -53,13 +48,13 @@ class DeferralRule:
     ``risk``. ``margin``: the fixed distance to a category limit, kept for comparison.
     """
 
-    kind: DeferralKind = "measurement_error"
+    kind: RuleName = "measurement_error"
     risk: float = 0.20
     margin_ml_min: float = 3.0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UnknownName.among("deferral rule", str(self.kind), KINDS)
+        if self.kind not in RULES:
+            raise UnknownName.among("deferral rule", str(self.kind), RULES)
         for name in ("risk", "margin_ml_min"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -70,7 +65,7 @@ class DeferralRule:
             raise InvalidValue(f"margin_ml_min must be 0 or more, not {self.margin_ml_min!r}")
 
     @classmethod
-    def of(cls, given: DeferralKind | DeferralRule | JsonMapping) -> DeferralRule:
+    def of(cls, given: RuleName | DeferralRule | JsonMapping) -> DeferralRule:
         """Take a rule, its name, or its fields as a configuration file states them."""
         if isinstance(given, DeferralRule):
             return given
@@ -86,29 +81,49 @@ class DeferralRule:
         return [*(["category_uncertain"] if p_misclass >= self.risk else []), *visible]
 
 
-def visible_reasons(features: Features, task: str) -> list[str]:
-    """Return the reasons for which a shown case should be deferred."""
-    found = _value_reasons(features)
-    if task == Task.DETECTION:
-        return found + _detection_reasons(features)
-    if task == Task.STAGING:
-        return found + _staging_reasons(features)
-    return found
+def deferral_kind(reasons: list[str]) -> DeferralKind | None:
+    """Tell what is uncertain from what a rule leaves undecided; uncertainty wins where both hold.
+
+    >>> deferral_kind(["category_uncertain", "sex_missing"]), deferral_kind(["age_below_18"])
+    ('uncertain', 'rule')
+    """
+    if not reasons:
+        return None
+    return "uncertain" if "category_uncertain" in reasons else "rule"
 
 
-def _value_reasons(features: Features) -> list[str]:
+def sheet_cannot_be_right(features: Features) -> bool:
+    """Say whether a shown value is impossible or two contradict each other."""
+    implausible = any(is_implausible(name, value) for name, value in features.items())
+    return implausible or _markers_contradict(features)
+
+
+# The answers that the six categories, worst first, are told apart by.
+ROWS_OF_RISK = (0, 0, 1, 2, 3, 3)
+SIDES_OF_60 = (0, 0, 0, 0, 1, 1)
+
+
+def visible_reasons(
+    features: Features, task: str, answers: Sequence[Label] = SIDES_OF_60
+) -> list[str]:
+    """Return the reasons by rule for which a shown case should be deferred.
+
+    ``answers`` are those of the six categories, worst first, as far as the task tells them apart.
+    """
     found = []
     if any(is_implausible(name, value) for name, value in features.items()):
         found.append("implausible_value")
     if _markers_contradict(features):
         found.append("markers_contradict")
+    if task == Task.ALBUMINURIA:
+        return found + _albuminuria_reasons(features)
     age = usable(features, "age")
     if age is not None and age < ADULT_AGE_YEARS:
         found.append("age_below_18")
     days = usable(features, "days_observed")
     if days is not None and days < CHRONIC_DAYS:
         found.append("chronicity_not_shown")
-    return found
+    return found if task == Task.PROGRESSION else found + _missing(features, task, answers)
 
 
 def _markers_contradict(features: Features) -> bool:
@@ -125,42 +140,34 @@ def _markers_contradict(features: Features) -> bool:
     return (creatinine >= 4.0 and urea < 20.0) or (creatinine <= 1.2 and urea >= 120.0)
 
 
-def _detection_reasons(features: Features) -> list[str]:
-    albumin, creatinine = usable(features, "al"), usable(features, "sc")
-    if albumin is not None and albumin >= 1:
-        return []  # damage is shown; no further value is needed
-    if creatinine is None:
-        return ["creatinine_missing"]
-    found = []
-    ages, sexes = candidates(features)
-    low = below_60_probability(category_probabilities(creatinine, ages, sexes))
-    if albumin is None and low < 0.5:
-        found.append("albuminuria_missing")
-    if len(ages) == 1 and _sex_decides(creatinine, ages[0], sexes, limit_60_only=True):
-        found.append("sex_missing")
-    return found
+def _albuminuria_reasons(features: Features) -> list[str]:
+    return ["albuminuria_missing"] if usable(features, "al") is None else []
 
 
-def _staging_reasons(features: Features) -> list[str]:
-    creatinine, age = usable(features, "sc"), usable(features, "age")
+def _missing(features: Features, task: str, answers: Sequence[Label]) -> list[str]:
+    """Return what the answer needs and is not shown."""
+    creatinine, age, grade = (usable(features, name) for name in ("sc", "age", "al"))
+    if task == Task.DETECTION and grade is not None and grade >= SETTLING_GRADE:
+        return []  # raised albuminuria is certain, and enough
     found = ["creatinine_missing"] if creatinine is None else []
     if age is None:
         found.append("age_missing")
-    _, sexes = candidates(features)
-    if creatinine is not None and age is not None and _sex_decides(creatinine, age, sexes):
+    categories = shown_categories(features)
+    if len({answers[category] for category in categories}) > 1:
         found.append("sex_missing")
+    least = {Task.DETECTION: 4, Task.RISK: 2}.get(task)  # from G2, and from G3b on
+    if least is not None and grade is None and any(c >= least for c in categories):
+        found.append("albuminuria_missing")
     return found
 
 
-def candidates(features: Features) -> tuple[tuple[float, ...], tuple[bool, ...]]:
-    """Return the ages and sexes (``True`` is female) that the shown values leave open."""
-    age, sex = usable(features, "age"), usable(features, "sex")
-    ages = tuple(map(float, REFERENCE_AGES)) if age is None else (float(age),)
-    return ages, (False, True) if sex is None else (bool(sex),)
-
-
-def _sex_decides(
-    creatinine: float, age: float, sexes: tuple[bool, ...], *, limit_60_only: bool = False
-) -> bool:
-    found = {int(category_index(ckd_epi_2021(creatinine, age, female=sex))) for sex in sexes}
-    return len({index >= 4 for index in found} if limit_60_only else found) > 1
+def shown_categories(features: Features) -> list[int]:
+    """Return the category of the estimate, of both sexes where none is shown; else nothing."""
+    creatinine, age = usable(features, "sc"), usable(features, "age")
+    if creatinine is None or age is None:
+        return []
+    sex = usable(features, "sex")
+    return [
+        int(category_index(ckd_epi_2021(creatinine, age, female=female)))
+        for female in ((False, True) if sex is None else (bool(sex),))
+    ]

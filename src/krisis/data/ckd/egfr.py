@@ -135,8 +135,3 @@ def category_probabilities(
     cumulative = np.concatenate([[0.0], below.mean(axis=1), [1.0]])
     probabilities: npt.NDArray[np.float64] = np.diff(cumulative)
     return probabilities
-
-
-def below_60_probability(categories: Array) -> float:
-    """Return the probability of a filtration rate below 60 from the six categories."""
-    return float(categories[:4].sum())

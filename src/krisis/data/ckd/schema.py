@@ -32,7 +32,9 @@ class Feature:
         shown: dict[Label, str] = {
             code: _SHOWN.get(word, word) for word, code in self.codes.items()
         }
-        return FeatureDescription(self.words, self.unit, self.meaning, shown)
+        possible = "" if self.low == -math.inf else f"possible {self.low:g} to {self.high:g}"
+        meaning = "; ".join(part for part in (self.meaning, possible) if part)
+        return FeatureDescription(self.words, self.unit, meaning, shown)
 
 
 _SHOWN = {"notpresent": "not present"}
@@ -53,9 +55,7 @@ FEATURES: dict[str, Feature] = {
         low=1.0,
         high=1.06,
     ),
-    "al": Feature(
-        "Urine albumin by dipstick", "grade 0 to 5", "0 is none; 1 or more is raised", _DIPSTICK
-    ),
+    "al": Feature("Urine albumin by dipstick", "grade 0 to 5", "0 is none", _DIPSTICK),
     "su": Feature("Urine sugar by dipstick", "grade 0 to 5", "0 is none", _DIPSTICK),
     "rbc": Feature("Red blood cells in urine", codes=_NORMAL),
     "pc": Feature("Pus cells in urine", codes=_NORMAL),
@@ -99,6 +99,9 @@ CONTEXT: dict[str, Feature] = {
         high=40_000,
         whole=True,
     ),
+    "drug_started": Feature(
+        "RAS inhibitor or SGLT2 inhibitor started after the first visit", codes=_YES_NO
+    ),
 }
 
 
@@ -109,7 +112,8 @@ def feature_names(feature_set: FeatureSet) -> tuple[str, ...]:
 
 def is_implausible(name: str, value: FeatureValue) -> bool:
     """Say whether a measurement cannot be right in its unit."""
-    feature = FEATURES.get(name) or CONTEXT.get(name)
+    # The creatinine of a visit, visit_2_sc, is a creatinine.
+    feature = FEATURES.get(name.rpartition("_")[2]) or CONTEXT.get(name)
     if not isinstance(value, int | float) or feature is None or feature.codes:
         return False
     return not feature.low <= value <= feature.high

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,26 +21,28 @@ from krisis.data.base import (
 )
 from krisis.data.ckd import questions
 from krisis.data.ckd.assessment import Assessor, KidneyRule
-from krisis.data.ckd.cohort import Draws, draw_cohort, draw_people
-from krisis.data.ckd.deferral import DeferralKind, DeferralRule
+from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
+from krisis.data.ckd.deferral import DeferralRule, RuleName
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
-from krisis.data.ckd.progression import draw_courses
-from krisis.data.ckd.records import RecordMaker, adults_with_context
+from krisis.data.ckd.records import RecordMaker
+from krisis.data.ckd.schema import Value
 from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci, refuse_single_class
-from krisis.errors import InvalidValue, UnknownName
+from krisis.data.ckd.visits import VisitFile, VisitPatient, read_visits
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
 SEX_CHOICES = ("unknown", "engineered")
 _HELD_OUT, _TRAINING = 0, 1
+Patient: TypeAlias = UciPatient | VisitPatient
 
 
 class CKDSuite(BaseDataSuite):
-    """Detection, staging and progression of chronic kidney disease.
+    """Detection, staging, albuminuria, risk and progression of chronic kidney disease.
 
-    Without ``data_path``, ``config.n_synthetic`` patients of the embedded cohort are evaluated.
-    With it, the held-out share of the file comes first and the synthetic patients follow, flagged
-    ``synthetic``. ``deferral`` is the name of a rule, a `DeferralRule`,
-    or its fields as a configuration file states them.
+    Without ``data_path``, ``config.n_synthetic`` patients of the embedded cohort are evaluated;
+    with it, the held-out share of the file and nobody else. ``deferral`` is the name of a rule, a
+    `DeferralRule`, or its fields as a configuration file states them, among them ``risk``, the
+    price of deferring. ``equation_error`` asks about the measured rate, not the usual eGFR.
 
     >>> suite = CKDSuite(SuiteConfig(n_synthetic=5))
     >>> [record.label for record in suite.load()]
@@ -48,14 +51,16 @@ class CKDSuite(BaseDataSuite):
 
     name = "ckd"
     tasks: Mapping[str, Task | Callable[..., Task]] = {
-        Task.DETECTION: questions.detection(),
-        Task.STAGING: lambda suite: questions.staging(split_stage_3=suite.split_stage_3),
-        Task.PROGRESSION: questions.progression(),
+        Task.DETECTION: questions.detection,
+        Task.STAGING: questions.staging,
+        Task.PROGRESSION: questions.progression,
+        Task.ALBUMINURIA: questions.albuminuria,
+        Task.RISK: questions.risk,
     }
     feature_sets = tuple(FeatureSet)
     baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each parameter is one option of the suite
         self,
         config: SuiteConfig | None = None,
         data_path: str | Path | None = None,
@@ -64,7 +69,8 @@ class CKDSuite(BaseDataSuite):
         sex_column: str | None = None,
         split_stage_3: bool = False,
         impute: ImputeMethod = "none",
-        deferral: DeferralKind | DeferralRule | JsonMapping = "measurement_error",
+        deferral: RuleName | DeferralRule | JsonMapping = "measurement_error",
+        equation_error: bool = False,
     ) -> None:
         super().__init__(config)
         if sex not in SEX_CHOICES:
@@ -79,30 +85,47 @@ class CKDSuite(BaseDataSuite):
         self.sex, self.sex_column = sex, sex_column
         self.split_stage_3, self.impute = split_stage_3, impute
         self.rule = DeferralRule.of(deferral)
-        self._check_there_are_cases()
+        self.equation_error = equation_error
+        self._check_choices()
+
+    @property
+    def risk(self) -> float:
+        """Return the price of deferring, as a share of the price of a wrong answer."""
+        return self.rule.risk
 
     def load(self) -> list[PatientRecord]:
-        """Return the held-out patients of the file, then the synthetic ones."""
-        return list(self._records)
+        """Return the held-out patients of the file, else those of the embedded cohort."""
+        if self.data_path is None:
+            return self._synthetic_records(_HELD_OUT)
+        self.notice = self._account()
+        return list(self._real.held_out)
 
     def training_records(self) -> list[PatientRecord]:
         """Return patients to fit on: the training share of the file, else more of the cohort."""
-        records = self._real_records if self._uses_file else self._synthetic_records
-        return records(_TRAINING)
+        if self.data_path is not None:
+            return list(self._real.training)
+        return self._synthetic_records(_TRAINING)
 
     @property
     def rules(self) -> Mapping[str, Rule]:
-        """Return the guideline reader, and the one that knows the model of the cohort."""
-        guideline = Assessor(self.config.task, self.split_stage_3)
-        return {
-            "guideline": KidneyRule(guideline),
-            "bayes-optimal": KidneyRule(replace(guideline, exact=True)),
-        }
+        """Return the guideline reader and, on the embedded cohort, the one that knows its model."""
+        guideline = replace(self._assessor, exact=False)
+        rules = {"guideline": KidneyRule(guideline, self.risk)}
+        if self.data_path is None:
+            rules["bayes-optimal"] = KidneyRule(self._assessor, self.risk)
+        return rules
+
+    @property
+    def _assessor(self) -> Assessor:
+        return Assessor(
+            self.config.task, self.split_stage_3, exact=True, equation_error=self.equation_error
+        )
 
     def describe(self) -> JsonObject:
         """Say where the cases come from, how they were made and how many ask to be deferred."""
         records = self.records()
         reasons = Counter(name for r in records for name in r.metadata["abstain_reasons"])
+        kinds = Counter(r.metadata["deferral_kind"] for r in records)
         return {
             **super().describe(),
             "n_real": sum(not r.metadata["synthetic"] for r in records),
@@ -110,68 +133,118 @@ class CKDSuite(BaseDataSuite):
             "labels": dict(sorted(Counter(str(r.label) for r in records).items())),
             "n_should_abstain": sum(r.metadata["should_abstain"] for r in records),
             "abstain_reasons": dict(sorted(reasons.items())),
+            "deferral_kinds": {kind: kinds[kind] for kind in ("uncertain", "rule")},
+            "n_label_depends_on_prior": sum(r.metadata["label_depends_on_prior"] for r in records),
             "deferral": {
                 "rule": self.rule.kind,
                 "risk": self.rule.risk,
                 "margin_ml_min": self.rule.margin_ml_min,
             },
             "split_stage_3": self.split_stage_3,
+            "target": "measured GFR" if self.equation_error else "usual eGFR by creatinine",
             "sex": self.sex if self.sex_column is None else f"column {self.sex_column}",
             "impute": self.impute,
-            "provenance": self._provenance(),
+            "provenance": [self._provenance()],
         }
 
-    @property
-    def _uses_file(self) -> bool:
-        return self.data_path is not None and self.config.task != Task.PROGRESSION
-
-    def _check_there_are_cases(self) -> None:
-        if self.config.n_synthetic == 0 and not self._uses_file:
-            why = "one visit per patient" if self.data_path else "no data_path"
+    def _check_choices(self) -> None:
+        task, path, n_synthetic = self.config.task, self.data_path, self.config.n_synthetic
+        if path is None:
+            if n_synthetic == 0:
+                raise InvalidValue(
+                    "n_synthetic is 0 and there is no data_path, so there is no case; set "
+                    "n_synthetic to 1 or more"
+                )
+            if self.equation_error and task in (Task.PROGRESSION, Task.ALBUMINURIA):
+                raise InvalidValue(
+                    f"equation_error=True asks about the measured rate, which {task} does not; "
+                    "leave it out"
+                )
+            return
+        if self.config.has_chosen_n_synthetic and n_synthetic:
             raise InvalidValue(
-                f"n_synthetic is 0 and there is {why}, so there is no case for "
-                f"{self.config.task}; set n_synthetic to 1 or more"
+                f"n_synthetic={n_synthetic} asks for synthetic patients beside those of {path}, "
+                "and a figure over both has no meaning; run them apart, once with the file and "
+                "once without"
             )
+        if task in (Task.ALBUMINURIA, Task.RISK):
+            raise InvalidValue(
+                f"{path} can hold a dipstick but no albumin-creatinine ratio, which is the truth "
+                f"of {task}; leave the file out, or ask for detection, staging or progression"
+            )
+        if self.equation_error:
+            raise InvalidValue(
+                f"equation_error=True needs the measured rate, which {path} does not hold; leave "
+                "it out"
+            )
+        if task == Task.PROGRESSION and self.impute != "none":
+            raise InvalidValue(f"impute={self.impute!r} is not offered for visits; leave it out")
 
-    def _provenance(self) -> list[JsonObject]:
-        sources: list[JsonObject] = []
-        if self._uses_file:
-            file = self._file
-            sources.append(
-                {
-                    "source": SOURCE,
-                    "licence": LICENCE,
-                    "file": file.path.name,
-                    "sha256": file.sha256,
-                    "n_patients": len(file.patients),
-                    "n_held_out": len(self._split()[1]),
-                    "anomalies_normalised": dict(sorted(file.anomalies.items())),
-                    "n_implausible_values": len(file.implausible),
-                }
-            )
-        if self.config.n_synthetic:
-            sources.append(
-                {
-                    "source": "embedded cohort of krisis, drawn from its seed, fitted to no data",
-                    "licence": "Apache-2.0",
-                    "n_patients": self.config.n_synthetic,
-                }
-            )
-        return sources
+    def _account(self) -> str:
+        """Say how many patients were read, left out and evaluated."""
+        real = self._real
+        why = "; ".join(f"{reason}: {n}" for reason, n in sorted(real.left_out.items()))
+        left = f" {real.left_out.total()} left out, their truth unknown ({why});" if why else ""
+        return (
+            f"{self._file.path.name}: {real.n_read} patients read;{left} {len(real.held_out)} held "
+            f"out and evaluated; {len(real.training)} kept for fitting baselines (test_size "
+            f"{self.config.test_size:g})"
+        )
+
+    def _provenance(self) -> JsonObject:
+        if self.data_path is None:
+            return {
+                "source": "embedded cohort of krisis, drawn from its seed, fitted to no data",
+                "licence": "Apache-2.0",
+                "n_patients": self.config.n_synthetic,
+            }
+        file, real = self._file, self._real
+        is_uci = isinstance(file, UciFile)
+        return {
+            "source": f"{SOURCE}, or a file in its columns" if is_uci else "visits of the user",
+            "licence": f"{LICENCE}, if it is that file" if is_uci else "that of the user's data",
+            "file": file.path.name,
+            "sha256": file.sha256,
+            "n_patients": real.n_read,
+            "n_held_out": len(real.held_out),
+            "n_training": len(real.training),
+            "left_out": dict(sorted(real.left_out.items())),
+            "account": self._account(),
+            "anomalies_normalised": dict(sorted(file.anomalies.items())),
+            "n_implausible_values": len(file.implausible),
+        }
 
     @cached_property
-    def _records(self) -> list[PatientRecord]:
-        return [*self._real_records(_HELD_OUT), *self._synthetic_records(_HELD_OUT)]
-
-    @cached_property
-    def _file(self) -> UciFile:
+    def _file(self) -> UciFile | VisitFile:
         assert self.data_path is not None
+        if self.config.task == Task.PROGRESSION:
+            return read_visits(self.data_path)
         found = read_uci(self.data_path, sex_column=self.sex_column)
         if self.config.task == Task.DETECTION:
             refuse_single_class(found)
         return found
 
-    def _split(self) -> tuple[list[UciPatient], list[UciPatient]]:
+    @cached_property
+    def _real(self) -> _RealRecords:
+        training, held_out = self._split()
+        maker = self._maker(training)
+        made = [[maker.real(patient) for patient in share] for share in (held_out, training)]
+        kept = [[record for record in share if record is not None] for share in made]
+        left_out: Counter[str] = Counter()
+        if isinstance(self._file, VisitFile):
+            left_out += self._file.left_out
+        n_without = sum(map(len, made)) - sum(map(len, kept))
+        if n_without:
+            left_out["no usable creatinine or age"] = n_without
+        n_read = len(self._file.patients) + left_out.total() - n_without
+        if not kept[0]:
+            raise InvalidFile(
+                f"{self._file.path} leaves nobody to evaluate: the truth of all held-out patients "
+                "is unknown (no usable creatinine or age); give a larger file or test_size"
+            )
+        return _RealRecords(kept[0], kept[1], left_out, n_read)
+
+    def _split(self) -> tuple[list[Patient], list[Patient]]:
         """Split the file by the seed and the number of rows alone: no label is looked at."""
         patients = self._file.patients
         n_held_out = min(max(1, round(len(patients) * self.config.test_size)), len(patients) - 1)
@@ -180,45 +253,38 @@ class CKDSuite(BaseDataSuite):
         held_out, training = order[:n_held_out], order[n_held_out:]
         return [patients[index] for index in training], [patients[index] for index in held_out]
 
-    def _real_records(self, stream: int) -> list[PatientRecord]:
-        if not self._uses_file:
-            return []
-        training, held_out = self._split()
-        maker, engineer = self._maker(training), _fit(training, "median")
-        chosen = training if stream == _TRAINING else held_out
-        return [maker.real(patient, engineer) for patient in chosen]
-
     def _synthetic_records(self, stream: int) -> list[PatientRecord]:
-        n_patients = self._n_synthetic(stream)
-        if n_patients == 0:
-            return []
-        seed = self.config.seed
-        patients = draw_cohort(n_patients, seed=seed, stream=stream)
         maker = self._maker(None)
-        if self.config.task != Task.PROGRESSION:
-            return [maker.synthetic(patient, stream=stream) for patient in patients]
-        draws = Draws(seed, stream, n_patients)
-        people = draw_people(draws)
-        return [
-            maker.synthetic(adults_with_context(patient, people), stream=stream, course=course)
-            for patient, course in zip(patients, draw_courses(people, draws), strict=True)
-        ]
+        return [maker.synthetic(patient, stream=stream) for patient in self._cohort(stream)]
 
-    def _n_synthetic(self, stream: int) -> int:
+    def _cohort(self, stream: int) -> list[SyntheticPatient]:
         n, share = self.config.n_synthetic, self.config.test_size
-        return n if stream == _HELD_OUT else max(1, round(n * (1 - share) / share))
+        return draw_cohort(
+            n if stream == _HELD_OUT else max(1, round(n * (1 - share) / share)),
+            seed=self.config.seed,
+            stream=stream,
+            with_visits=self.config.task == Task.PROGRESSION,
+            equation_error=self.equation_error,
+        )
 
-    def _maker(self, training: Sequence[UciPatient] | None) -> RecordMaker:
+    def _maker(self, training: Sequence[Patient] | None) -> RecordMaker:
         """Return the maker of records; what fills gaps is learnt from training patients only."""
         imputer = None
-        if self.impute != "none" and training is not None:
-            imputer = _fit(training, self.impute)
-        elif self.impute != "none":
-            n_training = self._n_synthetic(_TRAINING)
-            cohort = draw_cohort(n_training, seed=self.config.seed, stream=_TRAINING)
-            imputer = Imputer.fit([patient.visible for patient in cohort], self.impute)
-        return RecordMaker(self.config, self.rule, self.split_stage_3, self.sex, imputer)
+        if self.impute != "none":
+            rows: list[Mapping[str, Value]] = [
+                patient.values for patient in training or () if isinstance(patient, UciPatient)
+            ]
+            if training is None:
+                rows = [patient.visible for patient in self._cohort(_TRAINING)]
+            imputer = Imputer.fit(rows, self.impute)
+        return RecordMaker(self.config, self.rule, self._assessor, self.sex, imputer)
 
 
-def _fit(training: Sequence[UciPatient], method: ImputeMethod) -> Imputer:
-    return Imputer.fit([patient.values for patient in training], method)
+@dataclass(frozen=True, slots=True)
+class _RealRecords:
+    """The records of a file, and the patients whose truth cannot be known, by why."""
+
+    held_out: list[PatientRecord]
+    training: list[PatientRecord]
+    left_out: Counter[str]
+    n_read: int

@@ -28,7 +28,7 @@ COLUMNS = ("id", *FEATURES, "class")
 SEX_COLUMN = "sex"
 
 _OTHER_NAMES = {"wc": "wbcc", "rc": "rbcc", "classification": "class"}
-_MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
+MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 _SHIFTED = {"appet": {"yes", "no"}, "pe": {"good", "poor"}}
 _CLASSES = {"ckd": True, "notckd": False, "not ckd": False}
 _FEMALE = {"f": 1, "female": 1, "w": 1, "woman": 1, "m": 0, "male": 0, "man": 0}
@@ -59,7 +59,7 @@ class UciFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """The cells of one line with the line number a person would look for."""
 
     line: int
@@ -69,8 +69,8 @@ class _Row:
 def read_uci(path: str | Path, *, sex_column: str | None = None) -> UciFile:
     """Read and check a file; `InvalidFile` names the column and row of what cannot be read."""
     place = Path(path)
-    text, found = _read_text(place)
-    header, rows = _arff(place, text) if _is_arff(text) else _csv(place, text, found)
+    text, found = read_file(place)
+    header, rows = _arff(place, text) if _is_arff(text) else csv_rows(place, text, found)
     columns = _column_positions(place, header, sex_column)
     for row in rows:
         found.patients.append(_patient(row, columns, found))
@@ -78,11 +78,12 @@ def read_uci(path: str | Path, *, sex_column: str | None = None) -> UciFile:
     return found
 
 
-def _read_text(place: Path) -> tuple[str, UciFile]:
+def read_file(place: Path) -> tuple[str, UciFile]:
+    """Read a file as text, or say in one sentence why it cannot be read."""
     if place.is_dir():
         raise InvalidFile(f"{place} is a directory; give the path of the CSV or ARFF file in it")
     if not place.is_file():
-        raise InvalidFile(f"there is no file {place}; give the path of your copy of the UCI file")
+        raise InvalidFile(f"there is no file {place}; give the path of your file")
     n_bytes = place.stat().st_size
     if n_bytes > MAX_BYTES:
         raise InvalidFile(
@@ -112,7 +113,7 @@ def _is_arff(text: str) -> bool:
     return any(line.startswith(("@relation", "@data")) for line in lines)
 
 
-def _arff(place: Path, text: str) -> tuple[list[str], Iterator[_Row]]:
+def _arff(place: Path, text: str) -> tuple[list[str], Iterator[Row]]:
     lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if line.strip().lower().startswith("@data")]
     if not starts:
@@ -127,7 +128,8 @@ def _arff(place: Path, text: str) -> tuple[list[str], Iterator[_Row]]:
     return header, _rows(place, body, len(header), None)
 
 
-def _csv(place: Path, text: str, found: UciFile) -> tuple[list[str], Iterator[_Row]]:
+def csv_rows(place: Path, text: str, found: UciFile) -> tuple[list[str], Iterator[Row]]:
+    """Return the header and the filled rows, each with its line."""
     lines = list(enumerate(text.splitlines(), 1))
     filled = [(n, line) for n, line in lines if line.strip().strip(",")]
     if len(filled) < len(lines):
@@ -142,7 +144,7 @@ def _csv(place: Path, text: str, found: UciFile) -> tuple[list[str], Iterator[_R
 
 def _rows(
     place: Path, lines: Sequence[tuple[int, str]], n_columns: int, found: UciFile | None
-) -> Iterator[_Row]:
+) -> Iterator[Row]:
     for line, text in lines:
         cells = _cells(place, line, text)
         if len(cells) == n_columns + 1 and not cells[-1].strip():
@@ -154,7 +156,7 @@ def _rows(
                 f"{place} row {line} has {len(cells)} fields where the header has {n_columns}; "
                 "put the missing or surplus comma right"
             )
-        yield _Row(line, cells)
+        yield Row(line, cells)
 
 
 def _cells(place: Path, line: int, text: str) -> list[str]:
@@ -165,7 +167,7 @@ def _cells(place: Path, line: int, text: str) -> list[str]:
 
 
 def _column_positions(place: Path, header: list[str], sex_column: str | None) -> dict[str, int]:
-    names = [_clean(name).lower() for name in header]
+    names = [clean(name).lower() for name in header]
     names = [_OTHER_NAMES.get(name, name) for name in names]
     twice = sorted(name for name, count in Counter(names).items() if count > 1 and name in COLUMNS)
     if twice:
@@ -194,27 +196,28 @@ def _separator_hint(header: list[str]) -> str:
     return ""
 
 
-def _clean(cell: str) -> str:
+def clean(cell: str) -> str:
+    """Return a cell without the spaces and quotes around it."""
     return cell.strip().strip("'\"").strip()
 
 
-def _patient(row: _Row, columns: dict[str, int], found: UciFile) -> UciPatient:
+def _patient(row: Row, columns: dict[str, int], found: UciFile) -> UciPatient:
     cells = {name: row.cells[position] for name, position in columns.items()}
-    patient_id = _clean(cells.get("id", "")) or str(len(found.patients))
+    patient_id = clean(cells.get("id", "")) or str(len(found.patients))
     _check_new(patient_id, row, found)
     values = {name: _value(name, cells[name], row, found) for name in FEATURES}
     for name, value in values.items():
         found.n_missing[name] += value is None
         if value is not None and is_implausible(name, value):
             found.implausible.append((patient_id, name, float(value)))
-    diagnosis = _clean(cells["class"]).lower()
+    diagnosis = clean(cells["class"]).lower()
     _count_blemish(cells["class"], "class", found)
     if diagnosis not in _CLASSES:
-        _refuse(found.path, row, "class", cells["class"], "write ckd or notckd")
-    return UciPatient(patient_id, values, _CLASSES[diagnosis], _sex(cells.get("sex"), row, found))
+        refuse(found.path, row, "class", cells["class"], "write ckd or notckd")
+    return UciPatient(patient_id, values, _CLASSES[diagnosis], sex_of(cells.get("sex"), row, found))
 
 
-def _check_new(patient_id: str, row: _Row, found: UciFile) -> None:
+def _check_new(patient_id: str, row: Row, found: UciFile) -> None:
     earlier = found.row_of.setdefault(patient_id, row.line)
     if earlier != row.line:
         raise InvalidFile(
@@ -223,39 +226,41 @@ def _check_new(patient_id: str, row: _Row, found: UciFile) -> None:
         )
 
 
-def _value(name: str, cell: str, row: _Row, found: UciFile) -> Value:
-    text = _clean(cell).lower()
+def _value(name: str, cell: str, row: Row, found: UciFile) -> Value:
+    text = clean(cell).lower()
     _count_blemish(cell, name, found)
-    if text in _MISSING:
+    if text in MISSING:
         return None
     feature = FEATURES[name]
     if text in _SHIFTED.get(name, ()):
         found.anomalies[f"{name}: words of another column, taken as missing"] += 1
         return None
     if not feature.codes:
-        return _number(name, text, row, found)
+        return number_of(name, text, row, found)
     code = feature.codes.get(text.removesuffix(".0"))
     if code is None:
-        _refuse(found.path, row, name, cell, f"write one of {', '.join(feature.codes)}")
+        refuse(found.path, row, name, cell, f"write one of {', '.join(feature.codes)}")
     return code
 
 
-def _number(name: str, text: str, row: _Row, found: UciFile) -> Value:
+def number_of(name: str, text: str, row: Row, found: UciFile) -> Value:
+    """Return the number in a cell, whole where it is."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        _refuse(found.path, row, name, text, "write a number, or leave the cell empty")
+        refuse(found.path, row, name, text, "write a number, or leave the cell empty")
     return int(number) if number.is_integer() else number
 
 
-def _sex(cell: str | None, row: _Row, found: UciFile) -> int | None:
-    if cell is None or _clean(cell).lower() in _MISSING:
+def sex_of(cell: str | None, row: Row, found: UciFile) -> int | None:
+    """Return 1 for female, 0 for male, None where nothing is stated."""
+    if cell is None or clean(cell).lower() in MISSING:
         return None
-    sex = _FEMALE.get(_clean(cell).lower())
+    sex = _FEMALE.get(clean(cell).lower())
     if sex is None:
-        _refuse(found.path, row, "sex", cell, "write female or male")
+        refuse(found.path, row, "sex", cell, "write female or male")
     return sex
 
 
@@ -266,7 +271,8 @@ def _count_blemish(cell: str, name: str, found: UciFile) -> None:
         found.anomalies[f"{name}: surplus spaces or tabs"] += 1
 
 
-def _refuse(place: Path, row: _Row, column: str, value: str, advice: str) -> NoReturn:
+def refuse(place: Path, row: Row, column: str, value: str, advice: str) -> NoReturn:
+    """Refuse a cell, naming its row and column."""
     raise InvalidFile(
         f"{place} row {row.line}, column {column}: {_short(value)} is not valid; {advice}"
     )
@@ -302,7 +308,8 @@ def uci_text(patients: Iterable[SyntheticPatient], *, with_sex: bool = False) ->
     writer.writerow([*COLUMNS, *([SEX_COLUMN] if with_sex else [])])
     for patient in patients:
         cells = [_word(name, patient.visible[name]) for name in FEATURES]
-        diagnosis = "ckd" if patient.has_ckd else "notckd"
+        has_ckd = patient.truth_behind(patient.visible).has_ckd
+        diagnosis = "ckd" if has_ckd else "notckd"
         sex = [_word(SEX_COLUMN, patient.visible[SEX_COLUMN])] if with_sex else []
         writer.writerow([patient.number, *cells, diagnosis, *sex])
     return out.getvalue()

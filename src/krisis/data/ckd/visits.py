@@ -1,0 +1,155 @@
+"""Read a file with several visits per patient, one row for each, which progression asks about.
+
+Columns: ``id``, ``day`` (a whole number, counted from any day), ``age`` (years), ``sex``
+(female or male), ``sc`` (serum creatinine in mg/dL), and where wanted ``drug_started`` (yes or no:
+a RAS or SGLT2 inhibitor was started after the first visit). Further columns are not read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from krisis.data.ckd.progression import MAX_VISITS
+from krisis.data.ckd.schema import CONTEXT, Value, is_implausible
+from krisis.data.ckd.uci import (
+    MISSING,
+    Row,
+    UciFile,
+    clean,
+    csv_rows,
+    number_of,
+    read_file,
+    refuse,
+    sex_of,
+)
+from krisis.errors import InvalidFile
+
+COLUMNS = ("id", "day", "age", "sex", "sc")
+DRUG_COLUMN = "drug_started"
+
+
+@dataclass(frozen=True, slots=True)
+class VisitPatient:
+    """The visits of one patient in the order of their days, the first on day 0."""
+
+    patient_id: str
+    days: tuple[int, ...]
+    creatinine: tuple[float | None, ...]
+    age: int | float
+    female: int
+    drug_started: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VisitFile:
+    """What was read: the patients with a course, and how many have none and why."""
+
+    path: Path
+    sha256: str
+    patients: list[VisitPatient]
+    left_out: Counter[str]
+    anomalies: Counter[str]
+    implausible: list[tuple[str, str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    line: int
+    day: int
+    age: Value
+    female: int | None
+    creatinine: Value
+    drug_started: int | None
+
+
+def read_visits(path: str | Path) -> VisitFile:
+    """Read and check a file; `InvalidFile` names the column and row of what cannot be read."""
+    place = Path(path)
+    text, found = read_file(place)
+    header, rows = csv_rows(place, text, found)
+    names = [clean(name).lower() for name in header]
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise InvalidFile(
+            f"{place} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; progression "
+            f"reads a file with one row per visit and the columns {', '.join(COLUMNS)}, and "
+            f"{DRUG_COLUMN} where known"
+        )
+    by_patient: dict[str, list[_Visit]] = {}
+    for row in rows:
+        cells = dict(zip(names, row.cells, strict=True))
+        patient_id = clean(cells["id"])
+        if not patient_id:
+            refuse(place, row, "id", cells["id"], "name the patient")
+        by_patient.setdefault(patient_id, []).append(_visit(cells, row, patient_id, found))
+    left_out: Counter[str] = Counter()
+    patients = []
+    for patient_id, visits in by_patient.items():
+        patient, why = _patient(place, patient_id, sorted(visits, key=lambda visit: visit.day))
+        if patient is None:
+            left_out[why] += 1
+        else:
+            patients.append(patient)
+    if len(patients) < 2:
+        raise InvalidFile(
+            f"{place} has {len(patients)} patients with a course (age, sex and a creatinine at the "
+            "first and the last of two or more visits); give two or more, so that one can be held "
+            "out"
+        )
+    return VisitFile(place, found.sha256, patients, left_out, found.anomalies, found.implausible)
+
+
+def _visit(cells: dict[str, str], row: Row, patient_id: str, found: UciFile) -> _Visit:
+    values: dict[str, Value] = {}
+    for name in ("day", "age", "sc"):
+        text = clean(cells[name]).lower()
+        value = None if text in MISSING else number_of(name, text, row, found)
+        if value is not None and is_implausible(name, value):
+            found.implausible.append((patient_id, name, float(value)))
+        values[name] = value
+    day = values["day"]
+    if not isinstance(day, int):
+        refuse(found.path, row, "day", cells["day"], "write a whole number of days")
+    drug = clean(cells.get(DRUG_COLUMN, "")).lower()
+    codes = CONTEXT[DRUG_COLUMN].codes
+    if drug not in MISSING and drug not in codes:
+        refuse(found.path, row, DRUG_COLUMN, cells[DRUG_COLUMN], "write yes or no")
+    sex = sex_of(cells["sex"], row, found)
+    return _Visit(row.line, day, values["age"], sex, values["sc"], codes.get(drug))
+
+
+def _patient(place: Path, patient_id: str, visits: list[_Visit]) -> tuple[VisitPatient | None, str]:
+    """Return the course of a patient, or why none can be known."""
+    for one, other in pairwise(visits):
+        if one.day == other.day:
+            raise InvalidFile(
+                f"{place} row {other.line}, column day: patient {patient_id!r} has day {one.day} "
+                f"in row {one.line} already; give every visit a day of its own"
+            )
+    sexes = {visit.female for visit in visits if visit.female is not None}
+    ages = [visit for visit in visits if visit.age is not None]
+    if len(visits) < 2:
+        return None, "one visit"
+    if len(sexes) != 1 or not ages:
+        return None, "age or sex not stated, or both sexes"
+    for end in (visits[0], visits[-1]):
+        if end.creatinine is None or is_implausible("sc", end.creatinine):
+            return None, "no usable creatinine at the first or last visit"
+    last = ages[-1]
+    assert last.age is not None
+    age = last.age + (visits[-1].day - last.day) // 365
+    # Of more visits than are shown, those spread most evenly over the row of visits.
+    n_shown = min(len(visits), MAX_VISITS)
+    shown = [visits[round(k * (len(visits) - 1) / (n_shown - 1))] for k in range(n_shown)]
+    drugs = [visit.drug_started for visit in visits if visit.drug_started is not None]
+    return VisitPatient(
+        patient_id,
+        tuple(visit.day - visits[0].day for visit in shown),
+        tuple(visit.creatinine for visit in shown),
+        age,
+        sexes.pop(),
+        max(drugs) if drugs else None,
+    ), ""
