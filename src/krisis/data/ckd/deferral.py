@@ -15,7 +15,7 @@ from krisis.data.ckd.egfr import ADULT_AGE_YEARS, category_index, ckd_epi_2021
 from krisis.data.ckd.schema import is_implausible, usable
 from krisis.data.ckd.setting import SETTLING_GRADE
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping
+from krisis.json_values import JsonMapping, JsonObject
 
 CHRONIC_DAYS = 90
 RuleName = Literal["measurement_error", "margin"]
@@ -75,6 +75,11 @@ class DeferralRule:
             if name not in cls.__slots__:
                 raise UnknownName.among("field of the deferral rule", str(name), cls.__slots__)
         return cls(**given)
+
+    def describe(self) -> JsonObject:
+        """Return the rule and the one figure that it uses."""
+        name = "margin_ml_min" if self.kind == "margin" else "risk"
+        return {"rule": self.kind, name: getattr(self, name)}
 
     def reasons(self, visible: list[str], p_misclass: float) -> list[str]:
         """Return all reasons of the measurement-error rule."""

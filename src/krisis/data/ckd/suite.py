@@ -135,11 +135,7 @@ class CKDSuite(BaseDataSuite):
             "abstain_reasons": dict(sorted(reasons.items())),
             "deferral_kinds": {kind: kinds[kind] for kind in ("uncertain", "rule")},
             "n_label_depends_on_prior": sum(r.metadata["label_depends_on_prior"] for r in records),
-            "deferral": {
-                "rule": self.rule.kind,
-                "risk": self.rule.risk,
-                "margin_ml_min": self.rule.margin_ml_min,
-            },
+            "deferral": self.rule.describe(),
             "split_stage_3": self.split_stage_3,
             "target": "measured GFR" if self.equation_error else "usual eGFR by creatinine",
             "sex": self.sex if self.sex_column is None else f"column {self.sex_column}",
