@@ -131,3 +131,28 @@ def test_repeats_are_told_apart_by_the_cache_and_kept_together_by_cluster(
         "mean_agreement": 1.0,
         "n_unanimous": 24,
     }
+
+
+def test_a_bad_label_of_the_last_of_a_hundred_records_costs_no_request(
+    tmp_path: Path, loopback: Any, words: Any
+) -> None:
+    (tmp_path / "hundred_suite.py").write_text(
+        "from krisis import BaseDataSuite, PatientRecord, Task\n"
+        "class Hundred(BaseDataSuite):\n"
+        "    tasks = {'odd': Task('odd', 'Is it odd?', {0: 'no', 1: 'yes'})}\n"
+        "    def load(self):\n"
+        "        due = [False] * 99 + ['yes']\n"
+        "        return [PatientRecord({'serial marker': i}, i % 2, {'should_abstain': due[i]}, "
+        "f'p{i}')\n"
+        "                for i in range(100)]\n"
+    )
+    server = loopback()
+    asked = words(server.base_url, "--limit", "100")
+    asked[1] = "hundred_suite.py:Hundred"
+    code, out, err = krisis(*asked, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err == (
+        "krisis: record 'p99': metadata['should_abstain'] must be True or False, not 'yes'\n"
+    )
+    assert server.counts()["kinds"] == {}
+    assert not (tmp_path / "runs").exists()
