@@ -48,7 +48,10 @@ def requests_for(
 def disguised(record: PatientRecord, answers: list[Any]) -> PatientRecord:
     """Return the same case with another label and with canaries for metadata."""
     other = next(answer for answer in answers if answer != record.label)
-    hidden = {key: f"{CANARY}-{key}" for key in record.metadata}
+    hidden = {
+        key: not value if isinstance(value, bool) else f"{CANARY}-{key}"
+        for key, value in record.metadata.items()
+    }
     return replace(record, label=other, metadata=hidden)
 
 

@@ -11,7 +11,7 @@ from krisis import Benchmark, PatientRecord
 from krisis.backends import chat
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.scripted import ScriptedBackend
-from krisis.data import base
+from krisis.data import patient_record
 from krisis.data.base import RecordListSuite, Task
 from krisis.data.ckd.suite import CKDSuite
 from krisis.errors import AuthenticationFailed, OutOfCredit, RequestRefused
@@ -60,9 +60,11 @@ def test_the_suite_is_loaded_once_and_hashed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads, hashes = [], []
-    load, records_hash = CKDSuite.load, base.records_hash
+    load, records_hash = CKDSuite.load, patient_record.records_hash
     monkeypatch.setattr(CKDSuite, "load", lambda self: loads.append(1) or load(self))
-    monkeypatch.setattr(base, "records_hash", lambda r: hashes.append(1) or records_hash(r))
+    monkeypatch.setattr(
+        patient_record, "records_hash", lambda r: hashes.append(1) or records_hash(r)
+    )
     config = checked_config({"suite": "ckd", "model": "always-answer"}, "here")
     parts = assemble(config)
     execution = Execution(recorder=Recorder(tmp_path))

@@ -87,7 +87,7 @@ def without_values(text: str, request: Shown, *, only_telling: bool = False) -> 
     'bad value CREATININE=… in field 2'
     """
     values = _Values(request)
-    text = _unescaped(text)
+    given, text = text, _unescaped(text)
     kept, done, before = [], 0, ""
     for match in _TOKEN.finditer(text):
         token = match[0].casefold()
@@ -96,7 +96,7 @@ def without_values(text: str, request: Shown, *, only_telling: bool = False) -> 
             kept += [text[done : match.start()], BLANK]
             done = match.end()
         before = token
-    return _BLANKS.sub(BLANK, "".join([*kept, text[done:]]))
+    return _BLANKS.sub(BLANK, "".join([*kept, text[done:]])) if kept else given
 
 
 class _Values:

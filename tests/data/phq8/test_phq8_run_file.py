@@ -236,12 +236,12 @@ def test_a_participant_with_a_failed_call_is_not_a_success() -> None:
 
 def test_a_failing_model_makes_participants_without_success() -> None:
     def broken(request: ChatRequest) -> str:
-        raise ContentFiltered("no answer for you")
+        raise ContentFiltered("reply withheld")
 
     content = PHQ8RunFile.content([finished("zero_shot", backend=ScriptedBackend(broken))])
     found = content["experiments"][0]["results"]["results"]
     assert [one["success"] for one in found] == [False] * 4
-    assert "no answer for you (and 7 more items)" in found[0]["error"]
+    assert "reply withheld (and 7 more items)" in found[0]["error"]
 
 
 def test_two_experiments_of_one_mode_and_rows_of_other_suites_are_refused() -> None:
