@@ -189,15 +189,21 @@ def test_no_provider_that_respects_its_cap_is_paid_more_than_the_bound(
     assert n_unfinished < 5  # nearly every budget was large enough for a call
 
 
-def test_a_small_budget_is_used_up_instead_of_stopping_at_the_calls_in_progress(
-    in_virtual_time: InVirtualTime,
-) -> None:
+def reliable() -> Scenario:
+    """Return a provider of short answers in English that always says what they took."""
     scenario = Scenario(random.Random(0))
     scenario.n_records, scenario.batch_size, scenario.n_workers = 100, 1, 100
     scenario.cap, scenario.shape, scenario.share_silent = None, "even", 0.0
     scenario.share_lost, scenario.small, scenario.large = 0.0, 10, 20
     scenario.longest_note, scenario.n_added, scenario.n_calls_of_prose = 0, 7, 1000
     scenario.bytes_per_token = 4.0
+    return scenario
+
+
+def test_a_small_budget_is_used_up_instead_of_stopping_at_the_calls_in_progress(
+    in_virtual_time: InVirtualTime,
+) -> None:
+    scenario = reliable()
     result, provider = in_virtual_time(run(scenario, Limits(max_tokens=4000)))
     used = provider.n_input + provider.n_output
     assert isinstance(result.stop, BudgetReached)
@@ -213,12 +219,7 @@ def test_a_budget_below_a_token_for_every_byte_begins_on_trust_and_is_kept(
 ) -> None:
     long = replace(TASK, question="Is the serial marker, as the laboratory prints it, odd? " * 50)
     monkeypatch.setattr(f"{__name__}.TASK", long)
-    scenario = Scenario(random.Random(0))
-    scenario.n_records, scenario.batch_size, scenario.n_workers = 100, 1, 100
-    scenario.cap, scenario.shape, scenario.share_silent = None, "even", 0.0
-    scenario.share_lost, scenario.small, scenario.large = 0.0, 10, 20
-    scenario.longest_note, scenario.n_added, scenario.n_calls_of_prose = 0, 7, 1000
-    scenario.bytes_per_token = 4.0
+    scenario = reliable()
     result, provider = in_virtual_time(run(scenario, Limits(max_tokens=3000)))
     assert len(long.question) + 256 > 3000  # in bytes, not even the first call would fit
     assert isinstance(result.stop, BudgetReached)

@@ -127,17 +127,23 @@ def _hint(name: str) -> str:
     return "name one of `krisis list suites`" if name == "suite" else "give --model"
 
 
-def read_config(path: Path) -> JsonObject:
-    """Read a YAML or JSON file, or the configuration inside the manifest of a run."""
+def read_mapping(path: Path, what: str, *, option: str) -> JsonObject:
+    """Read a YAML or JSON file that must hold a mapping of ``what``; ``option`` named it."""
     try:
         content: JsonValue = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidFile(f"{path} does not exist; check --config") from None
+        raise InvalidFile(f"{path} does not exist; check {option}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise InvalidFile(f"{path} cannot be read as YAML or JSON: {reason}") from None
     if not isinstance(content, dict):
-        raise InvalidFile(f"{path} must hold options such as `suite: ckd`")
+        raise InvalidFile(f"{path} must hold {what}")
+    return content
+
+
+def read_config(path: Path) -> JsonObject:
+    """Read a YAML or JSON file, or the configuration inside the manifest of a run."""
+    content = read_mapping(path, "options such as `suite: ckd`", option="--config")
     if content.get("kind") == "krisis.run":
         if not content.get("config"):
             raise InvalidFile(

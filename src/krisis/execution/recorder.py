@@ -87,11 +87,10 @@ class Recorder:
         resume_newest: bool = False,
         announce: Callable[[str], object] | None = None,
     ) -> None:
-        self._out = Path(out)
+        self.out = Path(out)
         self._config = dict(config or {})
         self._config_missing = ""
-        self._store_features = store_features
-        self.out, self.store_features = str(out), store_features
+        self.store_features = store_features
         self._resume_newest = resume_newest
         self._announce = announce or (lambda text: None)
         self._resumed: RunDirectory | None = None
@@ -127,14 +126,14 @@ class Recorder:
     def begin(self, opening: Opening) -> Earlier:
         """Open the directory, refuse another run's, and return what is already there."""
         if self._resume_newest:
-            self._resumed, words = furthest_unfinished(self._out, opening)
+            self._resumed, words = furthest_unfinished(self.out, opening)
             self._announce(words)
         try:
             if self._resumed is not None:
                 return self._continue(self._resumed, opening)
             return self._create(opening)
         except OSError as error:
-            place = error.filename or self._out
+            place = error.filename or self.out
             raise InvalidFile(
                 f"{place} cannot be written ({error.strerror}); choose another folder for runs"
             ) from None
@@ -199,7 +198,7 @@ class Recorder:
         stores_features = self._stores_features(opening)
         created_at = datetime.now(UTC)
         run_id = secrets.token_hex(3)
-        path = self._out / run_name(opening, created_at, run_id)
+        path = self.out / run_name(opening, created_at, run_id)
         path.mkdir(parents=True)
         self.directory = RunDirectory(path)
         self._lock = RunLock(path)
@@ -258,7 +257,7 @@ class Recorder:
         return read_journal(directory.rows, cases)
 
     def _stores_features(self, opening: Opening) -> bool:
-        wanted = self._store_features
+        wanted = self.store_features
         if wanted and not opening.may_store_features:
             raise InvalidValue(
                 "store_features is on, but the data of this suite are restricted and may not be "

@@ -46,7 +46,7 @@ def settings_of(
             "baselines": execution.baselines,
             "cache": execution.cache is not None,
             "cache_path": None if execution.cache is None else str(execution.cache.path),
-            "out": recorder.out,
+            "out": str(recorder.out),
             "store_features": recorder.store_features,
             **asdict(execution.limits),
         }

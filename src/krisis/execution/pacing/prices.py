@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import yaml
-
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.json_values import JsonValue
+from krisis.execution.config import read_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +97,7 @@ def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
 def read_prices(path: str | Path) -> dict[str, Price]:
     """Read a YAML or JSON table ``model: {input: dollars, output: dollars}`` per million tokens."""
     path = Path(path)
-    try:
-        content: JsonValue = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidFile(f"the price table {path} does not exist; check --prices") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InvalidFile(f"the price table {path} cannot be read: {reason}") from None
-    if not isinstance(content, dict):
-        raise InvalidFile(f"the price table {path} must map models to prices")
+    content = read_mapping(path, "a price table, models mapped to prices", option="--prices")
     return {str(model): _price(model, entry, path) for model, entry in content.items()}
 
 
