@@ -62,6 +62,32 @@ class NotPrepared(Clinic):
     def training_records(self):
         raise RuntimeError("the register is closed")
 
+class NeedsWard(Clinic):
+    def __init__(self, ward, config=None):
+        super().__init__(config)
+
+class AnyOption(Clinic):
+    def __init__(self, config=None, **others):
+        super().__init__(config, n_patients=others.get("beds", 3))
+
+class NoLoad(BaseDataSuite):
+    pass
+
+class Dicts(Clinic):
+    def load(self):
+        return [{"lactate": 1}]
+
+class Nothing(Clinic):
+    def load(self):
+        return None
+
+class NoDescription(Clinic):
+    def describe(self):
+        return None
+
+class TaskList(Clinic):
+    tasks = [Task("onset", "Will it begin?", {0: "no", 1: "yes"})]
+
 class WithoutConfig(BaseDataSuite):
     def __init__(self):
         super().__init__()
@@ -84,6 +110,16 @@ class Rule(BaseBackend):
 class Unready(Rule):
     def prepare(self, suite):
         suite.training_records()
+
+class NeedsKey(Rule):
+    def __init__(self, address):
+        self.address = address
+
+class Numbered(Rule):
+    name = 5
+
+class TextRetries(Rule):
+    max_retries = "3"
 
 NOT_A_BACKEND = 3
 """
@@ -207,6 +243,38 @@ FAULTS = {
         (*RUN, "--model-option", "limt=3"),
         "has no option 'limt'; it understands: limit",
     ),
+    "missing argument of a suite": (
+        ("run", "mine/own_suite.py:NeedsWard", "--model", "majority"),
+        "missing 1 required positional argument: 'ward'; give arguments as --suite-option",
+    ),
+    "missing argument of a backend": (
+        ("run", "ckd", "--model", "mine/own_backend.py:NeedsKey"),
+        "missing 1 required positional argument: 'address'; give arguments as --model-option",
+    ),
+    "no load": (
+        ("run", "mine/own_suite.py:NoLoad", "--model", "majority"),
+        "cannot be made: Can't instantiate abstract class NoLoad",
+    ),
+    "load of dicts": (
+        ("run", "mine/own_suite.py:Dicts", "--model", "majority"),
+        "load() of the suite 'clinic' must return a list of PatientRecord, not [{'lactate': 1}]",
+    ),
+    "load of nothing": (
+        ("run", "mine/own_suite.py:Nothing", "--model", "majority"),
+        "load() of the suite 'clinic' must return a list of PatientRecord, not NoneType",
+    ),
+    "no description": (
+        ("run", "mine/own_suite.py:NoDescription", "--model", "majority"),
+        "describe() of the suite 'clinic' must return a mapping, not NoneType",
+    ),
+    "a number for a name": (
+        ("run", "mine/own_suite.py:Clinic", "--model", "mine/own_backend.py:Numbered"),
+        "the name of a backend must be text, not 5",
+    ),
+    "a text for a number": (
+        ("run", "mine/own_suite.py:Clinic", "--model", "mine/own_backend.py:TextRetries"),
+        "retries are numbers of 0 or more, not max_retries='3'",
+    ),
     "no configuration": (
         ("run", "mine/own_suite.py:WithoutConfig", "--seed", "3", "--model", "always-abstain"),
         "takes no seed; let its __init__ take config",
@@ -222,6 +290,16 @@ def test_a_fault_in_own_code_is_one_sentence(krisis, name: str) -> None:
     assert words in err
     assert err.startswith("krisis: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["AnyOption", "TaskList"])
+def test_suites_of_unusual_make_run(krisis, name: str, tmp_path: Path) -> None:
+    options = ("--suite-option", "beds=5") if name == "AnyOption" else ()
+    place = f"mine/own_suite.py:{name}"
+    code, _, err = krisis("run", place, *options, "--model", "always-abstain", "-o", "runs")
+    assert code == 0, err
+    (run,) = (tmp_path / "runs").iterdir()
+    assert load_run(run).attrition.n_abstained == (5 if options else 6)
 
 
 def test_debug_shows_the_traceback(krisis) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from krisis import registry
 from krisis.cli.app import app
 from krisis.decisions.check import Gate, check_run
+from krisis.errors import InvalidValue
 from krisis.metrics import Accuracy, BootstrapOptions, score_all
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore
 from krisis.metrics.forms import Form, Share, Uncertainty
@@ -210,3 +211,50 @@ def test_a_form_whose_interval_raises_keeps_its_value() -> None:
     assert 0 < found.value <= 1
     assert found.interval is not None
     assert found.interval.reason == "the metric raised RuntimeError: singular"
+
+
+def test_a_metric_that_writes_into_the_table_changes_no_other() -> None:
+    class Writing(BaseMetric):
+        name = "Writing"
+
+        def form(self, table: Table) -> Form:
+            table.correct[:] = False
+            return Share(table.correct, among=table.answered)
+
+    rows = invented_rows(40, skill=0.8)
+    scores = score_all([Writing(), Accuracy()], rows)
+    assert "read-only" in scores["writing"].details["reason"]
+    assert scores["accuracy"].value == score_all([Accuracy()], rows)["accuracy"].value
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (0.5, "compute(results) must return a MetricScore, not float"),
+        (None, "compute(results) must return a MetricScore, not NoneType"),
+        (MetricScore("Odd", math.nan), "the metric gave no reason"),
+        (SystemExit(2), "the metric raised SystemExit: 2"),
+    ],
+)
+def test_a_metric_of_ones_own_always_says_why_it_has_no_value(
+    returned: object, reason: str
+) -> None:
+    class Odd(BaseMetric):
+        name = "Odd"
+
+        def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
+            if isinstance(returned, BaseException):
+                raise returned
+            return returned  # type: ignore[return-value]
+
+    score = score_all([Odd()], invented_rows(10, skill=0.8))["odd"]
+    assert math.isnan(score.value)
+    assert reason in score.details["reason"]
+
+
+def test_a_direction_that_is_none_is_refused() -> None:
+    class Sideways(Raising):
+        name, direction = "Sideways", "sideways"  # type: ignore[assignment]
+
+    with pytest.raises(InvalidValue, match=r"direction of the metric 'Sideways'.*'sideways'"):
+        score_all([Sideways()], invented_rows(10, skill=0.8))

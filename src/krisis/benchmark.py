@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from krisis.backends.base import BaseBackend
@@ -45,6 +45,8 @@ class Benchmark:
     ) -> None:
         self.suite = suite
         self.backend = backend
+        if not isinstance(backend.name, str):
+            raise InvalidValue(f"the name of a backend must be text, not {backend.name!r}")
         chosen = default_benchmark_metrics() if metrics is None else metrics
         self.metrics = list(check_metrics(chosen))
         self.batch_size = checked_at_least_one("batch_size", batch_size)
@@ -117,6 +119,11 @@ class Benchmark:
 def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
     """Return what the suite says of itself; of records given in place of its own, their count."""
     description = suite.describe()
+    if not isinstance(description, Mapping):
+        raise InvalidValue(
+            f"describe() of the suite {suite.name!r} must return a mapping, "
+            f"not {type(description).__name__}"
+        )
     if given is None:
         return description
     if "content_hash" in description:

@@ -25,6 +25,8 @@ def plain(value: object) -> JsonValue:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if type(value).__name__ == "datetime64":  # of NumPy; as a list it would be a bare number
+        return str(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -93,7 +95,10 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     except OSError as error:
         raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        # Half of a surrogate pair, as error messages may hold, is written as its JSON escape.
+        with os.fdopen(
+            handle, "w", encoding="utf-8", errors="backslashreplace", newline=""
+        ) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Literal, TypeVar
 
 from krisis.errors import InvalidValue, KrisisError, PlugInFault, UnknownName
-from krisis.json_values import JsonValue
+from krisis.json_values import JsonObject, JsonValue
 
+Made = TypeVar("Made")
 Kind = Literal["suites", "backends", "metrics", "formats", "commands"]
 
 # "module:attribute" strings, so that listing names imports nothing.
@@ -109,6 +112,26 @@ def find(kind: Kind, name: str) -> JsonValue:
         module, _, attribute = known[name].partition(":")
         return getattr(import_module(module), attribute)
     return _brought(known.get(name, name), f"the {kind.removesuffix('s')} {name!r}")
+
+
+def options_of(found: type) -> tuple[set[str], bool]:
+    """Return the options that a class is made with, and whether it takes any others as well."""
+    parameters = inspect.signature(found).parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = {one.name for one in parameters if one.kind in named}
+    return names, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+
+
+def made(found: Callable[..., Made], options: JsonObject, what: str, option: str) -> Made:
+    """Make an object of a class that a user named; say what it lacks where that is not possible."""
+    try:
+        return found(**options)
+    except TypeError as error:
+        if fault_of_own_code(error) is not None:
+            raise
+        raise InvalidValue(
+            f"{what} cannot be made: {error}; give arguments as {option} NAME=VALUE"
+        ) from error
 
 
 def name_of(kind: Kind, found: type) -> str:

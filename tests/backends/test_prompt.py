@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import date
+from enum import StrEnum
 from typing import Any
 
+import numpy as np
 import pytest
 
 from krisis.backends.prompt import build_prompt, value_in_words
@@ -109,3 +112,24 @@ def test_a_template_shows_no_value_and_no_context(task: Task) -> None:
     for shown in ("2.41", "10.05", "hypertension: yes", "long transcript"):
         assert shown in prompt.user
         assert shown not in prompt.template
+
+
+class Colour(StrEnum):
+    PALE = "pale"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.datetime64("2020-01-01T00:00:00.000000001"), "2020-01-01T00:00:00.000000001"),
+        (np.datetime64("2020-01-01"), "2020-01-01"),
+        (np.datetime64("NaT"), "not measured"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (Colour.PALE, "pale"),
+        (np.array([1.0, 2.5]), "1, 2.5"),
+        ([], "none"),
+        ([["a", "b"], None], "(a, b), not measured"),
+    ],
+)
+def test_values_of_other_libraries_are_shown_as_they_read(value: object, words: str) -> None:
+    assert value_in_words(value, FeatureDescription("finding")) == words

@@ -17,6 +17,10 @@ from krisis.metrics import Accuracy
 YES_NO = Task("onset", "Will it?", {0: "no", 1: "yes"}, aliases={"yes": 1, "no": 0})
 
 
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+
 class Counting(BaseBackend):
     name = "counting"
 
@@ -48,6 +52,9 @@ def hundred_records(**last: Any) -> list[PatientRecord]:
         ({"features": {"x": {1, 2}}}, "the feature 'x' holds a set"),
         ({"features": {"x": [1, float("inf")]}}, "the feature 'x' is infinite"),
         ({"features": {"x": {"a": {1: 2}}}}, "the feature 'x' holds a mapping whose keys"),
+        ({"features": {"note": "no \ud83d"}}, "the feature 'note' holds half a character"),
+        ({"features": {"x": 10**5000}}, "the feature 'x' is too large a number"),
+        ({"features": {"x": ENDLESS}}, "a value is nested too deeply"),
         ({"features": {7: 1}}, "the feature 7 must be named by a text"),
     ],
 )
@@ -93,3 +100,20 @@ def test_numbers_name_records_and_patients() -> None:
 def test_metrics_are_checked_when_the_benchmark_is_made(metrics: list[Any], words: str) -> None:
     with pytest.raises(InvalidValue, match=words):
         Benchmark(RecordListSuite([PatientRecord({}, 1)]), Counting(), metrics)
+
+
+@pytest.mark.parametrize("label", [np.bool_(True), np.int8(1), 1.0, np.float32(1.0), True])
+def test_whole_numbers_of_any_kind_are_labels(label: Any) -> None:
+    assert PatientRecord({}, label).label == 1
+
+
+@pytest.mark.parametrize("label", [1.5, None, "", np.array([1]), float("nan"), {}])
+def test_a_label_that_is_none_names_its_record(label: Any) -> None:
+    with pytest.raises(InvalidValue, match="record 'p7': label must be a whole number"):
+        PatientRecord({}, label, {}, "p7")
+
+
+def test_a_confidence_of_numpy_is_a_number() -> None:
+    assert BackendResponse(1, confidence=np.float32(0.5)).confidence == 0.5  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="confidence"):
+        BackendResponse(1, confidence="0.5")  # type: ignore[arg-type]

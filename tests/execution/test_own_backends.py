@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import errno
+import http.client
+import ssl
 import urllib.error
 from collections.abc import Callable, Sequence
 from email.message import Message
@@ -20,6 +25,8 @@ from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.data.base import RecordListSuite
 from krisis.errors import BackendError, InvalidValue, PromptLeak
 from krisis.execution.options import Execution
+from krisis.execution.pacing.budget import Limits
+from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
 from krisis.results.store import load_run
 
@@ -28,7 +35,9 @@ ANSWERS = Task("parity", "Is x odd?", {0: "no", 1: "yes"})
 
 def suite(n: int) -> RecordListSuite:
     records = [
-        PatientRecord({"x": 20 + i, "age": 60 + i}, i % 2, {"ward": f"w{i}"}, f"r{i}")
+        PatientRecord(
+            {"x": 20 + i, "age": 60 + i, "serum": 731.25 + i}, i % 2, {"ward": f"w{i}"}, f"r{i}"
+        )
         for i in range(n)
     ]
     return RecordListSuite(records, ANSWERS)
@@ -66,6 +75,11 @@ def with_status(status: int, kind: Any) -> Exception:
     return error
 
 
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
 def aiohttp_error(status: int) -> Exception:
     info = aiohttp.RequestInfo("http://127.0.0.1/", "GET", {}, "http://127.0.0.1/")  # type: ignore[arg-type]
     return aiohttp.ClientResponseError(info, (), status=status)
@@ -93,6 +107,10 @@ TRANSIENT: dict[str, Callable[[], Exception]] = {
     "aiohttp": aiohttp.ServerDisconnectedError,
     "aiohttp status": lambda: aiohttp_error(429),
     "urllib": lambda: urllib.error.URLError("unreachable"),
+    "no route": lambda: OSError(errno.EHOSTUNREACH, "no route"),
+    "tls cut": lambda: ssl.SSLEOFError(8, "EOF in violation of protocol"),
+    "no response": lambda: http.client.BadStatusLine("garbage"),
+    "raised from": lambda: caused(RuntimeError("the model failed"), ConnectionError("lost")),
     "urllib status": lambda: urllib.error.HTTPError("http://x", 502, "bad", Message(), None),
 }
 
@@ -173,6 +191,9 @@ class Prompting(BaseBackend):
         (lambda r: f"label: {r.label}", r"r0.*label"),
         (lambda r: f"Ground truth = {r.label}", r"r0.*label"),
         (lambda r: f"ward: {r.metadata['ward']}", r"r0.*metadata 'ward'"),
+        (lambda r: f"serum {r.features['serum']:.3f}", r"r0.*value of 'serum'"),
+        (lambda r: f"serum {r.features['serum']:e}", r"r0.*value of 'serum'"),
+        (lambda r: f"serum {r.features['serum']}".replace(".", ","), r"r0.*value of 'serum'"),
         (lambda r: f"He lies in {r.metadata['ward']}.", r"r1.*metadata 'ward'"),
     ],
 )
@@ -222,3 +243,137 @@ def test_a_template_that_changes_with_the_values_is_refused() -> None:
 
     with pytest.raises(PromptLeak, match=r"r0.*without them it is another text"):
         Benchmark(suite(1), Counting()).run()
+
+
+class Ending(Parity):
+    """Ends in a way that is not an ordinary exception, at its third call."""
+
+    def __init__(self, end: BaseException) -> None:
+        super().__init__(RuntimeError, every=1000)
+        self.end = end
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        if self.n_calls == 2:
+            self.n_calls += 1
+            raise self.end
+        return super().evaluate(record)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("cannot say")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        concurrent.futures.CancelledError(),
+        asyncio.CancelledError(),
+        SystemExit(3),
+        StopIteration(),
+        GeneratorExit(),
+        Mute(),
+    ],
+    ids=lambda end: type(end).__name__,
+)
+def test_no_way_to_end_a_call_ends_the_run_or_passes_for_its_success(end: BaseException) -> None:
+    result = Benchmark(suite(6), Ending(end)).run()
+    assert (result.attrition.n_answered, result.attrition.n_failed) == (5, 1)
+    assert type(end).__name__ in result.attrition.failures["backend"].example
+
+
+def test_a_chat_backend_that_cancels_its_own_call_is_a_failed_record() -> None:
+    class Cancelling(OwnChat):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            raise asyncio.CancelledError
+
+    result = Benchmark(suite(2), Cancelling(), batch_size=1).run()
+    assert result.attrition.n_failed == 2
+
+
+class Dear(BaseBackend):
+    """Says what it takes, which is much, and nothing before."""
+
+    name = "dear"
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        return BackendResponse(0, input_tokens=1000, output_tokens=200)
+
+
+class DearInBatches(Dear):
+    def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+        return [self.evaluate(record) for record in records]
+
+
+@pytest.mark.parametrize("kind", [Dear, DearInBatches])
+@pytest.mark.parametrize("bound", [3_000, 24_000, 100_000])
+def test_a_budget_bounds_a_backend_of_ones_own_as_well(kind: type[Dear], bound: int) -> None:
+    limits = Limits(max_tokens=bound)
+    benchmark = Benchmark(
+        suite(150), kind(), batch_size=2, max_concurrency=8, execution=Execution(limits=limits)
+    )
+    result = benchmark.run()
+    used = result.spending.token_total
+    assert used is not None
+    assert bound - 2 * 1200 < used <= bound
+    priced = Execution(limits=Limits(max_cost=0.01), prices={"dear": Price(1.0, 1.0)})
+    cost = Benchmark(suite(30), kind(), max_concurrency=8, execution=priced).run().spending.cost
+    assert cost is not None
+    assert 0.005 < cost <= 0.01
+
+
+def test_a_count_that_no_call_can_have_taken_is_not_believed() -> None:
+    class Absurd(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            return BackendResponse(0, input_tokens=10**400, output_tokens=-3)
+
+    result = Benchmark(suite(2), Absurd(RuntimeError)).run()
+    assert (result.attrition.n_answered, result.spending.token_total) == (2, None)
+    assert ChatReply("", input_tokens=10**400, output_tokens=5).input_tokens is None
+
+
+def test_what_a_backend_does_to_a_record_reaches_no_row() -> None:
+    class Cheating(BaseBackend):
+        name = "cheating"
+
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            record.label, record.record_id = 0, "mine"
+            record.metadata["ward"] = record.features["x"] = "changed"  # type: ignore[index]
+            return BackendResponse(0)
+
+    asked = suite(4)
+    rows = Benchmark(asked, Cheating()).run().evaluation_results
+    assert [row.ground_truth for row in rows] == [0, 1, 0, 1]
+    assert [row.record_id for row in rows] == ["r0", "r1", "r2", "r3"]
+    assert [row.metadata["ward"] for row in rows] == ["w0", "w1", "w2", "w3"]
+    assert asked.records()[0].features["x"] == 20
+
+
+def test_a_key_in_the_reply_of_ones_own_backend_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-planted-0123456789abcdef"
+    monkeypatch.setenv("COMPATIBLE_API_KEY", key)
+
+    class Telling(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            return BackendResponse(0, raw_response=f"I was sent {key}, thanks")
+
+    recorder = Recorder(tmp_path)
+    Benchmark(suite(2), Telling(RuntimeError), execution=Execution(recorder=recorder)).run()
+    (run,) = tmp_path.iterdir()
+    stored = (run / "rows.jsonl").read_text(encoding="utf-8")
+    assert "I was sent" in stored
+    assert key not in stored
+
+
+def test_half_a_character_in_an_error_is_stored_and_read_back(tmp_path: Path) -> None:
+    backend = Parity(lambda: ValueError("no \ud83d good"), every=2)
+    execution = Execution(recorder=Recorder(tmp_path))
+    Benchmark(suite(4), backend, execution=execution).run()
+    (run,) = tmp_path.iterdir()
+    found = load_run(run)
+    assert found.attrition.n_failed == 2
+    assert "no \\ud83d good" in (run / "report.txt").read_text(encoding="utf-8")
+    again = Benchmark(suite(4), backend, execution=Execution(recorder=Recorder.resume(run))).run()
+    assert again.attrition.n_sent == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,6 +13,9 @@ from krisis.backends.secrets import names_secret
 from krisis.data.base import BaseDataSuite, Label, PatientRecord
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
+
+# More than any context window holds: a larger count is a fault of whoever wrote it.
+MOST_TOKENS = 10_000_000
 
 
 @dataclass(slots=True)
@@ -69,12 +73,17 @@ def _checked_prediction(value: Any) -> Label | None:
 
 
 def _checked_count(name: str, value: Any) -> int | None:
-    if value is None or type(value) is int:
-        return value
+    if value is None:
+        return None
     try:
-        return operator.index(value)
+        return believable_count(operator.index(value))
     except TypeError:
         raise InvalidValue(f"{name} must be a whole number or None, not {value!r}") from None
+
+
+def believable_count(n_tokens: int | None) -> int | None:
+    """Return a number of tokens, None for one that no call can have taken."""
+    return n_tokens if n_tokens is not None and 0 <= n_tokens <= MOST_TOKENS else None
 
 
 def _checked_seconds(value: object) -> float:
@@ -85,11 +94,15 @@ def _checked_seconds(value: object) -> float:
 
 def checked_confidence(value: object) -> float:
     """Return a confidence as a float, or refuse what is not a number in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         raise InvalidValue(f"confidence must be a number between 0 and 1, not {value!r}")
-    if not 0.0 <= value <= 1.0:  # also refuses NaN
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0.0 <= number <= 1.0:  # also refuses NaN
         raise InvalidValue(f"confidence must lie between 0 and 1, not {value!r}")
-    return float(value)
+    return number
 
 
 class BaseBackend(ABC):

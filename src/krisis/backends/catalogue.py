@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from krisis import registry
@@ -37,22 +36,17 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
     elif slash:
         raise InvalidValue(f"the backend {family!r} has no models, received {name!r}; omit /…")
     max_retries = None if "max_retries" in accepted else given.pop("max_retries", None)
-    if not getattr(kind, "takes_any_option", False):
+    if not getattr(kind, "takes_any_option", is_own and registry.options_of(kind)[1]):
         _refuse_unknown(family, given, accepted)
-    backend = kind(**given)
+    backend = registry.made(kind, given, f"the backend {family!r}", "--model-option")
     if max_retries is not None:
         backend.max_retries = max_retries
     return backend
 
 
-def _accepted_options(kind: Any) -> set[str]:
-    options: set[str] = set()
-    for parameter in inspect.signature(kind).parameters.values():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            options |= set(CallOptions.__annotations__)
-        else:
-            options.add(parameter.name)
-    return options
+def _accepted_options(kind: type[BaseBackend]) -> set[str]:
+    named, takes_any = registry.options_of(kind)
+    return named | (set(CallOptions.__annotations__) if takes_any else set())
 
 
 def _refuse_unknown(family: str, given: JsonObject, accepted: set[str]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self
 
 from krisis.backends import blocking
-from krisis.backends.base import BackendResponse, BaseBackend
+from krisis.backends.base import BackendResponse, BaseBackend, believable_count
 from krisis.backends.prompt import build_prompt
 from krisis.backends.reply import Answer, read_answers
 from krisis.backends.retry import RetryPolicy, call_with_retries
@@ -82,6 +82,10 @@ class ChatReply:
     headers: Mapping[str, str] = field(default_factory=dict)
     latency_seconds: float | None = None
     n_dropped_fields: int = 0
+
+    def __post_init__(self) -> None:
+        self.input_tokens = believable_count(self.input_tokens)
+        self.output_tokens = believable_count(self.output_tokens)
 
 
 class ChatBackend(BaseBackend):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
 from krisis.backends.chat import ChatRequest
@@ -32,12 +33,15 @@ _ADVICE = {
 _TRANSIENT = frozenset({408, 409, 425})
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
 _WITHHELD = ("moderation", "flagged", "content violates")
+# No connection can be made: nothing listens, or no network leads there.
+_NO_ROUTE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH}
 # Parts of the class names by which network libraries and SDKs call a moment's trouble.
 _LIMITED = ("RateLimit", "TooManyRequests", "Throttl", "ResourceExhausted")
 _NETWORK = (
     *("ConnectError", "ConnectionError", "NetworkError", "TransportError", "ProtocolError"),
     *("ReadError", "WriteError", "Disconnected", "PayloadError", "ChunkedEncodingError"),
-    *("IncompleteRead", "URLError", "ServiceUnavailable", "Overloaded", "InternalServerError"),
+    *("IncompleteRead", "BadStatusLine", "SSLEOFError", "SSLZeroReturnError", "URLError"),
+    *("ServiceUnavailable", "Overloaded", "InternalServerError"),
 )
 _UNREADABLE = ("DecodeError", "ValidationError", "UnknownApiResponse", "DecodingError")
 
@@ -70,15 +74,21 @@ def own_backend_error(error: Exception, words: str) -> BackendError:
     """
     if (known := _behind(error)) is not None:
         return known
-    status = _status(error) or _status_of_library(error)
-    if status is not None:
-        return _of_status(error, status, "the backend", words)
-    return _kind_of_own(error)(words)
+    behind: BaseException | None = error
+    while behind is not None:  # a library's error may be what another was raised from
+        if isinstance(behind, Exception):
+            status = _status(behind) or _status_of_library(behind)
+            if status is not None:
+                return _of_status(behind, status, "the backend", words)
+            if (kind := _kind_of_own(behind)) is not BackendError:
+                return kind(words)
+        behind = behind.__cause__
+    return BackendError(words)
 
 
 def _kind_of_own(error: Exception) -> type[BackendError]:
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
-    if isinstance(error, ConnectionRefusedError) or "gaierror" in kinds:
+    if "gaierror" in kinds or getattr(error, "errno", None) in _NO_ROUTE:
         return Unreachable
     if isinstance(error, TimeoutError) or "Timeout" in kinds:
         return CallTimedOut

@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from krisis.backends.base import MOST_TOKENS
 from krisis.backends.signals import TokenLogprob
 from krisis.errors import ProviderUnavailable
 from krisis.json_values import JsonMapping, JsonObject
 
 T = TypeVar("T")
 
-# More than any context window holds: a larger count is a fault of whoever wrote it.
-MOST_TOKENS = 10_000_000
 # Providers write this in place of minus infinity.
 _NO_PROBABILITY = -9999.0
 _ROUNDING = 1e-6

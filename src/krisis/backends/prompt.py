@@ -6,9 +6,10 @@ from the names of the features alone, so no value can reach it either.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from enum import Enum
 
 from krisis.backends.schema import case_name
 from krisis.data.base import FeatureDescription, Features, Task
@@ -146,6 +147,10 @@ def value_in_words(value: object, description: FeatureDescription) -> str:
     >>> value_in_words(["aspirin", {"drug": "insulin", "units": 12}], FeatureDescription("drugs"))
     'aspirin, (drug: insulin, units: 12)'
     """
+    if isinstance(value, Enum):
+        value = value.value
+    if type(value).__name__ == "datetime64":  # of NumPy; as a list it would be a bare number
+        value = str(value)
     tolist = getattr(value, "tolist", None)  # NumPy arrays and scalars
     value = tolist() if callable(tolist) else value
     if _is_missing(value):
@@ -174,9 +179,10 @@ def _entries(value: Mapping[str, object] | Sequence[object], entry: FeatureDescr
 
 
 def _is_missing(value: object) -> bool:
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or (isinstance(value, str) and value.strip() in ("", "NaT")):
         return True
-    return isinstance(value, float) and math.isnan(value)
+    # Not a number and not a time are the values that differ from themselves.
+    return isinstance(value, float | date) and bool(value != value)  # noqa: PLR0124
 
 
 def _with_unit(text: str, description: FeatureDescription, *, coded: bool) -> str:

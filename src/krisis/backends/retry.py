@@ -37,10 +37,11 @@ class RetryPolicy:
     jitter: Callable[[], float] = field(default_factory=_jitter, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.max_retries < 0 or self.base_seconds < 0 or self.max_seconds < 0:
+        given = (self.max_retries, self.base_seconds, self.max_seconds)
+        if not all(isinstance(one, int | float) and one >= 0 for one in given):
             raise InvalidValue(
-                f"retries cannot be negative, received max_retries={self.max_retries}, "
-                f"base_seconds={self.base_seconds}, max_seconds={self.max_seconds}; use 0 or more"
+                f"retries are numbers of 0 or more, not max_retries={self.max_retries!r}, "
+                f"base_seconds={self.base_seconds!r}, max_seconds={self.max_seconds!r}"
             )
 
     @classmethod

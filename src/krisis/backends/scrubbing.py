@@ -16,11 +16,11 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from krisis.backends.prompt import REDACTED
-from krisis.backends.secrets import BLANK, Secret, keys_of_the_environment
+from krisis.backends.secrets import BLANK, Secret, recognisable_keys
 from krisis.data.base import PatientRecord
 from krisis.errors import BackendError
 
-_TOKEN = re.compile(r"\d+(?:\s?[.,]\s?\d+)*|[^\W\d_]+")
+_TOKEN = re.compile(r"\d+(?:\s?[.,]\s?\d+)*(?:e[+-]?\d+)?|[^\W\d_]+", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+[nrt]|</?\w{1,20}/?>")
 _BLANKS = re.compile(rf"{BLANK}(?:[\W_]*{BLANK})+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
@@ -55,8 +55,8 @@ def provider_words(error: Exception, request: Shown, key: Secret) -> str:
 def scrub(error: BackendError, shown: Shown) -> None:
     """Take known keys and the patient's values out of the words of a user's own backend."""
     text = str(error)
-    for key in keys_of_the_environment():
-        text = key.removed_from(text) if key.is_recognisable else text
+    for key in recognisable_keys():
+        text = key.removed_from(text)
     error.args = (without_values(text, shown, only_telling=True),)
 
 
@@ -135,6 +135,9 @@ def _tokens(text: str) -> list[str]:
 
 def _read(number: str) -> set[float]:
     """Return the value of a number; a comma is a decimal point or parts the thousands."""
+    number, _, exponent = number.lower().partition("e")
+    if exponent:
+        return {float(f"{value!r}e{exponent}") for value in _read(number)}
     *before, last = re.split(r"\s?[.,]\s?", number)
     decimal = float(f"{''.join(before)}.{last}") if before else float(last)
     return {decimal, float("".join([*before, last]))} if "," in number else {decimal}

@@ -168,11 +168,11 @@ def find_key(variables: Sequence[str], provider: str) -> Secret:
     )
 
 
-def keys_of_the_environment() -> list[Secret]:
-    """Return every key that the environment or the `.env` of this folder names as one."""
+def recognisable_keys() -> list[Secret]:
+    """Return the keys that the environment or the `.env` of this folder names, if long enough."""
     written = {**_dotenv(Path(".env")), **os.environ}
     values = {value for name, value in written.items() if value and _KEY_NAME.search(name.upper())}
-    return [_secret(value) for value in sorted(values)]
+    return [key for key in map(_secret, sorted(values)) if key.is_recognisable]
 
 
 @cache

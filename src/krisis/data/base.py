@@ -202,6 +202,9 @@ class BaseDataSuite(ABC):
         if cls.name == BaseDataSuite.name:
             words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__.removesuffix("Suite"))
             cls.name = words.lower() or "suite"
+        tasks: object = cls.tasks
+        if isinstance(tasks, list | tuple):  # tasks are called by their own names anyway
+            cls.tasks = {task.name: task for task in tasks}
 
     def __init__(self, config: SuiteConfig | None = None) -> None:
         self.config = config or SuiteConfig()
@@ -261,7 +264,15 @@ class BaseDataSuite(ABC):
     def records(self) -> Records:
         """Return what `load` produces, loaded once and kept."""
         if self._loaded is None:
-            self._loaded = Records(self.load())
+            loaded: object = self.load()
+            if not isinstance(loaded, list | tuple) or not all(
+                isinstance(record, PatientRecord) for record in loaded
+            ):
+                raise InvalidValue(
+                    f"load() of the suite {self.name!r} must return a list of PatientRecord, "
+                    f"not {type(loaded).__name__ if not loaded else repr(loaded)[:60]}"
+                )
+            self._loaded = Records(loaded)
         return self._loaded
 
     def restricted(self, records: Sequence[PatientRecord]) -> Self:

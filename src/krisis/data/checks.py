@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import date, time
+from enum import Enum
 
 from krisis.data.base import PatientRecord, Task
 from krisis.errors import InvalidValue
 
 # Metadata that metrics and reports read as true or false; None counts as not given.
 _FLAGS = ("should_abstain", "synthetic", "label_depends_on_prior")
+# Python writes no longer number as text.
+_MOST_BITS = 4096
 _ADVICE = "give numbers, text, dates, or lists and mappings of them"
 
 
@@ -18,11 +21,14 @@ def check_records(records: Iterable[PatientRecord], task: Task) -> None:
     """Refuse the first record that could not be asked, stored or scored, and say why."""
     answers = {_as_scored(answer) for answer in task.answers}
     for record in records:
-        fault = (
-            (answers and _label_fault(record, task, answers))
-            or _members_fault("the feature", record.features)
-            or _metadata_fault(record)
-        )
+        try:
+            fault = (
+                (answers and _label_fault(record, task, answers))
+                or _members_fault("the feature", record.features)
+                or _metadata_fault(record)
+            )
+        except RecursionError:
+            fault = "a value is nested too deeply to be shown"
         if fault:
             raise InvalidValue(f"record {record.record_id!r}: {fault}")
 
@@ -56,22 +62,41 @@ def _members_fault(what: str, members: Mapping[str, object]) -> str:
     for name, value in members.items():
         if type(name) is not str:
             return f"{what} {name!r} must be named by a text"
-        if type(value) not in (str, int, bool, type(None)) and (fault := _fault(value)):
+        if value is not None and (fault := _fault(value)):
             return f"{what} {name!r} {fault}; {_ADVICE}"
     return ""
 
 
 def _fault(value: object) -> str:
     """Say why a value can be neither shown nor stored; nothing of one that can."""
-    if isinstance(value, float):
-        return "is infinite" if math.isinf(value) else ""
-    if value is None or isinstance(value, str | int | date | time):
-        return ""
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, str | int | float | date | time):
+        return _fault_of_one(value)
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             return "holds a mapping whose keys are not all texts"
-        return next((fault for item in value.values() if (fault := _fault(item))), "")
+        value = list(value.values())
     if isinstance(value, list | tuple):
         return next((fault for item in value if (fault := _fault(item))), "")
     tolist = getattr(value, "tolist", None)  # NumPy arrays and scalars
     return _fault(tolist()) if callable(tolist) else f"holds a {type(value).__name__}"
+
+
+def _fault_of_one(value: object) -> str:
+    if isinstance(value, float) and math.isinf(value):
+        return "is infinite"
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return "is too large a number"
+    if isinstance(value, str) and not value.isascii() and not _is_whole(value):
+        return "holds half a character"
+    return ""
+
+
+def _is_whole(text: str) -> bool:
+    """Say whether a text can be written: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

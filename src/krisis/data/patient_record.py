@@ -38,7 +38,7 @@ class PatientRecord:
             raise InvalidValue(f"features must be a mapping, not {type(self.features).__name__}")
         if not isinstance(self.metadata, Mapping):
             raise InvalidValue(f"metadata must be a mapping, not {type(self.metadata).__name__}")
-        self.label = _whole_label(self.label)
+        self.label = _whole_label(self.label, self.record_id)
         if type(self.record_id) is not str or type(self.cluster_id) is not str:
             self.record_id, self.cluster_id = _text_id(self.record_id), _text_id(self.cluster_id)
         self.record_id = self.record_id or content_id(
@@ -66,13 +66,17 @@ def _optional(*texts: str) -> tuple[str, ...]:
     return texts if any(texts) else ()
 
 
-def _whole_label(label: object) -> Label:
+def _whole_label(label: object, name: object) -> Label:
     if isinstance(label, str) and label.strip():
         return label
-    whole = getattr(label, "__index__", None)  # NumPy integers and booleans are whole as well
-    if whole is None:
-        raise InvalidValue(f"label must be a whole number or a non-empty text, not {label!r}")
-    return int(whole())
+    try:
+        whole = int(label)  # type: ignore[call-overload]
+        if not hasattr(label, "__len__") and whole == label:  # also 1.0, and scalars of NumPy
+            return int(whole)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    who = f"record {name!r}: " if name else ""
+    raise InvalidValue(f"{who}label must be a whole number or a non-empty text, not {label!r}")
 
 
 def content_id(content: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,7 +91,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
         if (value := getattr(config, name)) is not None
     }
     options |= config.suite_options
-    known = set(inspect.signature(kind).parameters)
+    known, takes_any = registry.options_of(kind)
     if "data_path" in options and "data_path" not in known and "data" in known:
         options["data"] = options.pop("data_path")
     if config.risk is not None:
@@ -107,11 +106,11 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
             "config and hand it to super().__init__(config)"
         )
     for name in options:
-        if name not in known:
+        if name not in known and not takes_any:
             raise UnknownName.among(
                 f"option of the suite {config.suite}:", name, known - {"config"}
             )
-    return kind(**options)
+    return registry.made(kind, options, f"the suite {config.suite!r}", "--suite-option")
 
 
 def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution:

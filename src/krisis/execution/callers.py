@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
@@ -14,6 +15,8 @@ from krisis.backends.failures import own_backend_error
 from krisis.backends.provider import ProviderBackend
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.scrubbing import Shown, ShownRecords, scrub
+from krisis.backends.secrets import recognisable_keys
+from krisis.data.base import PatientRecord
 from krisis.errors import (
     BackendError,
     CallTimedOut,
@@ -139,14 +142,24 @@ class Attempts:
                 f"no reply within {seconds}; raise timeout_seconds if the model is slow"
             )
         known = (BackendError, MissingKey, MissingExtra)
+        if isinstance(error, asyncio.CancelledError) and not _is_being_cancelled():
+            return BackendError("CancelledError: the backend cancelled its own call")
         if isinstance(error, known) or not isinstance(error, Exception):
             return error
         return own_backend_error(error, error_text(error))
 
 
-def error_text(error: Exception) -> str:
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def error_text(error: BaseException) -> str:
     """Return the kind and the words of an unexpected error."""
-    return f"{type(error).__name__}: {error}"
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an error of the user's own may not even be able to say what it is
+        return type(error).__name__
 
 
 class Caller(Protocol):
@@ -282,6 +295,7 @@ class ThreadCaller:
         self._backend = backend
         self._attempts = attempts
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="krisis-backend")
+        self._keys = recognisable_keys()
         self.takes_batches = type(backend).evaluate_batch is not BaseBackend.evaluate_batch
 
     async def ask(
@@ -292,12 +306,19 @@ class ThreadCaller:
         sample_index = cases[0].sample_index
 
         def call() -> list[BackendResponse]:
+            # Whatever the backend does to a record must not reach the row.
+            given = [_copied(record) for record in records]
             try:
                 if mode == "single":
-                    return _checked_kind([self._backend.evaluate_sample(records[0], sample_index)])
-                responses = _checked_kind(list(self._backend.evaluate_batch(records)))
-            except StopIteration as error:  # a future cannot carry it, and would wait for ever
-                raise BackendError("StopIteration: the backend ran out of answers") from error
+                    return _checked_kind([self._backend.evaluate_sample(given[0], sample_index)])
+                responses = _checked_kind(list(self._backend.evaluate_batch(given)))
+            except (Exception, KeyboardInterrupt) as error:
+                if not isinstance(error, StopIteration | CancelledError):
+                    raise
+                # A future cannot carry the one, and would take the other for its own end.
+                raise BackendError(f"{type(error).__name__}: the backend gave no answer") from error
+            except BaseException as error:  # sys.exit() in a backend is its own end, not the run's
+                raise BackendError(error_text(error)) from error
             return _checked_count(responses, len(records))
 
         loop = asyncio.get_running_loop()
@@ -318,6 +339,8 @@ class ThreadCaller:
             ) from error
         for response in responses:
             response.prompt_mode = response.prompt_mode or mode
+            for key in self._keys:
+                response.raw_response = key.removed_from(response.raw_response)
         spent.input_tokens += sum(one.input_tokens or 0 for one in responses)
         spent.output_tokens += sum(one.output_tokens or 0 for one in responses)
         counts = [count for one in responses for count in (one.input_tokens, one.output_tokens)]
@@ -330,6 +353,10 @@ class ThreadCaller:
     async def close(self) -> None:
         """End the threads; none is at work any more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _copied(record: PatientRecord) -> PatientRecord:
+    return replace(record, features=dict(record.features), metadata=dict(record.metadata))
 
 
 def _checked_count(responses: list[BackendResponse], n_records: int) -> list[BackendResponse]:

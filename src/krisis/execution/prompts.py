@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
@@ -12,7 +13,7 @@ from krisis.data.base import BaseDataSuite, PatientRecord, content_hash
 from krisis.errors import PromptLeak
 from krisis.execution.batches import Batch, Case
 
-_WORD = re.compile(r"[^\W_]+(?:[.,][^\W_]+)*")
+_WORD = re.compile(r"\d+(?:[.,]\d+)?e[+-]?\d+|[^\W_]+(?:[.,][^\W_]+)*", re.IGNORECASE)
 # Words by which a text may name the right answer, in the order in which they are said.
 _LABEL_NAMES = ("label", "ground truth", "truth", "correct answer", "right answer")
 # How many words after its name a value is looked for: "the label is: 1".
@@ -160,10 +161,19 @@ def _is_telling(value: object, words: set[str]) -> bool:
     if isinstance(value, bool) or value is None:
         return False
     if isinstance(value, int | float):
-        text = str(value).casefold()
-        return _is_telling_number(text) and text in words
+        return _is_telling_number(str(value).casefold()) and float(value) in _numbers(words)
     parts = [word for word in _words(str(value)) if len(word) >= 4 or _is_telling_number(word)]
     return bool(parts) and all(part in words for part in parts)
+
+
+def _numbers(words: set[str]) -> set[float]:
+    """Return the numbers among words, in whatever way they are written: 731.250, 7.3125e02."""
+    found = set()
+    for word in words:
+        if word[0].isdigit():
+            with suppress(ValueError):
+                found.add(float(word.replace(",", ".")))
+    return found
 
 
 def _is_telling_number(text: str) -> bool:

@@ -114,7 +114,7 @@ def _arguments(made: BaseDataSuite | BaseBackend) -> JsonObject:
     found: JsonObject = {}
     for name, value in signature.bind_partial(*arguments, **options).arguments.items():
         kind = signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
             raise InvalidValue(f"{type(made).__name__} was made with arguments without a name")
         found |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
     return found

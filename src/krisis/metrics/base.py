@@ -238,9 +238,15 @@ class BaseMetric:
     def _rescored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
         """Return the score of a metric that has no form, and what stands in for the form."""
         self.check()
-        score = replace(self.compute(Rows(table.rows, table.answers)), **self.identity())
+        computed: object = self.compute(Rows(table.rows, table.answers))
+        if not isinstance(computed, MetricScore):
+            raise InvalidValue(
+                f"compute(results) must return a MetricScore, not {type(computed).__name__}"
+            )
+        score = replace(computed, **self.identity())
         if math.isnan(score.value):
-            return score, Undefined(str(score.details.get("reason", "the metric is undefined")))
+            score.details.setdefault("reason", "the metric gave no reason")
+            return score, Undefined(str(score.details["reason"]))
 
         def value(rows: Sequence[EvaluationResult]) -> float:
             try:
@@ -256,6 +262,11 @@ class BaseMetric:
             raise InvalidValue(
                 f"the metric {self.name!r} defines neither form(table) nor compute(results); "
                 "add one of them"
+            )
+        if self.direction not in ("higher", "lower", "neither"):
+            raise InvalidValue(
+                f"the direction of the metric {self.name!r} must be higher, lower or neither, "
+                f"not {self.direction!r}"
             )
 
     @property

@@ -34,7 +34,7 @@ def metric_from_name(name: str) -> BaseMetric:
     kind = registry.find("metrics", key)
     if not (isinstance(kind, type) and issubclass(kind, BaseMetric)):
         raise InvalidValue(f"{key!r} is not a metric; name a class derived from BaseMetric")
-    parameters = _parameters(inside.rstrip().removesuffix("]"), name) if bracket else {}
+    parameters = _parameters(inside.rstrip(), name) if bracket else {}
     try:
         return kind(**parameters)
     except TypeError as error:
@@ -43,9 +43,9 @@ def metric_from_name(name: str) -> BaseMetric:
 
 def _parameters(text: str, name: str) -> JsonObject:
     found: JsonObject = {}
-    for pair in text.split(","):
+    for pair in text.removesuffix("]").split(","):
         parameter, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not parameter:
+        if not equals or not parameter or not text.endswith("]"):
             raise InvalidValue(
                 f"{name!r} has parameters that cannot be read; write them as KEY[NAME=VALUE, …]"
             )
@@ -74,7 +74,7 @@ def check_metrics(metrics: Iterable[BaseMetric]) -> list[BaseMetric]:
     return given
 
 
-def undefined_form(error: Exception) -> Undefined:
+def undefined_form(error: BaseException) -> Undefined:
     """Return a number that does not exist because the code of its metric failed."""
     return Undefined(f"the metric raised {type(error).__name__}: {error}")
 
@@ -83,7 +83,7 @@ def _scored(metric: BaseMetric, table: Table) -> tuple[MetricScore, Form | Undef
     """Score one metric; whatever its code raises must cost neither the rows nor the others."""
     try:
         return metric.scored(table)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         form = undefined_form(error)
         identity = metric.identity()
         score = MetricScore(metric.name, math.nan, n_abstained=table.n_abstained, **identity)

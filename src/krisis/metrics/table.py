@@ -84,6 +84,11 @@ class Units:
         return added.astype(np.float64, copy=False)
 
 
+def _fixed(column: BoolArray) -> BoolArray:
+    column.setflags(write=False)
+    return column
+
+
 class _Kinds(dict[tuple[object, ...], int]):
     """The different combinations of truth, answer, abstention, deferral label and group.
 
@@ -189,6 +194,8 @@ class Table:
         self.abstained = abstained.astype(np.bool_)
         self.labels = kinds.labels.names
         self._check_confidence(n_without)
+        for column in (self.truth, self.prediction, self.abstained, self.confidence, deferral):
+            column.setflags(write=False)  # one metric must not change what another sees
         if with_metadata and not (codes[:, 3] == _UNREADABLE).any():
             self.__dict__ |= {"should_abstain": deferral, "unreadable_deferral": ""}
         if with_metadata and key:
@@ -228,24 +235,23 @@ class Table:
     @cached_property
     def answered(self) -> BoolArray:
         """True where the model did not abstain."""
-        return ~self.abstained
+        return _fixed(~self.abstained)
 
     @cached_property
     def everyone(self) -> BoolArray:
         """True for every scored row."""
-        return np.ones(self.n_scored, dtype=np.bool_)
+        return _fixed(np.ones(self.n_scored, dtype=np.bool_))
 
     @cached_property
     def correct(self) -> BoolArray:
         """True where the model answered, and rightly."""
-        right: BoolArray = self.answered & (self.prediction == self.truth)
-        return right
+        return _fixed(self.answered & (self.prediction == self.truth))
 
     @cached_property
     def usable(self) -> BoolArray:
         """True where calibration can be judged: answered, with a prediction and a confidence."""
-        stated: BoolArray = (self.prediction != NO_LABEL) & ~np.isnan(self.confidence)
-        return self.answered & stated
+        stated = (self.prediction != NO_LABEL) & ~np.isnan(self.confidence)
+        return _fixed(self.answered & stated)
 
     @cached_property
     def n_abstained(self) -> int:

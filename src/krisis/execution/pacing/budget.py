@@ -100,7 +100,9 @@ class Budget:
     others are expected to take as well. A call that does not fit waits for calls in progress, which
     give back what they did not need; when there is none, its cap is lowered to what is left; and
     when that is too little for an answer, the run stops. A budget that is too small to begin at all
-    trusts that the first call takes no more than a token for every two and a half bytes.
+    trusts that the first call takes no more than a token for every two and a half bytes. Of a
+    backend of the user's own nothing is known before its first call, which goes alone; then the
+    most that a record took so far is set aside for every record.
     """
 
     def __init__(self, limits: Limits, price: Price | None, stop: Stop) -> None:
@@ -122,6 +124,7 @@ class Budget:
         self._n_seen_records = 0
         self._most_output = 0.0
         self._least_input: dict[str, int] = {}
+        self._most_own_input = 0.0
         self._excess = 0
         self._has_settled = False
 
@@ -165,6 +168,8 @@ class Budget:
         asked = held.asked
         if n_input and asked.n_bytes:
             self._learn_input(held, n_input)
+        elif n_input:
+            self._most_own_input = max(self._most_own_input, n_input / asked.n_records)
         if n_output is not None:
             self._seen_output += n_output
             self._n_seen_records += asked.n_records
@@ -204,10 +209,10 @@ class Budget:
 
     def _fitting(self, asked: Asked) -> Reservation | None:
         """Return what can be set aside for a call now, if anything."""
-        if self._in_progress and self._is_bound and asked.n_bytes and not self._has_settled:
+        if self._in_progress and self._is_bound and not self._has_settled:
             return None
         expected = self.expected(asked)
-        cap = expected.output if asked.output_cap is None else asked.output_cap
+        cap = self._least_output(asked) if asked.output_cap is None else asked.output_cap
         most = Tokens(self._most_input(asked), cap)
         if self._allows(most):
             return Reservation(most, expected, asked)
@@ -224,11 +229,12 @@ class Budget:
 
     def _least_output(self, asked: Asked) -> int:
         """Return what an answer needs, by the longest so far."""
-        return (math.ceil(self._most_output) or FIRST_GUESS_OF_OUTPUT) * asked.n_records
+        guess = FIRST_GUESS_OF_OUTPUT if asked.n_bytes else 0
+        return (math.ceil(self._most_output) or guess) * asked.n_records
 
     def _most_input(self, asked: Asked, *, trusting: bool = False) -> int:
         if not asked.n_bytes:
-            return 0
+            return math.ceil(self._most_own_input * asked.n_records)
         n_shared = len(asked.instructions.encode("utf-8", "surrogatepass"))
         if trusting:
             return math.ceil((n_shared + asked.n_bytes) * _TOKENS_PER_BYTE_OF_PROSE) + FRAME_TOKENS

@@ -86,10 +86,11 @@ def price_for(name: str, prices: Mapping[str, Price]) -> Price | None:
 def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
     """Return what the tokens of a backend cost: as given, else by the provider's list.
 
-    A list price says nothing about a model at another address.
+    A list price says nothing about a model at another address; a backend that is no chat has the
+    price that is given for its name.
     """
     if not isinstance(backend, ChatBackend):
-        return None
+        return price_for(backend.name, prices)
     name = f"{backend.provider}/{backend.model}"
     return price_for(name, prices) or (None if backend.base_url else list_price(name))
 
