@@ -132,7 +132,11 @@ def test_a_model_name_may_hold_slashes() -> None:
         ("openai/m", {"api_key": "k", "speed": 3}, "no option 'speed'"),
         ("openai/m", {"api_key": "k", "max_output_tokens": 0}, "must be 1 or more"),
         ("openai/m", {"api_key": "k", "timeout_seconds": 0}, "must be above 0"),
-        ("openai/m", {"api_key": "k", "max_retries": -1}, "cannot be negative"),
+        (
+            "openai/m",
+            {"api_key": "k", "max_retries": -1},
+            "numbers of 0 or more, not max_retries=-1",
+        ),
         ("anthropic/m", {"api_key": "k", "temperature": 0.5}, "takes no temperature"),
         ("compatible/m", {}, "needs base_url"),
         ("lexicon/m", {}, "has no models"),

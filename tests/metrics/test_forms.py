@@ -156,7 +156,7 @@ def test_a_metric_computed_from_rows_may_be_undefined() -> None:
     assert np.isnan(score.value)
     form = scripted(lambda rows: float("nan")).form(invented_rows(20).table)
     assert isinstance(form, Undefined)
-    assert form.reason == "the metric is undefined"
+    assert form.reason == "the metric gave no reason"
 
 
 def test_a_metric_without_form_and_compute_says_what_it_lacks() -> None:

@@ -306,20 +306,7 @@ class ThreadCaller:
         sample_index = cases[0].sample_index
 
         def call() -> list[BackendResponse]:
-            # Whatever the backend does to a record must not reach the row.
-            given = [_copied(record) for record in records]
-            try:
-                if mode == "single":
-                    return _checked_kind([self._backend.evaluate_sample(given[0], sample_index)])
-                responses = _checked_kind(list(self._backend.evaluate_batch(given)))
-            except (Exception, KeyboardInterrupt) as error:
-                if not isinstance(error, StopIteration | CancelledError):
-                    raise
-                # A future cannot carry the one, and would take the other for its own end.
-                raise BackendError(f"{type(error).__name__}: the backend gave no answer") from error
-            except BaseException as error:  # sys.exit() in a backend is its own end, not the run's
-                raise BackendError(error_text(error)) from error
-            return _checked_count(responses, len(records))
+            return self._evaluate(records, mode, sample_index)
 
         loop = asyncio.get_running_loop()
         try:
@@ -346,6 +333,25 @@ class ThreadCaller:
         counts = [count for one in responses for count in (one.input_tokens, one.output_tokens)]
         spent.n_calls_without_usage += None in counts
         return responses
+
+    def _evaluate(
+        self, records: Sequence[PatientRecord], mode: PromptMode, sample_index: int
+    ) -> list[BackendResponse]:
+        """Call the backend; however it ends, what comes out is an exception that can travel."""
+        # Whatever the backend does to a record must not reach the row.
+        given = [_copied(record) for record in records]
+        try:
+            if mode == "single":
+                return _checked_kind([self._backend.evaluate_sample(given[0], sample_index)])
+            responses = _checked_kind(list(self._backend.evaluate_batch(given)))
+        except (Exception, KeyboardInterrupt) as error:
+            if not isinstance(error, StopIteration | CancelledError):
+                raise
+            # A future cannot carry the one, and would take the other for its own end.
+            raise BackendError(f"{type(error).__name__}: the backend gave no answer") from error
+        except BaseException as error:  # sys.exit() in a backend is its own end, not the run's
+            raise BackendError(error_text(error)) from error
+        return _checked_count(responses, len(records))
 
     async def open(self) -> None:
         """Need nothing: threads start when they are used."""

@@ -157,6 +157,8 @@ class Table:
             raise
         if self.n_scored and self.truth.min() < 0:
             self._refuse_labels()
+        for column in (self.truth, self.prediction, self.abstained, self.confidence):
+            column.setflags(write=False)  # one metric must not change what another sees
 
     def _read_fields(self, *, with_metadata: bool) -> None:
         group, key = next(iter(self.answers.groups.items()), ("", ""))
@@ -194,8 +196,6 @@ class Table:
         self.abstained = abstained.astype(np.bool_)
         self.labels = kinds.labels.names
         self._check_confidence(n_without)
-        for column in (self.truth, self.prediction, self.abstained, self.confidence, deferral):
-            column.setflags(write=False)  # one metric must not change what another sees
         if with_metadata and not (codes[:, 3] == _UNREADABLE).any():
             self.__dict__ |= {"should_abstain": deferral, "unreadable_deferral": ""}
         if with_metadata and key:
