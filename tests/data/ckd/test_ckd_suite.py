@@ -218,8 +218,10 @@ def test_every_shown_feature_has_words_and_every_label_is_an_allowed_answer(task
         assert set(record.features) <= set(question.features)
         assert record.label in question.answers
         text = build_prompt(question, [record.features]).user
-        n_missing = sum(value is None for value in record.features.values())
-        assert text.count("not measured") == n_missing
+        missing = [name for name, value in record.features.items() if value is None]
+        n_coded = sum(bool(question.features[name].values) for name in missing)
+        assert text.count(": not stated") == n_coded
+        assert text.count(": not measured") == len(missing) - n_coded
 
 
 def test_labels_follow_from_the_latent_state_by_their_definition():
