@@ -98,6 +98,11 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     if config.risk is not None:
         given = options.pop("deferral", {})
         fields = given if isinstance(given, dict) else {"kind": given}
+        if fields.get("risk", config.risk) != config.risk:
+            raise InvalidValue(
+                f"risk is {config.risk!r} for the run and {fields['risk']!r} in deferral, and a "
+                "run has one price; give one of them"
+            )
         options["deferral" if "deferral" in known else "risk"] = {**fields, "risk": config.risk}
     if "config" in known:
         options["config"] = SuiteConfig(**chosen)
