@@ -54,6 +54,18 @@ _SPLIT_STAGES: Mapping[Label, str] = {
     "G5": "below 15",
 }
 
+_COURSES: Mapping[Label, str] = {
+    "stable": "neither of the other two",
+    "worsening": (
+        "a drop into a lower eGFR category (limits 90, 60, 45, 30, 15) with a fall of at "
+        "least 25 %, or over a year or more a fall of more than 5 mL/min/1.73 m² per year "
+        "that amounts to at least 20 %; but where a RAS inhibitor or SGLT2 inhibitor was "
+        "started after the first visit, a fall of less than "
+        f"{percent(DRUG_FALL)} % (which goes with a rise in creatinine of up to 30 %) is "
+        "its expected effect and no worsening"
+    ),
+    "improving": "a rise into a higher eGFR category with a rise of at least 25 %",
+}
 # Words instead of values, so that few groups are unique; the metadata keys are set in `records`.
 _GROUPS: Mapping[str, str] = {"stage": "ckd_stage", "sex": "sex", "age_band": "age_band"}
 _LASTING = (
@@ -280,18 +292,7 @@ def progression(asking: Asking) -> Task:
             "'Improving' and the band of 12.5 to 20 % are terms of this evaluation, not of a "
             "guideline."
         ),
-        answers={
-            "stable": "neither of the other two",
-            "worsening": (
-                "a drop into a lower eGFR category (limits 90, 60, 45, 30, 15) with a fall of at "
-                "least 25 %, or over a year or more a fall of more than 5 mL/min/1.73 m² per year "
-                "that amounts to at least 20 %; but where a RAS inhibitor or SGLT2 inhibitor was "
-                "started after the first visit, a fall of less than "
-                f"{percent(DRUG_FALL)} % (which goes with a rise in creatinine of up to 30 %) is "
-                "its expected effect and no worsening"
-            ),
-            "improving": "a rise into a higher eGFR category with a rise of at least 25 %",
-        },
+        answers=_COURSES,
         features=_descriptions() | _visit_descriptions(),
         setting=stated_course_setting(),
         abstain_when=_abstain(
