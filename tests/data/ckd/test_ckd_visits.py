@@ -79,7 +79,7 @@ def test_patients_without_a_course_are_left_out_and_counted(tmp_path):
         ("-4", "-3", "no usable age"),
         ("50", "140", "no usable age"),
         ("120", "", "no usable age"),  # 121 at the last visit
-        ("50", "49", "ages that contradict the days"),
+        ("50", "49.5", "ages that contradict the days"),
         ("50", "54", "ages that contradict the days"),  # 4 years in 1.1
         ("50", "53", ""),  # 1.9 years too many
         ("50", "50", ""),
