@@ -82,8 +82,9 @@ def test_a_value_with_line_breaks_cannot_pass_for_another_case() -> None:
         (True, "yes"),
         (0, "no"),
         (1.0, "yes"),
-        (float("nan"), "not measured"),
-        ("  ", "not measured"),
+        (float("nan"), "not stated"),
+        ("  ", "not stated"),
+        (None, "not stated"),
         (2, "2"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from tests.invented_runs import TASK, invented_rows
 from tests.invented_runs import result_of as invented_result
 
@@ -22,6 +23,7 @@ from krisis.results.report import (
     format_metrics_json_report,
     format_report,
 )
+from krisis.results.report_tables import risk_sentence
 from krisis.results.result import BenchmarkResult
 
 
@@ -132,11 +134,36 @@ def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force
     counts = details["by_reason"]["child"]
     line = next(line for line in lines if line.startswith("child")).split()
     assert line[1:3] == [str(counts["n_due"]), str(counts["n_deferred"])]
-    sentence = "A case is to be deferred when another answer has a probability of 0.20 or more"
+    sentence = "A case is to be deferred when another answer has a probability of 0.2 or more"
     assert any(line.startswith(sentence) for line in lines)
     page = report_html(build_report(result))
     for words in (sentence, "due by a rule", "Reasons for deferral", "Truth against answer"):
         assert words in page
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"risk": 0.1234}, "a probability of 0.1234 or more,"),
+        ({"risk": 0.9999}, "a probability of 0.9999 or more,"),
+        ({"risk": 0.000012}, "a probability of 0.000012 or more,"),
+        ({"margin_ml_min": 2.5}, "within 2.5 mL/min/1.73 m² of a limit of the categories."),
+    ],
+)
+def test_the_figure_of_the_deferral_rule_is_printed_with_all_its_digits(
+    stated: dict[str, float], words: str
+) -> None:
+    assert words in risk_sentence({"deferral": stated})
+
+
+def test_what_a_suite_says_of_its_patients_stands_in_every_report() -> None:
+    account = "clinic.csv: 400 patients read; " + "28 left out (why); " * 30 + "73 evaluated"
+    result = result_of([ANSWERED])
+    assert "Data:" not in format_report(result)
+    result.suite_description["account"] = account
+    heading = ["Suite:   toy / detection", "Backend: rule", f"Data:    {account}"]
+    assert "\n".join(heading) in format_report(result)
+    assert f"<dt>account</dt><dd>{account}</dd>" in report_html(build_report(result))
 
 
 def test_no_headline_puts_real_and_synthetic_patients_together() -> None:

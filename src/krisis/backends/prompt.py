@@ -16,7 +16,7 @@ from krisis.data.base import FeatureDescription, Features, Task
 from krisis.errors import InvalidValue
 
 REDACTED = "[redacted]"
-NOT_MEASURED = "not measured"
+NOT_MEASURED, NOT_STATED = "not measured", "not stated"
 
 _ROLE = (
     "You take part in an evaluation of clinical reasoning. Judge only from the findings given. "
@@ -140,6 +140,8 @@ def value_in_words(value: object, description: FeatureDescription) -> str:
     'yes'
     >>> value_in_words(float("nan"), FeatureDescription("albumin", "g/dL"))
     'not measured'
+    >>> value_in_words(None, FeatureDescription("sex", values={0: "male", 1: "female"}))
+    'not stated'
 
     The entries of a list are written one after the other, those of a mapping with their names,
     what is nested further in brackets, and an empty one as "none".
@@ -154,7 +156,7 @@ def value_in_words(value: object, description: FeatureDescription) -> str:
     tolist = getattr(value, "tolist", None)  # NumPy arrays and scalars
     value = tolist() if callable(tolist) else value
     if _is_missing(value):
-        return NOT_MEASURED
+        return NOT_STATED if description.values else NOT_MEASURED
     if isinstance(value, Mapping | list | tuple):
         return _with_unit(_entries(value, description), description, coded=not value)
     if isinstance(value, float) and value.is_integer():

@@ -25,7 +25,7 @@ from krisis.execution.pacing.prices import price_of, read_prices
 from krisis.execution.progress import progress_display
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_from_name
@@ -95,9 +95,8 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     if "data_path" in options and "data_path" not in known and "data" in known:
         options["data"] = options.pop("data_path")
     if config.risk is not None:
-        given = options.pop("deferral", {})
-        fields = given if isinstance(given, dict) else {"kind": given}
-        options["deferral" if "deferral" in known else "risk"] = {**fields, "risk": config.risk}
+        name = "deferral" if "deferral" in known else "risk"
+        options[name] = _priced(options.pop("deferral", {}), config.risk)
     if "config" in known:
         options["config"] = SuiteConfig(**chosen)
     elif chosen:
@@ -111,6 +110,17 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
                 f"option of the suite {config.suite}:", name, known - {"config"}
             )
     return registry.made(kind, options, f"the suite {config.suite!r}", "--suite-option")
+
+
+def _priced(deferral: JsonValue, risk: float) -> JsonObject:
+    """Return the fields of a deferral rule with the price of the run."""
+    fields = deferral if isinstance(deferral, dict) else {"kind": deferral}
+    if fields.get("risk", risk) != risk:
+        raise InvalidValue(
+            f"risk is {risk!r} for the run and {fields['risk']!r} in deferral, and a run has one "
+            "price; give one of them"
+        )
+    return {**fields, "risk": risk}
 
 
 def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution:

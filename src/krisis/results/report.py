@@ -140,7 +140,9 @@ def _heading(result: BenchmarkResult) -> list[str]:
     first = f" (first {made.limit} of {made.n_records} records)"
     cut = first if made.limit and made.n_records else ""
     lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}{cut}"]
-    return [*lines, f"Backend: {result.backend_name or 'unnamed'}"]
+    account = result.suite_description.get("account")
+    data = [f"Data:    {account}"] if isinstance(account, str) and account else []
+    return [*lines, f"Backend: {result.backend_name or 'unnamed'}", *data]
 
 
 def _metric_table(scores: MetricScores) -> list[str]:

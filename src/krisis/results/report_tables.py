@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
 from krisis.results.base import BenchmarkResult, TaskFacts
@@ -167,15 +168,30 @@ def reason_table(score: MetricScore | None) -> list[JsonObject]:
 
 
 def risk_sentence(description: JsonMapping) -> str:
-    """Say from which probability of another answer on a case is to be deferred, where stated."""
+    """Say when a case is to be deferred: by which probability or margin, where one is stated.
+
+    >>> risk_sentence({"deferral": {"margin_ml_min": 3.0}})
+    'A case is to be deferred within 3 mL/min/1.73 m² of a limit of the categories.'
+    """
     deferral = description.get("deferral")
-    risk = deferral.get("risk") if isinstance(deferral, Mapping) else None
-    if isinstance(risk, bool) or not isinstance(risk, int | float):
+    stated = deferral if isinstance(deferral, Mapping) else {}
+    risk, margin = (_digits(stated.get(name)) for name in ("risk", "margin_ml_min"))
+    if risk:
+        return (
+            f"A case is to be deferred when another answer has a probability of {risk} or more, or "
+            "when a rule says so."
+        )
+    if margin:
+        unit = "mL/min/1.73 m²"
+        return f"A case is to be deferred within {margin} {unit} of a limit of the categories."
+    return ""
+
+
+def _digits(value: JsonValue) -> str:
+    """Write a number with every digit that it has and no exponent; nothing for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return ""
-    return (
-        "A case is to be deferred when another answer has a probability of "
-        f"{risk:.2f} or more, or when a rule says so."
-    )
+    return f"{Decimal(str(value)).normalize():f}"
 
 
 def mixture(result: BenchmarkResult) -> str:

@@ -170,7 +170,7 @@ def read_findings(facts: Facts, text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in re.findall(r"^- ([^:\n]+): (.+)$", text, re.MULTILINE):
         number = re.match(rf"{_NUMBER}", value)
-        if value != "not measured":
+        if value not in ("not measured", "not stated"):
             found[name] = float(number.group()) if number else value
     return found
 

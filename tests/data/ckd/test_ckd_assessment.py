@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krisis.data.base import SuiteConfig, Task
+from krisis.data.ckd import posterior, progression
 from krisis.data.ckd.assessment import Assessor
 from krisis.data.ckd.deferral import DeferralRule
 from krisis.data.ckd.schema import CONTEXT, FEATURES
@@ -171,3 +173,28 @@ def test_uncertainty_is_a_reason_from_the_stated_risk_on():
     rule = DeferralRule(risk=0.2)
     assert rule.reasons([], 0.2) == ["category_uncertain"]
     assert rule.reasons(["sex_missing"], 0.19) == ["sex_missing"]
+
+
+@pytest.mark.slow
+def test_a_finer_grid_hardly_moves_the_probability_of_a_course(monkeypatch):
+    shown = [r.features for r in CKDSuite(SuiteConfig(task="progression", n_synthetic=1000)).load()]
+    caches = (progression._changes, progression._prior, progression._parts)
+
+    def errors():
+        for cached in caches:
+            cached.cache_clear()
+        return np.array([1 - progression.course_posterior(case)[0].max() for case in shown])
+
+    usual = errors()
+    with monkeypatch.context() as finer:
+        finer.setattr(progression, "_CELLS_PER_BAND", 96)
+        finer.setattr(progression, "_GRID_STEP", 0.004)
+        levels = np.linspace(math.log(2.0), math.log(300.0), 6000)
+        finer.setattr(progression, "_FINE_LOG_EGFR", levels)
+        finer.setattr(posterior, "_N_ACUTE_FACTORS", 120)
+        moved = np.abs(usual - errors())
+    for cached in caches:
+        cached.cache_clear()
+    assert np.median(moved) < 0.0001
+    assert np.quantile(moved, 0.99) < 0.003
+    assert 0.0 < moved.max() < 0.017

@@ -13,14 +13,21 @@ from tests.data.ckd import prompt_reader
 from krisis import Benchmark, SuiteConfig
 from krisis.backends.prompt import build_prompt
 from krisis.backends.scripted import ScriptedBackend
+from krisis.data.ckd.cohort import draw_cohort
 from krisis.data.ckd.suite import CKDSuite
+from krisis.data.ckd.uci import uci_text
 
 CASES = list(product(CKDSuite.tasks, ("reduced", "full")))
 
 
 def compared(task, features, n_patients, **options):
     """Return who should be deferred, whom the reader defers, and who depends on the prior."""
-    suite = CKDSuite(SuiteConfig(task=task, features=features, n_synthetic=n_patients), **options)
+    return judged(
+        CKDSuite(SuiteConfig(task=task, features=features, n_synthetic=n_patients), **options)
+    )
+
+
+def judged(suite):
     asked = suite.task
     said = [
         json.loads(prompt_reader.reply(build_prompt(asked, [record.features])))["abstained"]
@@ -39,6 +46,16 @@ def test_a_reader_of_the_prompt_alone_finds_the_deferral_label(task, features, n
     assert (said & should).sum() / should.sum() >= 0.95
     assert (~said & ~should).sum() / (~should).sum() >= 0.95
     assert 0 < np.mean(depends) < 0.25
+
+
+@pytest.mark.parametrize("sex_column", [None, "sex"])
+def test_it_finds_the_deferral_label_of_the_patients_of_a_file(sex_column, tmp_path):
+    path = tmp_path / "clinic.csv"
+    path.write_text(uci_text(draw_cohort(150, seed=5), with_sex=True), encoding="utf-8")
+    config = SuiteConfig(task="staging", test_size=0.8)
+    should, said, _ = judged(CKDSuite(config, path, sex_column=sex_column))
+    assert 0.2 < should.mean() < 0.8
+    assert np.mean(should == said) >= 0.95
 
 
 @pytest.mark.parametrize("risk", [0.05, 0.4])

@@ -218,8 +218,10 @@ def test_every_shown_feature_has_words_and_every_label_is_an_allowed_answer(task
         assert set(record.features) <= set(question.features)
         assert record.label in question.answers
         text = build_prompt(question, [record.features]).user
-        n_missing = sum(value is None for value in record.features.values())
-        assert text.count("not measured") == n_missing
+        missing = [name for name, value in record.features.items() if value is None]
+        n_coded = sum(bool(question.features[name].values) for name in missing)
+        assert text.count(": not stated") == n_coded
+        assert text.count(": not measured") == len(missing) - n_coded
 
 
 def test_labels_follow_from_the_latent_state_by_their_definition():
@@ -400,7 +402,7 @@ def test_with_a_file_only_real_patients_are_evaluated_and_the_count_is_said(coho
     n_left_out = sum(account["left_out"].values())
     assert n_left_out > 5  # no usable creatinine or age: no truth, and no median in its place
     assert account["n_held_out"] + account["n_training"] + n_left_out == 300
-    assert chosen.notice == account["account"]
+    assert chosen.notice == described["account"]
     assert f"300 patients read; {n_left_out} left out" in chosen.notice
     assert f"{account['n_held_out']} held out and evaluated" in chosen.notice
     for record in (*chosen.load(), *chosen.training_records()):
@@ -450,8 +452,18 @@ def test_unknown_sex_defers_where_it_decides_the_stage(cohort_file):
         assert record.features["sex"] is None
         assert ("sex_missing" in truth["abstain_reasons"]) == (len(both) == 2)
         assert record.label in both
+        assert truth["truth_depends_on_sex"] is (len(both) == 2)
         n_deferred += len(both) == 2
     assert n_deferred > 5
+    described = suite("staging", "full", cohort_file).describe()
+    assert described["n_truth_depends_on_sex"] == n_deferred
+    assert described["account"].endswith(
+        f"; {n_deferred} evaluated have a stage that depends on their sex, which is not stated: "
+        "they are to be deferred"
+    )
+    known = suite("staging", "full", cohort_file, sex="engineered").describe()
+    assert known["n_truth_depends_on_sex"] == 0
+    assert "depends on their sex" not in known["account"]
 
 
 def test_engineered_sex_is_seeded_and_said_so(cohort_file):
@@ -468,6 +480,8 @@ def test_the_margin_rule_can_be_chosen_for_comparison(cohort_file):
         if egfr is not None:
             close = min(abs(egfr - limit) for limit in (15, 30, 45, 60, 90)) <= 3
             assert ("within_margin" in record.metadata["abstain_reasons"]) == close
+    account = suite("staging", "full", cohort_file, deferral="margin").describe()["account"]
+    assert account.endswith("which is not stated")
     detection = suite("detection", "full", cohort_file, sex_column="sex", deferral="margin")
     reasons = detection.describe()["abstain_reasons"]
     assert set(reasons) <= {"within_margin", "label_conflicts_with_estimate"}
@@ -475,18 +489,36 @@ def test_the_margin_rule_can_be_chosen_for_comparison(cohort_file):
 
 
 def test_the_prompt_states_the_price_in_force():
-    for risk, words in ((0.2, "costs 20 % of"), (0.05, "costs 5 % of"), (0.125, "costs 12.5 % of")):
+    for risk, words in ((0.2, "20"), (0.05, "5"), (0.1234, "12.34"), (0.9999, "99.99"),
+                        (0.000012, "0.0012"), (0.07, "7")):  # fmt: skip
         for task in TASKS:
-            assert words in suite(task, deferral={"risk": risk}).task.abstain_when
+            stated = suite(task, deferral={"risk": risk}).task.abstain_when
+            assert f"costs {words} % of" in stated
+            assert f"is {words} % or more" in stated
 
 
-@pytest.mark.parametrize("given", [{}, {"deferral": "margin"}, {"deferral": {"margin_ml_min": 5}}])
+@pytest.mark.parametrize(
+    ("deferral", "sentence"),
+    [
+        ("margin", "the deferral rule 'margin' does not use; leave out"),
+        ({"kind": "margin", "margin_ml_min": 5}, "the deferral rule 'margin' does not use"),
+        ({"risk": 0.3}, r"risk is 0.1 for the run and 0.3 in deferral, .* give one"),
+    ],
+)
+def test_a_price_beside_a_rule_without_one_or_another_price_is_refused(deferral, sentence):
+    options = {"suite_options": {"deferral": deferral}}
+    words = {"suite": "ckd", "model": "guideline", "risk": 0.1, **options}
+    with pytest.raises(InvalidValue, match=sentence):
+        suite_of(checked_config(words, "here"))
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"deferral": {"risk": 0.1}}, {"deferral": {"margin_ml_min": 5}}]
+)
 def test_the_price_can_be_set_for_a_run_beside_other_choices(given):
     words = {"suite": "ckd", "model": "guideline", "risk": 0.1, "suite_options": given}
     chosen = suite_of(checked_config(words, "here"))
-    # A fixed margin knows no risk, so none is reported for it.
-    by_margin = given == {"deferral": "margin"}
-    assert chosen.describe()["deferral"].get("risk") == (None if by_margin else 0.1)
+    assert chosen.describe()["deferral"] == {"rule": "measurement_error", "risk": 0.1}
     assert chosen.rule == replace(DeferralRule.of(given.get("deferral", {})), risk=0.1)
     assert chosen.rules["guideline"].risk == 0.1
     with pytest.raises(UnknownName, match="option of the suite phq8: 'risk'"):
@@ -506,9 +538,53 @@ def test_the_error_of_the_equation_can_be_added():
     within = np.mean([1 / 1.3 <= r <= 1 / 0.7 for r in ratios])
     assert 0.83 < within < 0.91  # P30, from the estimate to the measured rate
     assert "within 30 % of it in 87 % of people" in scattered.task.setting
-    assert "measured filtration rate" in scattered.task.question
+    for task in ("detection", "staging", "risk"):
+        asked = suite(task, equation_error=True).task.question
+        assert "measured filtration rate" in asked
+        assert "steady level" not in asked
+        assert "usual eGFR" not in asked
     p = [np.mean([r.metadata["p_misclass"] for r in records]) for records in (one, other)]
     assert p[1] > p[0] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("task", "of_file", "of_cohort"),
+    [
+        ("staging", "scored against the stage of the CKD-EPI 2021 estimate", "own steady level"),
+        ("progression", "scored against the shown estimates", "Judge the true course"),
+    ],
+)
+def test_with_a_file_the_prompt_says_that_the_usual_level_is_not_known(
+    task, of_file, of_cohort, cohort_file
+):
+    real, embedded = suite(task, path=cohort_file).task, suite(task).task
+    assert "usual level of these patients is not known" in real.question
+    assert of_file in real.question
+    assert of_cohort in embedded.question
+    assert of_cohort not in real.question
+    assert "not known" not in embedded.question
+    assert "best answer is wrong" in embedded.abstain_when
+    assert "best answer is wrong" not in real.abstain_when
+    assert real.answers == embedded.answers
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_prompt_under_the_margin_rule_states_the_margin_and_no_price(task):
+    chosen = suite(task, deferral={"kind": "margin", "margin_ml_min": 2.5})
+    stated, figure = chosen.task.abstain_when, {"margin_ml_min": 2.5}
+    near = "within 2.5 mL/min/1.73 m² of " + ("60;" if task == "detection" else "15, 30, 45, 60")
+    assert "costs" not in stated
+    assert (near in stated) == (task != "progression")
+    assert ("at least 12.5 % and less than 20 %" in stated) == (task == "progression")
+    # A course knows no margin in mL/min, so none is reported for it.
+    expected = {"rule": "margin", **({} if task == "progression" else figure)}
+    assert chosen.describe()["deferral"] == expected
+
+
+def test_no_answer_reads_of_below():
+    for split in (False, True):
+        words = suite("staging", split_stage_3=split).task.answers.values()
+        assert {"usual eGFR of 90 or more", "usual eGFR below 15"} < set(words)
 
 
 def test_a_lower_risk_defers_more():
@@ -544,6 +620,14 @@ def test_wrong_options_are_refused_in_one_sentence(cohort_file):
         CKDSuite(deferral={"risk": "low"})
     with pytest.raises(InvalidValue, match="no data_path"):
         CKDSuite(sex_column="sex")
+    with pytest.raises(InvalidValue, match="embedded cohort have theirs; leave it out"):
+        CKDSuite(sex="engineered")
+    for options, given in (
+        ({"sex": "engineered"}, "sex="),
+        ({"sex_column": "S"}, "sex_column='S'"),
+    ):
+        with pytest.raises(InvalidValue, match=f"{given}.* not offered for a file of visits"):
+            suite("progression", path=cohort_file, **options)
     with pytest.raises(InvalidValue, match="n_synthetic"):
         CKDSuite(SuiteConfig(n_synthetic=0))
     with pytest.raises(InvalidValue, match="no albumin-creatinine ratio"):

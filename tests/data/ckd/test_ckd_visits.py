@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from krisis.backends.prompt import build_prompt
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.egfr import ckd_epi_2021
 from krisis.data.ckd.suite import CKDSuite
@@ -56,16 +57,50 @@ def test_courses_are_read_in_the_order_of_their_days_and_labelled_by_the_definit
 
 
 def test_patients_without_a_course_are_left_out_and_counted(tmp_path):
-    more = ("e,0,50,m,1.0,no", "f,0,50,m,,no", "f,90,50,m,1.0,no", "g,0,,m,1.0,no", "g,90,,m,1.0,")
+    more = ("e,0,50,m,1.0,no", "f,0,50,m,,no", "f,90,50,m,1.0,no", "g,0,,m,1.0,no", "g,90,,m,1.0,",
+            "k,0,50,,1.0,no", "k,90,50,,1.0,no")  # fmt: skip
     file = read_visits(write(tmp_path / "v.csv", *ROWS, *more))
     assert [patient.patient_id for patient in file.patients] == ["a", "b", "c", "d"]
     assert file.left_out == {
         "one visit": 1,
         "no usable creatinine at the first or last visit": 1,
-        "age or sex not stated, or both sexes": 1,
+        "no usable age": 1,
+        "sex not stated, or both sexes": 1,
     }
     _, suite = records(file.path)
-    assert "7 patients read; 3 left out" in suite.notice
+    assert "8 patients read; 4 left out" in suite.notice
+    assert suite.describe()["account"] == suite.notice
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason"),
+    [
+        ("140", "140", "no usable age"),
+        ("-4", "-3", "no usable age"),
+        ("50", "140", "no usable age"),
+        ("120", "", "no usable age"),  # 121 at the last visit
+        ("50", "49.5", "ages that contradict the days"),
+        ("50", "54", "ages that contradict the days"),  # 4 years in 1.1
+        ("50", "53", ""),  # 1.9 years too many
+        ("50", "50", ""),
+        ("", "0", "ages that contradict the days"),  # not born at the first visit
+        ("0", "", ""),
+    ],
+)
+def test_a_patient_whose_ages_cannot_be_right_is_left_out(tmp_path, first, last, reason):
+    odd = (f"o,0,{first},m,1.0,no", f"o,400,{last},m,1.0,no")
+    found, suite = records(write(tmp_path / "v.csv", *ROWS, *odd))
+    assert ("visits-o" in found) == (not reason)
+    assert suite.describe()["provenance"][0]["left_out"] == ({reason: 1} if reason else {})
+
+
+def test_a_drug_that_is_not_stated_is_taken_as_not_started_and_the_question_says_so(tmp_path):
+    rows = [row.replace("yes", "").replace("no", "") for row in ROWS]
+    found, suite = records(write(tmp_path / "v.csv", *rows))
+    assert found["visits-b"].label == "worsening"  # stable where the drug was started
+    shown = build_prompt(suite.task, [found["visits-b"].features])
+    assert "SGLT2 inhibitor started after the first visit: not stated" in shown.user
+    assert "SGLT2 inhibitor was started, take none as started" in shown.system
 
 
 def test_of_many_visits_the_ends_and_two_between_are_shown(tmp_path):
@@ -90,6 +125,12 @@ def test_an_impossible_creatinine_between_the_ends_is_kept_and_deferred(tmp_path
         (ROWS, "id,time,age,sex,sc,drug", r"lacks the column day; .* one row per visit"),
         (("a,0,50,m,1.0,no", "a,0,50,m,1.2,no"), HEADER, r"row 3, column day: .* row 2 already"),
         (("a,x,50,m,1.0,no",), HEADER, r"row 2, column day: 'x' is not valid"),
+        (
+            ("a,20200101,50,m,1.0,no",),
+            HEADER,
+            r"v.csv row 2, .* '20200101' .* such as 0 .* no date",
+        ),
+        (("a,-100001,50,m,1.0,no",), HEADER, r"number of days up to 100,000"),
         (("a,,50,m,1.0,no",), HEADER, r"write a whole number of days"),
         (("a,1,50,m,1.0,maybe",), HEADER, r"column drug_started: 'maybe' .* yes or no"),
         (("a,1,50,q,1.0,no",), HEADER, r"column sex"),

@@ -74,7 +74,13 @@ class DeferralRule:
         for name in given:
             if name not in cls.__slots__:
                 raise UnknownName.among("field of the deferral rule", str(name), cls.__slots__)
-        return cls(**given)
+        rule = cls(**given)
+        if rule.kind == "margin" and "risk" in given:
+            raise InvalidValue(
+                f"risk {rule.risk:g} is the price of deferring, which the deferral rule 'margin' "
+                "does not use; leave out the risk or the rule"
+            )
+        return rule
 
     def describe(self) -> JsonObject:
         """Return the rule and the one figure that it uses."""

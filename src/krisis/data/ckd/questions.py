@@ -5,13 +5,15 @@ Whatever a deferral label uses is said here, with the figures of `setting` and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
 from typing import Protocol
 
 from krisis.data.base import FeatureDescription, Label, Task
-from krisis.data.ckd import setting
 from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, RISKS
-from krisis.data.ckd.posterior import prior
+from krisis.data.ckd.deferral import DeferralRule
+from krisis.data.ckd.facts import percent, stated_course_setting, stated_setting
 from krisis.data.ckd.progression import DRUG_FALL, MAX_VISITS
 from krisis.data.ckd.schema import CONTEXT, FEATURES
 
@@ -20,8 +22,12 @@ class Asking(Protocol):
     """What a question needs to know of the suite that asks it."""
 
     @property
-    def risk(self) -> float:
-        """Return the price of deferring, as a share of the price of a wrong answer."""
+    def rule(self) -> DeferralRule:
+        """Return when a case is to be deferred."""
+
+    @property
+    def data_path(self) -> Path | None:
+        """Return the file of real patients, whose usual level nobody knows."""
 
     @property
     def split_stage_3(self) -> bool:
@@ -33,22 +39,33 @@ class Asking(Protocol):
 
 
 _STAGES: Mapping[Label, str] = {
-    1: "90 or more",
-    2: "at least 60, below 90",
-    3: "at least 30, below 60",
-    4: "at least 15, below 30",
+    1: "of 90 or more",
+    2: "of at least 60, below 90",
+    3: "of at least 30, below 60",
+    4: "of at least 15, below 30",
     5: "below 15",
 }
 _SPLIT_STAGES: Mapping[Label, str] = {
-    "G1": "90 or more",
-    "G2": "at least 60, below 90",
-    "G3a": "at least 45, below 60",
-    "G3b": "at least 30, below 45",
-    "G4": "at least 15, below 30",
+    "G1": "of 90 or more",
+    "G2": "of at least 60, below 90",
+    "G3a": "of at least 45, below 60",
+    "G3b": "of at least 30, below 45",
+    "G4": "of at least 15, below 30",
     "G5": "below 15",
 }
-_CATEGORY_COLUMNS = ("below 15", "15-29", "30-44", "45-59", "60-89", "90 or more")
 
+_COURSES: Mapping[Label, str] = {
+    "stable": "neither of the other two",
+    "worsening": (
+        "a drop into a lower eGFR category (limits 90, 60, 45, 30, 15) with a fall of at "
+        "least 25 %, or over a year or more a fall of more than 5 mL/min/1.73 m² per year "
+        "that amounts to at least 20 %; but where a RAS inhibitor or SGLT2 inhibitor was "
+        "started after the first visit, a fall of less than "
+        f"{percent(DRUG_FALL)} % (which goes with a rise in creatinine of up to 30 %) is "
+        "its expected effect and no worsening"
+    ),
+    "improving": "a rise into a higher eGFR category with a rise of at least 25 %",
+}
 # Words instead of values, so that few groups are unique; the metadata keys are set in `records`.
 _GROUPS: Mapping[str, str] = {"stage": "ckd_stage", "sex": "sex", "age_band": "age_band"}
 _LASTING = (
@@ -60,6 +77,7 @@ _CANNOT_BE_RIGHT = (
     "volume not two to four times the haemoglobin; creatinine of 4 or more with urea below 20, or "
     "of 1.2 or less with urea of 120 or more)"
 )
+_WRONG = "your best answer is wrong"
 _NOT_FOR_ADULTS_OR_SHORT = "the patient is under 18, or was observed for less than 90 days"
 
 
@@ -67,140 +85,47 @@ def _descriptions() -> dict[str, FeatureDescription]:
     return {name: f.description() for name, f in (*CONTEXT.items(), *FEATURES.items())}
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}"
-
-
-def _row(name: str, shares: Iterable[float]) -> str:
-    return " | ".join([name, *map(_percent, shares)])
-
-
-def _table(columns: Iterable[str], rows: Iterable[tuple[str, Iterable[float]]]) -> list[str]:
-    return ["  " + " | ".join(columns), *("  " + _row(name, shares) for name, shares in rows)]
-
-
 def _level(asking: Asking) -> str:
     """Name the target: the rate that creatinine estimates, or the measured one."""
     return "measured filtration rate" if asking.equation_error else "usual eGFR"
 
 
-def _who() -> list[str]:
-    return [
-        "Take these figures as given for the patients of this evaluation.",
-        (
-            f"- Adults of {setting.AGES[0]} to {setting.AGES[-1]} years, normally distributed "
-            f"around {setting.AGE_MEAN} with a standard deviation of {setting.AGE_SD}; "
-            f"{_percent(setting.FEMALE_PROBABILITY)} % are women and "
-            f"{_percent(setting.DIABETES_PROBABILITY)} % have known diabetes."
-        ),
-    ]
-
-
-def _shares(when: str = "") -> list[str]:
-    rows = [("no", setting.CATEGORY_SHARES[0]), ("yes", setting.CATEGORY_SHARES[1])]
-    low, high = setting.EGFR_RANGE
-    return [
-        f"- Usual eGFR{when}: percentage of patients with it, by known diabetes.",
-        *_table(("known diabetes", *_CATEGORY_COLUMNS), rows),
-        (
-            f"  Inside a range all levels are equally likely on the logarithmic scale; the lowest "
-            f"is {low:g}, the highest {high:g}. Age, sex and hypertension do not change this."
-        ),
-    ]
-
-
-def _creatinine(*, courses: bool) -> list[str]:
-    low, high = setting.ACUTE_FACTORS
-    chance = _percent(setting.ACUTE_PROBABILITY)
-    who = "of courses shorter than 90 days" if courses else "of patients observed less than 90 days"
-    when = " at the last visit" if courses else ""
-    return [
-        (
-            "- The usual eGFR is that of the patient's own steady creatinine (CKD-EPI 2021). One "
-            "creatinine scatters around the steady level by 5.0 % within the person and 1.1 % in "
-            "the laboratory (log-normal), and is printed to 0.1 mg/dL."
-        ),
-        (
-            f"- In {chance} % {who}, acute kidney injury has raised creatinine{when} to {low:g} to "
-            f"{high:g} times the steady level (all factors equally likely on the logarithmic "
-            "scale); it recovers and leaves the usual eGFR as it was. In the others, none has."
-        ),
-    ]
-
-
-def _albuminuria() -> list[str]:
-    groups = (("60 or more", 5), ("30-59", 3), ("below 30", 0))
-    rows = [
-        (f"{words}, {known}", setting.ALBUMINURIA_SHARES[diabetes, category])
-        for words, category in groups
-        for diabetes, known in enumerate(("no", "yes"))
-    ]
-    names = ("below 30", "30 to 300", "above 300")
-    dipstick = [(name, setting.DIPSTICK[index]) for index, name in enumerate(names)]
-    return [
-        (
-            "- Albumin-creatinine ratio (ACR) in mg/g: percentage of patients with it, by usual "
-            "eGFR and known diabetes."
-        ),
-        *_table(("usual eGFR, known diabetes", *names), rows),
-        "- Dipstick: percentage of readings of each grade, by ACR.",
-        *_table(("ACR", *(f"grade {grade}" for grade in range(6))), dipstick),
-    ]
-
-
-def _closing(*, courses: bool = False) -> list[str]:
-    given = "the visits" if courses else "creatinine, dipstick, age, sex and diabetes"
-    return [
-        (
-            f"- Where a shown value is impossible or two contradict each other, the record is "
-            f"another patient's in {_percent(setting.MIXED_UP_PROBABILITY)} % of cases; what it "
-            "shows then says nothing about the patient asked about."
-        ),
-        f"- Given {given}, the other findings say nothing more about the answer.",
-    ]
-
-
-def _setting(asking: Asking) -> str:
-    lines = [*_who(), *_shares(), *_albuminuria(), *_creatinine(courses=False)]
-    if asking.equation_error:
-        lines.append(
-            f"- The measured filtration rate scatters around the usual eGFR by "
-            f"{_percent(setting.EQUATION_SD)} % (log-normal): the estimate lies within 30 % of it "
-            "in 87 % of people."
-        )
-    prevalence = float(prior(asking.equation_error)[setting.IS_CKD].sum())
-    lines.append(f"- It follows that {_percent(prevalence)} % have chronic kidney disease.")
-    return "\n".join([*lines, *_closing()])
-
-
-def _course_setting() -> str:
-    bands = ", ".join(
-        f"from {100 * low:+.3g} to {100 * high:+.3g} % in {_percent(share)} %"
-        for low, high, share in setting.CHANGE_BANDS
-    )
-    low, high = setting.EGFR_RANGE
-    return "\n".join(
-        [
-            *_who(),
-            *_shares(" at the first visit"),
-            (
-                f"- Change of the usual eGFR from the first visit to the last: {bands} of "
-                "patients. Inside a range all changes are equally likely on the logarithmic "
-                f"scale; changes to below {low:g} or above {high:g} do not occur. Between the "
-                "visits the logarithm changes evenly with time."
-            ),
-            *_creatinine(courses=True),
-            *_closing(courses=True),
-        ]
-    )
-
-
-def _abstain(asking: Asking, rules: str) -> str:
-    price = _percent(asking.risk)
+def _abstain(asking: Asking, rules: str, *, near: str = "", error: str = _WRONG) -> str:
+    """Say when to abstain: by the price and the ``rules``, or by the margin around a limit."""
+    if asking.rule.kind == "margin":
+        return f"Abstain when {near or _near(asking)}."
+    price = f"{(Decimal(str(asking.rule.risk)) * 100).normalize():f}"  # every digit, no exponent
     return (
         f"Abstaining costs {price} % of what a wrong answer costs. So abstain when the chance that "
-        f"your best answer is wrong is {price} % or more. Abstain as well when the rules leave the "
-        f"question undecided: {rules}."
+        f"{error} is {price} % or more. Abstain as well when the rules leave the question "
+        f"undecided: {rules}."
+    )
+
+
+def _near(asking: Asking, limits: str = "15, 30, 45, 60 or 90") -> str:
+    return (
+        "the eGFR by the shown creatinine (CKD-EPI 2021; for either sex, where sex is not shown) "
+        f"lies within {asking.rule.margin_ml_min:g} mL/min/1.73 m² of {limits}"
+    )
+
+
+def _scored_stage(asking: Asking) -> str:
+    """Say whose stage is the right answer; that of a file is no usual level, and is called so."""
+    if asking.data_path is not None:
+        return (
+            "The usual level of these patients is not known, so the answer is scored against the "
+            "stage of the CKD-EPI 2021 estimate from the creatinine shown (where sex is not "
+            "stated, of the more probable of both estimates), and the case is to be deferred where "
+            "the usual level may well lie in another stage, as stated below."
+        )
+    if asking.equation_error:
+        return (
+            "The right answer is the stage of the rate that was measured, not that of the estimate "
+            "from the creatinine shown."
+        )
+    return (
+        "The right answer is the stage of the patient's own steady level, not that of the single "
+        "creatinine shown."
     )
 
 
@@ -219,13 +144,15 @@ def detection(asking: Asking) -> Task:
             CKD_ABSENT: "chronic kidney disease is absent",
         },
         features=_descriptions(),
-        setting=_setting(asking),
+        setting=stated_setting(equation_error=asking.equation_error),
         abstain_when=_abstain(
             asking,
             "unless the dipstick shows grade 3 or more, creatinine or age is not shown or not "
             "possible, or sex is not shown and the eGFR by the shown creatinine is below 60 for "
-            "one sex only, or the dipstick was not measured and this eGFR is 60 or more (for "
+            "one sex only, or no dipstick grade is shown and this eGFR is 60 or more (for "
             f"either sex, where sex is not shown); {_NOT_FOR_ADULTS_OR_SHORT}; {_CANNOT_BE_RIGHT}",
+            near=f"{_near(asking, '60')}; cases whose true answer contradicts this eGFR count as "
+            "cases to defer too",
         ),
         aliases={
             **dict.fromkeys(("ckd", "present", "yes", "ckd present"), CKD_PRESENT),
@@ -246,17 +173,19 @@ def staging(asking: Asking) -> Task:
         name=Task.STAGING,
         question=(
             f"In which stage does this patient's {level} lie, in mL/min/1.73 m², whether or not "
-            "kidney disease is present? The right answer is the stage of the patient's own steady "
-            f"level, not that of the single creatinine shown. {_LASTING}"
+            f"kidney disease is present? {_scored_stage(asking)} {_LASTING}"
         ),
-        answers={answer: f"{level} of {words}" for answer, words in answers.items()},
+        answers={answer: f"{level} {words}" for answer, words in answers.items()},
         features=_descriptions(),
-        setting=_setting(asking),
+        setting=stated_setting(equation_error=asking.equation_error),
         abstain_when=_abstain(
             asking,
             "creatinine or age is not shown or not possible; sex is not shown and the eGFR by the "
             "shown creatinine has another stage for women than for men; "
             f"{_NOT_FOR_ADULTS_OR_SHORT}; {_CANNOT_BE_RIGHT}",
+            error="the usual eGFR lies in another stage than your best answer"
+            if asking.data_path
+            else _WRONG,
         ),
         aliases=_stage_aliases(answers),
         ordered=True,
@@ -291,8 +220,8 @@ def albuminuria(asking: Asking) -> Task:
             "A3": "ACR above 300 mg/g: severely increased",
         },
         features=_descriptions(),
-        setting=_setting(asking),
-        abstain_when=_abstain(asking, f"the dipstick was not measured; {_CANNOT_BE_RIGHT}"),
+        setting=stated_setting(equation_error=asking.equation_error),
+        abstain_when=_abstain(asking, f"no dipstick grade is shown; {_CANNOT_BE_RIGHT}"),
         aliases={"1": "A1", "2": "A2", "3": "A3"},
         ordered=True,
         positive="A3",
@@ -303,14 +232,15 @@ def albuminuria(asking: Asking) -> Task:
 def risk(asking: Asking) -> Task:
     """Ask for the risk by category and albuminuria, the KDIGO heat map."""
     level = _level(asking)
+    counted = "The measured rate" if asking.equation_error else "The patient's own steady level"
     return Task(
         name=Task.RISK,
         question=(
             f"What is this patient's risk by the KDIGO map of {level} and albumin-creatinine ratio "
             f"(ACR in mg/g)? With an ACR below 30, 30 to 300, and above 300 it is: {level} of 60 "
             "or more: low, moderate, high; of 45-59: moderate, high, very high; of 30-44: high, "
-            "very high, very high; below 30: very high at any ACR. The patient's own steady level "
-            f"and true ACR count, not the single readings shown. {_LASTING}"
+            "very high, very high; below 30: very high at any ACR. "
+            f"{counted} and the true ACR count, not the single readings shown. {_LASTING}"
         ),
         answers={
             "low": "low risk",
@@ -319,12 +249,12 @@ def risk(asking: Asking) -> Task:
             "very high": "very high risk",
         },
         features=_descriptions(),
-        setting=_setting(asking),
+        setting=stated_setting(equation_error=asking.equation_error),
         abstain_when=_abstain(
             asking,
             "creatinine or age is not shown or not possible; sex is not shown and the eGFR by the "
-            "shown creatinine falls into another row of the map for women than for men; the "
-            "dipstick was not measured and this eGFR is 30 or more (for either sex, where sex is "
+            "shown creatinine falls into another row of the map for women than for men; no "
+            "dipstick grade is shown and this eGFR is 30 or more (for either sex, where sex is "
             f"not shown); {_NOT_FOR_ADULTS_OR_SHORT}; {_CANNOT_BE_RIGHT}",
         ),
         aliases={
@@ -338,35 +268,43 @@ def risk(asking: Asking) -> Task:
     )
 
 
+def _scored_course(asking: Asking) -> str:
+    if asking.data_path is None:
+        return (
+            "Judge the true course behind the shown estimates (CKD-EPI 2021), which scatter around "
+            "it."
+        )
+    return (
+        "The usual level of these patients is not known, so the answer is scored against the shown "
+        "estimates (CKD-EPI 2021), and the case is to be deferred where the true course behind "
+        "them, around which they scatter, may well have another answer, as stated below."
+    )
+
+
 def progression(asking: Asking) -> Task:
     """Ask how the usual eGFR developed over the visits."""
     return Task(
         name=Task.PROGRESSION,
         question=(
-            "How has this patient's usual eGFR developed from the first visit to the last? Judge "
-            "the true course behind the shown estimates (CKD-EPI 2021), which scatter around it. "
-            "The age is that at the last visit. 'Improving' and the band of 12.5 to 20 % are "
-            "terms of this evaluation, not of a guideline."
+            "How has this patient's usual eGFR developed from the first visit to the last? "
+            f"{_scored_course(asking)} The age is that at the last visit. Where it is not stated "
+            "whether a RAS inhibitor or SGLT2 inhibitor was started, take none as started. "
+            "'Improving' and the band of 12.5 to 20 % are terms of this evaluation, not of a "
+            "guideline."
         ),
-        answers={
-            "stable": "neither of the other two",
-            "worsening": (
-                "a drop into a lower eGFR category (limits 90, 60, 45, 30, 15) with a fall of at "
-                "least 25 %, or over a year or more a fall of more than 5 mL/min/1.73 m² per year "
-                "that amounts to at least 20 %; but where a RAS inhibitor or SGLT2 inhibitor was "
-                "started after the first visit, a fall of less than "
-                f"{_percent(DRUG_FALL)} % (which goes with a rise in creatinine of up to 30 %) is "
-                "its expected effect and no worsening"
-            ),
-            "improving": "a rise into a higher eGFR category with a rise of at least 25 %",
-        },
+        answers=_COURSES,
         features=_descriptions() | _visit_descriptions(),
-        setting=_course_setting(),
+        setting=stated_course_setting(),
         abstain_when=_abstain(
             asking,
             "there is no estimate at the first or at the last visit; less than 90 days lie between "
             "them; from the first to the last the shown estimate changed by at least 12.5 % and "
             f"less than 20 %; the patient is under 18; {_CANNOT_BE_RIGHT}",
+            near="from the first to the last visit the shown estimate changed by at least 12.5 % "
+            "and less than 20 %, or fewer than two estimates are shown",
+            error="the true course has another answer than your best one"
+            if asking.data_path
+            else _WRONG,
         ),
         aliases={
             "unchanged": "stable",

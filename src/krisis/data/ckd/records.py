@@ -99,6 +99,7 @@ class RecordMaker:
             "egfr": egfr if len(estimates) == 1 else None,
             **{f"egfr_if_{name}": value for name, value in estimates.items()},
             "sex_source": sex_source,
+            **self._sex_in_truth(estimates),
             "imputed": imputed,
             **self._deferral(shown, label, estimates),
         }
@@ -196,6 +197,12 @@ class RecordMaker:
         if self.sex == "engineered":
             return _engineered_sex(patient, self.config.seed), "engineered"
         return None, "unknown"
+
+    def _sex_in_truth(self, estimates: Mapping[str, float]) -> JsonObject:
+        """Say of a stage whether it is another for women than for men and no sex is known."""
+        if self.config.task != Task.STAGING:
+            return {}
+        return {"truth_depends_on_sex": len(set(map(self._stage, estimates.values()))) > 1}
 
     def _label_egfr(self, values: Mapping[str, Value], estimates: Mapping[str, float]) -> float:
         """Return the estimate whose stage is the label; of two that differ, the more probable."""

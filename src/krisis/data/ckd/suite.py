@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -78,20 +78,11 @@ class CKDSuite(BaseDataSuite):
         if impute not in METHODS:
             raise UnknownName.among("imputation", str(impute), METHODS)
         self.data_path = None if data_path is None else Path(data_path)
-        if sex_column is not None and self.data_path is None:
-            raise InvalidValue(
-                f"sex_column={sex_column!r} names a column of a file, but no data_path is given"
-            )
         self.sex, self.sex_column = sex, sex_column
         self.split_stage_3, self.impute = split_stage_3, impute
         self.rule = DeferralRule.of(deferral)
         self.equation_error = equation_error
         self._check_choices()
-
-    @property
-    def risk(self) -> float:
-        """Return the price of deferring, as a share of the price of a wrong answer."""
-        return self.rule.risk
 
     def load(self) -> list[PatientRecord]:
         """Return the held-out patients of the file, else those of the embedded cohort."""
@@ -110,9 +101,9 @@ class CKDSuite(BaseDataSuite):
     def rules(self) -> Mapping[str, Rule]:
         """Return the guideline reader and, on the embedded cohort, the one that knows its model."""
         guideline = replace(self._assessor, exact=False)
-        rules = {"guideline": KidneyRule(guideline, self.risk)}
+        rules = {"guideline": KidneyRule(guideline, self.rule.risk)}
         if self.data_path is None:
-            rules["bayes-optimal"] = KidneyRule(self._assessor, self.risk)
+            rules["bayes-optimal"] = KidneyRule(self._assessor, self.rule.risk)
         return rules
 
     @property
@@ -128,6 +119,7 @@ class CKDSuite(BaseDataSuite):
         kinds = Counter(r.metadata["deferral_kind"] for r in records)
         return {
             **super().describe(),
+            **({} if self.data_path is None else {"account": self._account()}),
             "n_real": sum(not r.metadata["synthetic"] for r in records),
             "n_synthetic": sum(r.metadata["synthetic"] for r in records),
             "labels": dict(sorted(Counter(str(r.label) for r in records).items())),
@@ -135,7 +127,8 @@ class CKDSuite(BaseDataSuite):
             "abstain_reasons": dict(sorted(reasons.items())),
             "deferral_kinds": {kind: kinds[kind] for kind in ("uncertain", "rule")},
             "n_label_depends_on_prior": sum(r.metadata["label_depends_on_prior"] for r in records),
-            "deferral": self.rule.describe(),
+            "n_truth_depends_on_sex": _n_truth_depends_on_sex(records),
+            "deferral": self._deferral(),
             "split_stage_3": self.split_stage_3,
             "target": "measured GFR" if self.equation_error else "usual eGFR by creatinine",
             "sex": self.sex if self.sex_column is None else f"column {self.sex_column}",
@@ -143,7 +136,27 @@ class CKDSuite(BaseDataSuite):
             "provenance": [self._provenance()],
         }
 
+    def _check_sex(self) -> None:
+        """Refuse a treatment of sex that the patients have no use for."""
+        if self.data_path is None and self.sex_column is not None:
+            raise InvalidValue(
+                f"sex_column={self.sex_column!r} names a column of a file, but no data_path is "
+                "given; give the file or leave sex_column out"
+            )
+        if self.data_path is None and self.sex == "engineered":
+            raise InvalidValue(
+                "sex='engineered' draws a sex for patients of a file, and those of the embedded "
+                "cohort have theirs; leave it out or give data_path"
+            )
+        if self.config.task == Task.PROGRESSION and (self.sex != "unknown" or self.sex_column):
+            given = f"sex_column={self.sex_column!r}" if self.sex_column else f"sex={self.sex!r}"
+            raise InvalidValue(
+                f"{given} is not offered for a file of visits, which states sex in its column sex; "
+                "leave it out"
+            )
+
     def _check_choices(self) -> None:
+        self._check_sex()
         task, path, n_synthetic = self.config.task, self.data_path, self.config.n_synthetic
         if path is None:
             if n_synthetic == 0:
@@ -181,11 +194,25 @@ class CKDSuite(BaseDataSuite):
         real = self._real
         why = "; ".join(f"{reason}: {n}" for reason, n in sorted(real.left_out.items()))
         left = f" {real.left_out.total()} left out, their truth unknown ({why});" if why else ""
+        n_by_sex = _n_truth_depends_on_sex(real.held_out)
+        due = ": they are to be deferred" if self.rule.kind == "measurement_error" else ""
+        verb = "has" if n_by_sex == 1 else "have"
+        by_sex = (
+            f"; {n_by_sex} evaluated {verb} a stage that depends on their sex, which is not "
+            f"stated{due}"
+        )
         return (
             f"{self._file.path.name}: {real.n_read} patients read;{left} {len(real.held_out)} held "
             f"out and evaluated; {len(real.training)} kept for fitting baselines (test_size "
-            f"{self.config.test_size:g})"
+            f"{self.config.test_size:g}){by_sex if n_by_sex else ''}"
         )
+
+    def _deferral(self) -> JsonObject:
+        """Return the rule with its figure; a course has no margin in mL/min."""
+        found = self.rule.describe()
+        if self.config.task == Task.PROGRESSION:
+            found.pop("margin_ml_min", None)
+        return found
 
     def _provenance(self) -> JsonObject:
         if self.data_path is None:
@@ -205,7 +232,6 @@ class CKDSuite(BaseDataSuite):
             "n_held_out": len(real.held_out),
             "n_training": len(real.training),
             "left_out": dict(sorted(real.left_out.items())),
-            "account": self._account(),
             "anomalies_normalised": dict(sorted(file.anomalies.items())),
             "n_implausible_values": len(file.implausible),
         }
@@ -274,6 +300,10 @@ class CKDSuite(BaseDataSuite):
                 rows = [patient.visible for patient in self._cohort(_TRAINING)]
             imputer = Imputer.fit(rows, self.impute)
         return RecordMaker(self.config, self.rule, self._assessor, self.sex, imputer)
+
+
+def _n_truth_depends_on_sex(records: Iterable[PatientRecord]) -> int:
+    return sum(record.metadata.get("truth_depends_on_sex", False) for record in records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from krisis.data.ckd.progression import MAX_VISITS
+from krisis.data.ckd.progression import DAYS_PER_YEAR, MAX_VISITS
 from krisis.data.ckd.schema import CONTEXT, Value, is_implausible
 from krisis.data.ckd.uci import (
     MISSING,
@@ -29,6 +29,8 @@ from krisis.errors import InvalidFile
 
 COLUMNS = ("id", "day", "age", "sex", "sc")
 DRUG_COLUMN = "drug_started"
+MAX_DAY = 100_000  # beyond it a day is a date in digits, such as 20200101
+_MOST_YEARS_APART = 2.0  # of the ages stated and the days between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,9 @@ def _visit(cells: dict[str, str], row: Row, patient_id: str, found: UciFile) -> 
     day = values["day"]
     if not isinstance(day, int):
         refuse(found.path, row, "day", cells["day"], "write a whole number of days")
+    if abs(day) > MAX_DAY:
+        advice = f"write a number of days up to {MAX_DAY:,}, such as 0 for the first visit, no date"
+        refuse(found.path, row, "day", cells["day"], advice)
     drug = clean(cells.get(DRUG_COLUMN, "")).lower()
     codes = CONTEXT[DRUG_COLUMN].codes
     if drug not in MISSING and drug not in codes:
@@ -130,17 +135,16 @@ def _patient(place: Path, patient_id: str, visits: list[_Visit]) -> tuple[VisitP
                 f"in row {one.line} already; give every visit a day of its own"
             )
     sexes = {visit.female for visit in visits if visit.female is not None}
-    ages = [visit for visit in visits if visit.age is not None]
     if len(visits) < 2:
         return None, "one visit"
-    if len(sexes) != 1 or not ages:
-        return None, "age or sex not stated, or both sexes"
+    if len(sexes) != 1:
+        return None, "sex not stated, or both sexes"
+    age, why = _last_age(visits)
+    if age is None:
+        return None, why
     for end in (visits[0], visits[-1]):
         if end.creatinine is None or is_implausible("sc", end.creatinine):
             return None, "no usable creatinine at the first or last visit"
-    last = ages[-1]
-    assert last.age is not None
-    age = last.age + (visits[-1].day - last.day) // 365
     # Of more visits than are shown, those spread most evenly over the row of visits.
     n_shown = min(len(visits), MAX_VISITS)
     shown = [visits[round(k * (len(visits) - 1) / (n_shown - 1))] for k in range(n_shown)]
@@ -153,3 +157,18 @@ def _patient(place: Path, patient_id: str, visits: list[_Visit]) -> tuple[VisitP
         sexes.pop(),
         max(drugs) if drugs else None,
     ), ""
+
+
+def _last_age(visits: list[_Visit]) -> tuple[Value, str]:
+    """Return the age at the last visit, or why it cannot be known."""
+    stated = [(visit.day, visit.age) for visit in visits if visit.age is not None]
+    if not stated or any(is_implausible("age", age) for _, age in stated):
+        return None, "no usable age"
+    births = [age - day / DAYS_PER_YEAR for day, age in stated]
+    falls = any(later < earlier for (_, earlier), (_, later) in pairwise(stated))
+    day, age = stated[-1]
+    last = age + (visits[-1].day - day) // 365
+    first = last - (visits[-1].day - visits[0].day) / DAYS_PER_YEAR
+    if falls or max(births) - min(births) > _MOST_YEARS_APART or first < -1:
+        return None, "ages that contradict the days"
+    return (None, "no usable age") if is_implausible("age", last) else (last, "")
