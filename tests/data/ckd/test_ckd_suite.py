@@ -568,6 +568,12 @@ def test_with_a_file_the_prompt_says_that_the_usual_level_is_not_known(
     assert real.answers == embedded.answers
 
 
+def test_detection_on_a_file_says_that_the_recorded_diagnosis_is_scored(cohort_file):
+    words = "scored against the diagnosis that the hospital recorded"
+    assert words in suite("detection", path=cohort_file).task.question
+    assert words not in suite("detection").task.question
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_the_prompt_under_the_margin_rule_states_the_margin_and_no_price(task):
     chosen = suite(task, deferral={"kind": "margin", "margin_ml_min": 2.5})

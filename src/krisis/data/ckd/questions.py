@@ -131,13 +131,15 @@ def _scored_stage(asking: Asking) -> str:
 
 def detection(asking: Asking) -> Task:
     """Ask whether chronic kidney disease is present."""
-    level = _level(asking)
+    level, scored = _level(asking), ""
+    if asking.data_path is not None:
+        scored = "The answer is scored against the diagnosis that the hospital recorded. "
     return Task(
         name=Task.DETECTION,
         question=(
             "Does this patient have chronic kidney disease? It is present when, for at least three "
             f"months, the {level} lies below 60 mL/min/1.73 m² or the albumin-creatinine ratio "
-            f"(ACR) is 30 mg/g or more. {_LASTING}"
+            f"(ACR) is 30 mg/g or more. {scored}{_LASTING}"
         ),
         answers={
             CKD_PRESENT: "chronic kidney disease is present",
