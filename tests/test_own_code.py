@@ -326,24 +326,6 @@ def test_an_object_where_a_class_is_due_is_refused(files: Path) -> None:
         metric_from_name("mine/own_backend.py:Rule")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("accuracy[treat_abstention=True]", "cannot be made.*treat_abstention"),
-        ("accuracy[]", "parameters that cannot be read"),
-        ("risk_at_80_coverage[loss]", "parameters that cannot be read"),
-    ],
-)
-def test_parameters_of_a_metric_that_cannot_be_read_are_refused(name: str, words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
-        metric_from_name(name)
-
-
-def test_a_metric_is_named_as_reports_name_it() -> None:
-    for name in ("accuracy[treat_abstention_as_neutral=True]", "aurc[loss=abs]"):
-        assert metric_from_name(name).identifier == name
-
-
 def test_an_sdk_whose_parent_package_is_missing_is_a_missing_extra(monkeypatch) -> None:
     monkeypatch.setattr(GeminiBackend, "sdk", "no_such_parent.genai")
     with pytest.raises(MissingExtra, match=r"pip install 'krisis\[gemini\]'"):

@@ -50,6 +50,8 @@ def test_metadata_that_cannot_be_read_at_once_is_read_or_refused_where_it_is_nee
     table = Table(rows, answers)
     assert table.unreadable_deferral.startswith("row 1 (case-1): metadata['should_abstain']")
     assert table.should_abstain.tolist() == [0, -1, 0, 0, 0]
+    rows[1].metadata = {"stage": ["3a"], "should_abstain": True}
+    assert Table(rows, answers).unreadable_deferral == ""
     names, group = table.grouped("stage")
     assert [names[code] for code in group] == ["stage_3", "stage_['3a']", *["stage_3"] * 3]
 

@@ -7,6 +7,7 @@ is said here of abstentions holds for all four metrics: by default they leave bo
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,7 @@ class _Sides:
         )
 
 
-class _OfDisease(BaseMetric):
+class _OfDisease(BaseMetric, ABC):
     """A share of hits among some rows, both told from the positive answer of the task."""
 
     direction = "higher"
@@ -74,13 +75,13 @@ class _OfDisease(BaseMetric):
         known = {"positive": table.answers.positive, **self.beside(table)}
         return Undefined(self.reason(table), known)
 
+    @abstractmethod
     def share(self, table: Table, sides: _Sides) -> Share:
         """Return the share that the metric is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reason(self, table: Table) -> str:
         """Say why there is no row to judge."""
-        raise NotImplementedError
 
     def beside(self, table: Table) -> JsonObject:
         """Return what is known without a positive answer too."""
@@ -104,9 +105,9 @@ class _ByTruth(_OfDisease):
         self.count_abstentions = count_abstentions
         self.group_by = group_by
 
+    @abstractmethod
     def among(self, sides: _Sides) -> tuple[BoolArray, BoolArray]:
         """Return the hits and all rows of this side, answered or not."""
-        raise NotImplementedError
 
     def share(self, table: Table, sides: _Sides) -> Share:
         """Return hits / answered rows of this side, or / all its rows."""
