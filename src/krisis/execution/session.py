@@ -246,7 +246,7 @@ class Ledger:
         self.spent = earlier.spent
         self.tally = Tally(n_cases=n_cases)
         self._count(list(self.rows.values()))
-        gate.budget.start_from(*self.spent.most_tokens)
+        gate.budget.start_from(*self.spent.most_tokens, self.rows.values())
 
     def begin(self) -> None:
         """Open the display."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from krisis.errors import InvalidValue
 from krisis.execution.pacing.prices import Price
 from krisis.execution.stopping import Stop
+from krisis.metrics.base import EvaluationResult
 from krisis.results.stops import BudgetReached
 
 CHARACTERS_PER_TOKEN = 4
@@ -128,9 +130,14 @@ class Budget:
         self._excess = 0
         self._has_settled = False
 
-    def start_from(self, input_tokens: int, output_tokens: int) -> None:
-        """Count what earlier sessions of the run paid, or may have."""
+    def start_from(
+        self, input_tokens: int, output_tokens: int, rows: Iterable[EvaluationResult] = ()
+    ) -> None:
+        """Count what earlier sessions of the run paid, or may have, and what a record took most."""
         self._paid = Tokens(input_tokens, output_tokens)
+        for row in rows:
+            self._most_own_input = max(self._most_own_input, row.input_tokens or 0)
+            self._most_output = max(self._most_output, row.output_tokens or 0)
 
     async def reserve(self, asked: Asked) -> Reservation:
         """Set aside the most that a call can take; wait, or stop the run, where it does not fit."""
