@@ -159,11 +159,12 @@ async def run(scenario: Scenario, limits: Limits) -> tuple[BenchmarkResult, Rand
 InVirtualTime = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
+@pytest.mark.parametrize("seeds", [range(80), pytest.param(range(80, 200), marks=pytest.mark.slow)])
 def test_no_provider_that_respects_its_cap_is_paid_more_than_the_bound(
-    in_virtual_time: InVirtualTime,
+    seeds: range, in_virtual_time: InVirtualTime
 ) -> None:
     n_stopped = n_unfinished = 0
-    for seed in range(200):
+    for seed in seeds:
         scenario = Scenario(random.Random(seed))
         limits = Limits(max_cost=scenario.max_cost, timeout_seconds=None)
         result, provider = in_virtual_time(run(scenario, limits))
@@ -185,7 +186,7 @@ def test_no_provider_that_respects_its_cap_is_paid_more_than_the_bound(
             own_cap = scenario.cap or 2048 + 512 * scenario.batch_size
             n_input = max(provider.most_shared.values()) + provider.most_own
             assert scenario.max_cost - counted < PRICE.cost(n_input, own_cap), seed
-    assert n_stopped > 100
+    assert n_stopped > len(seeds) / 2
     assert n_unfinished < 5  # nearly every budget was large enough for a call
 
 

@@ -38,7 +38,7 @@ def some_records(n: int) -> list[PatientRecord]:
 class Parity(BaseBackend):
     """Answers the parity of x, remembers whom it was asked about, fails or stops on demand."""
 
-    name = "parity"
+    name, retry_base_seconds = "parity", 0.001
 
     def __init__(self, *, failing: frozenset[int] = frozenset(), model: str = "a") -> None:
         self.asked: list[int] = []
