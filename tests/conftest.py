@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 # The clock of a busy machine says nothing about the code, so no example has a deadline.
 settings.register_profile(
-    "normal", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "normal", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("normal")
 

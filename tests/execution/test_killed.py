@@ -144,6 +144,7 @@ def test_a_run_killed_three_times_asks_no_finished_record_again(
     no_key_in(tmp_path, json.dumps(figures))
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_a_run_is_billed_no_more_than_its_budget(
     tmp_path: Path, loopback: Any, start_worker: Start
 ) -> None:
