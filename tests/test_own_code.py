@@ -88,6 +88,10 @@ class NoDescription(Clinic):
 class TaskList(Clinic):
     tasks = [Task("onset", "Will it begin?", {0: "no", 1: "yes"})]
 
+class Twins(Clinic):
+    def load(self):
+        return [PatientRecord({"lactate": 4.0}, 1), PatientRecord({"lactate": 4.0}, 1)]
+
 class WithoutConfig(BaseDataSuite):
     def __init__(self):
         super().__init__()
@@ -264,7 +268,7 @@ FAULTS = {
         "load() of the suite 'clinic' must return a list of PatientRecord, not NoneType",
     ),
     "no description": (
-        ("run", "mine/own_suite.py:NoDescription", "--model", "majority"),
+        ("run", "mine/own_suite.py:NoDescription", "--model", "majority", "--limit", "2"),
         "describe() of the suite 'clinic' must return a mapping, not NoneType",
     ),
     "a number for a name": (
@@ -371,6 +375,14 @@ def test_a_run_started_in_python_is_resumed_and_repeated_by_the_command_line(
     assert [one.metric_scores["accuracy"].value for one in again] == [
         after.metric_scores["accuracy"].value
     ]
+
+
+def test_records_of_equal_content_are_still_those_of_the_suite(files: Path) -> None:
+    twins, rule = own("mine/own_suite.py:Twins"), own("mine/own_backend.py:Rule")
+    execution = Execution(recorder=Recorder("runs"))
+    config = Benchmark(twins(), rule(), execution=execution).run().provenance.config
+    assert config["suite"].endswith("own_suite.py:Twins")
+    assert config["limit"] is None
 
 
 def test_a_built_in_run_from_python_is_called_by_its_usual_names(tmp_path: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
-from krisis.data.base import BaseDataSuite, PatientRecord, Records
+from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.data.checks import check_records
 from krisis.errors import InvalidValue, UserError
+from krisis.execution.assembly import described
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.engine import answered_row
 from krisis.execution.options import Execution, checked_at_least_one
@@ -48,7 +49,7 @@ class Benchmark:
         if not isinstance(backend.name, str):
             raise InvalidValue(f"the name of a backend must be text, not {backend.name!r}")
         chosen = default_benchmark_metrics() if metrics is None else metrics
-        self.metrics = list(check_metrics(chosen))
+        self.metrics = check_metrics(chosen)
         self.batch_size = checked_at_least_one("batch_size", batch_size)
         self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)
         self.execution = execution or Execution()
@@ -114,24 +115,6 @@ class Benchmark:
             description = described(self.suite, None if records is None else cases)
         sizes = {"batch_size": self.batch_size, "max_concurrency": self.max_concurrency}
         return Job(self.suite, self.backend, cases, description, **sizes)
-
-
-def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
-    """Return what the suite says of itself; of records given in place of its own, their count."""
-    description = suite.describe()
-    if not isinstance(description, Mapping):
-        raise InvalidValue(
-            f"describe() of the suite {suite.name!r} must return a mapping, "
-            f"not {type(description).__name__}"
-        )
-    if given is None:
-        return description
-    if "content_hash" in description:
-        own = with_distinct_ids(suite.records())
-        if own.content_hash == given.content_hash:
-            return description
-    counted = {"n_records": len(given), "content_hash": given.content_hash}
-    return {**description, **counted, "records": "given"}
 
 
 def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> BenchmarkResult:

@@ -129,9 +129,7 @@ def made(found: Callable[..., Made], options: JsonObject, what: str, option: str
     except TypeError as error:
         if fault_of_own_code(error) is not None:
             raise
-        raise InvalidValue(
-            f"{what} cannot be made: {error}; give arguments as {option} NAME=VALUE"
-        ) from error
+        raise InvalidValue(f"{what} cannot be made: {error}; give arguments as {option}") from error
 
 
 def name_of(kind: Kind, found: type) -> str:

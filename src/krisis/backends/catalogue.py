@@ -38,7 +38,7 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
     max_retries = None if "max_retries" in accepted else given.pop("max_retries", None)
     if not getattr(kind, "takes_any_option", is_own and registry.options_of(kind)[1]):
         _refuse_unknown(family, given, accepted)
-    backend = registry.made(kind, given, f"the backend {family!r}", "--model-option")
+    backend = registry.made(kind, given, f"the backend {family!r}", "--model-option NAME=VALUE")
     if max_retries is not None:
         backend.max_retries = max_retries
     return backend

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis import registry
@@ -12,7 +12,7 @@ from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import InvalidValue, UnknownName
-from krisis.execution.batches import Batch, cases_of, plan_batches
+from krisis.execution.batches import Batch, cases_of, plan_batches, with_distinct_ids
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.config import RunConfig
 from krisis.execution.options import Execution
@@ -57,10 +57,28 @@ def assemble(config: RunConfig) -> Assembled:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     chosen = [metric_from_name(name) for name in config.metrics]
     records = first_records(suite.records(), config.limit)
-    description = suite.describe()
+    description = described(suite, None)
     if config.limit is not None:
         description["limit"] = config.limit
     return Assembled(suite, backend, chosen or default_benchmark_metrics(), records, description)
+
+
+def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
+    """Return what the suite says of itself; of records given in place of its own, their count."""
+    description = suite.describe()
+    if not isinstance(description, Mapping):
+        raise InvalidValue(
+            f"describe() of the suite {suite.name!r} must return a mapping, "
+            f"not {type(description).__name__}"
+        )
+    if given is None:
+        return description
+    if "content_hash" in description:
+        own = with_distinct_ids(suite.records())
+        if own.content_hash == given.content_hash:
+            return description
+    counted = {"n_records": len(given), "content_hash": given.content_hash}
+    return {**description, **counted, "records": "given"}
 
 
 def first_records(records: Records, limit: int | None) -> Records:
@@ -109,7 +127,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
             raise UnknownName.among(
                 f"option of the suite {config.suite}:", name, known - {"config"}
             )
-    return registry.made(kind, options, f"the suite {config.suite!r}", "--suite-option")
+    return registry.made(kind, options, f"the suite {config.suite!r}", "--suite-option NAME=VALUE")
 
 
 def _priced(deferral: JsonValue, risk: float) -> JsonObject:

@@ -18,6 +18,7 @@ from krisis.backends.base import BaseBackend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import InvalidValue, KrisisError
 from krisis.execution.assembly import first_records
+from krisis.execution.batches import with_distinct_ids
 from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder, RunSettings
@@ -72,7 +73,7 @@ def _suite_settings(suite: BaseDataSuite, records: Records) -> JsonObject:
 
 
 def _limit(suite: BaseDataSuite, records: Records) -> int | None:
-    whole = suite.records()
+    whole = with_distinct_ids(suite.records())  # as the run names them
     if records.content_hash == whole.content_hash:
         return None
     if first_records(whole, len(records)).content_hash == records.content_hash:

@@ -35,10 +35,7 @@ def metric_from_name(name: str) -> BaseMetric:
     if not (isinstance(kind, type) and issubclass(kind, BaseMetric)):
         raise InvalidValue(f"{key!r} is not a metric; name a class derived from BaseMetric")
     parameters = _parameters(inside.rstrip(), name) if bracket else {}
-    try:
-        return kind(**parameters)
-    except TypeError as error:
-        raise InvalidValue(f"the metric {name!r} cannot be made: {error}") from None
+    return registry.made(kind, parameters, f"the metric {name!r}", "KEY[NAME=VALUE, …]")
 
 
 def _parameters(text: str, name: str) -> JsonObject:
