@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import cache
 
 import pytest
 from tests.mutants.planted import ROOT, SOURCE, Mutant, all_mutants
@@ -11,11 +12,16 @@ from tests.mutants.planted import ROOT, SOURCE, Mutant, all_mutants
 MUTANTS = all_mutants()
 
 
+@cache
+def source(file: str) -> tuple[str, str]:
+    text = (SOURCE / file).read_text(encoding="utf-8")
+    return text, ast.dump(ast.parse(text))
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.area}-{mutant.name}")
 def test_a_planted_bug_changes_one_place_of_a_source_that_still_parses(mutant: Mutant) -> None:
-    original = (SOURCE / mutant.file).read_text(encoding="utf-8")
-    changed = mutant.applied_to(original)
-    assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(original))
+    original, tree = source(mutant.file)
+    assert ast.dump(ast.parse(mutant.applied_to(original))) != tree
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.area}-{mutant.name}")
