@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import runpy
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from krisis import Benchmark, PatientRecord, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAbstain, AlwaysAnswer, Majority
@@ -247,15 +250,35 @@ def test_identity_names_the_threshold():
     assert Logistic().identity()["least_confidence"] == 0.8
 
 
-def test_every_task_has_all_baselines_in_the_demo():
-    program = Path(__file__).parents[2] / "examples" / "demo.py"
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=True
-    )
+@pytest.fixture(scope="module")
+def demo():
+    return runpy.run_path(str(Path(__file__).parents[2] / "examples" / "demo.py"))
+
+
+def test_every_task_has_all_baselines_in_the_demo(demo):
+    results = {task: demo["run_task"](task) for task in demo["TASKS"]}
+    console = Console(width=110, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(demo["comparison"](results))
+    printed = captured.get()
+    assert demo["TASKS"] == TASKS
     for name in NAMES:
-        assert done.stdout.count(f" {name} ") >= len(TASKS)
-    for task in Task.DETECTION, Task.STAGING, Task.PROGRESSION:
-        assert f"│ {task}" in done.stdout
+        assert printed.count(f" {name} ") == len(TASKS)
+
+
+@pytest.mark.slow
+def test_the_demo_runs_as_a_program_and_writes_a_page_per_task(tmp_path):
+    program = Path(__file__).parents[2] / "examples" / "demo.py"
+    subprocess.run([sys.executable, str(program)], capture_output=True, cwd=tmp_path, check=True)
+    assert len(list((tmp_path / "demo").glob("*.html"))) == len(TASKS)
+
+
+def test_the_demo_writes_a_page_that_compares_baselines(demo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    results = demo["run_task"]("detection")
+    two = {name: results[name] for name in ("guideline", "logistic")}
+    page = demo["write_comparison"]("detection", two).read_text(encoding="utf-8")
+    assert all(name in page for name in two)
 
 
 class Sources(RecordListSuite):

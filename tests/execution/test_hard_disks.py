@@ -23,8 +23,8 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
 ) -> None:
     server = loopback()
     out = tmp_path / "runs"
-    options = {"out": str(out), "base_url": server.base_url, "n": 200}
-    first = start_worker({**options, "largest_file": 40_000})
+    options = {"out": str(out), "base_url": server.base_url, "n": 100}
+    first = start_worker({**options, "largest_file": 20_000})
     printed, errors = first.communicate(timeout=60)
     assert first.returncode == 1
     assert errors.count("\n") == 1
@@ -33,11 +33,11 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
     assert "cannot be written (File too large)" in errors
     content = RunDirectory(run).rows.read_bytes()
     assert content.endswith(b"\n")
-    assert 0 < len(read_journal(RunDirectory(run).rows).rows) < 200
+    assert 0 < len(read_journal(RunDirectory(run).rows).rows) < 100
     second = start_worker({**options, "resume": str(run)})
     assert second.communicate(timeout=60) == ("done\n", "")
     assert RunDirectory(run).rows.read_bytes().startswith(content)
-    assert len(read_journal(RunDirectory(run).rows).rows) == 200
+    assert len(read_journal(RunDirectory(run).rows).rows) == 100
     no_key_in(tmp_path, printed, errors)
 
 
@@ -70,7 +70,7 @@ def test_two_processes_cannot_write_one_run(
 ) -> None:
     server = loopback(latency=0.05)
     out = tmp_path / "runs"
-    options = {"out": str(out), "base_url": server.base_url, "n": 160, "max_concurrency": 4}
+    options = {"out": str(out), "base_url": server.base_url, "n": 80, "max_concurrency": 4}
     first = start_worker(options)
     while not list(out.glob("*/rows.jsonl")) and first.poll() is None:
         time.sleep(0.01)
@@ -81,8 +81,8 @@ def test_two_processes_cannot_write_one_run(
     assert errors.count("\n") == 1
     assert f"pid {first.pid}" in errors
     assert first.communicate(timeout=120) == ("done\n", "")
-    assert len(read_journal(RunDirectory(run).rows).rows) == 160
-    assert sum(server.counts()["begun"].values()) == 160
+    assert len(read_journal(RunDirectory(run).rows).rows) == 80
+    assert sum(server.counts()["begun"].values()) == 80
     no_key_in(tmp_path, errors)
 
 

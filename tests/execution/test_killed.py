@@ -138,8 +138,8 @@ def test_a_run_killed_three_times_asks_no_finished_record_again(
     worker: ModuleType,
     no_key_in: Callable[..., None],
 ) -> None:
-    figures = check_kills(tmp_path, loopback, start_worker, worker, n=250, n_kills=3)
-    assert 0 < figures["finished_at_kills"][0] < 250
+    figures = check_kills(tmp_path, loopback, start_worker, worker, n=100, n_kills=3)
+    assert 0 < figures["finished_at_kills"][0] < 100
     assert figures["finished_at_kills"] == sorted(figures["finished_at_kills"])
     no_key_in(tmp_path, json.dumps(figures))
 
