@@ -61,7 +61,8 @@ class Imported:
     """Where the rows of a run come from that krisis did not ask a model for.
 
     ``files`` maps names to SHA-256 hashes; ``taken_for`` says where each field was read. Of
-    ``n_read`` rows ``n_not_taken`` could not be taken; the run directory lists them.
+    ``n_read`` rows ``n_not_taken`` could not be taken; the run directory lists them. A log that
+    was stopped has fewer rows than ``n_expected``.
     """
 
     format: str
@@ -69,6 +70,7 @@ class Imported:
     taken_for: Mapping[str, str]
     notes: tuple[str, ...] = ()
     command: str = ""
+    n_expected: int = 0
     n_read: int = 0
     n_not_taken: int = 0
 
@@ -77,7 +79,7 @@ class Imported:
         lost = f"{self.n_not_taken} of {self.n_read} rows could not be taken, see not_taken.jsonl"
         all_rows = f"all {self.n_read} rows were taken"
         return (
-            f"imported from {self.format}: {names}; {lost if self.n_not_taken else all_rows}; "
+            f"from {self.format}: {names}; {lost if self.n_not_taken else all_rows}; "
             "krisis asked no model"
         )
 

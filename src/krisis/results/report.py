@@ -152,7 +152,7 @@ def import_lines(result: BenchmarkResult) -> list[str]:
         return []
     width = max(map(len, imported.taken_for), default=0)
     return [
-        f"IMPORTED: {imported}",
+        f"IMPORTED {imported}",
         *(f"  {name.ljust(width)}  {place}" for name, place in imported.taken_for.items()),
         *(f"  {note}" for note in imported.notes),
     ]

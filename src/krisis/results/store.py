@@ -38,6 +38,7 @@ from krisis.results.stops import Unfinished
 RUN_SCHEMA_VERSION = 3
 # Copies of a run may get their times in any order.
 _SECONDS_OF_COPYING = 60.0
+_NOT_ENDED = "the run has not ended: resume it, or wait for its process"
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -294,7 +295,7 @@ def load_run(path: str | Path) -> BenchmarkResult:
 
 
 def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
-    identity, rows = manifest.identity, journal.in_order()
+    identity, rows, imported = manifest.identity, journal.in_order(), manifest.imported
     return RunFacts(
         provenance=Provenance(
             task_facts=manifest.task,
@@ -308,7 +309,6 @@ def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
         ),
         spending=Spending.of(journal.spent, rows, elapsed_seconds=journal.elapsed_seconds),
         prompts=Prompts.of(rows, verified=bool(identity.prompts)),
-        attrition=Attrition(n_loaded=manifest.n_cases),
-        stop=journal.stop
-        or Unfinished("the run has not ended: resume it, or wait for its process"),
+        attrition=Attrition(n_loaded=imported.n_expected if imported else manifest.n_cases),
+        stop=journal.stop or (None if imported else Unfinished(_NOT_ENDED)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -210,7 +211,7 @@ class _SampleReader:
             if reason == "invalid_response_format" and is_empty and self.options.empty is None:
                 asking.error = "the scorer found no answer in the reply"
                 asking.failure_class = MalformedReply.failure_class
-        elif isinstance(value, float) and value != value:  # how Inspect writes "not scored"
+        elif isinstance(value, float) and math.isnan(value):  # how Inspect writes "not scored"
             raise CannotTake(f"it was not scored ({reason or 'no reason given'})")
         else:
             words = f"several values ({', '.join(value)})" if isinstance(value, dict) else value
@@ -265,7 +266,8 @@ def _finish_reason(sample: JsonMapping, output: JsonMapping) -> str:
     limit = _of(sample, "limit").get("type")
     choices = output.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else {}
-    return f"limit: {limit}" if limit else str(_of({"0": first}, "0").get("stop_reason") or "")
+    said = str(_of({"0": first}, "0").get("stop_reason") or "")
+    return f"limit: {limit}" if limit else said.removeprefix("unknown")
 
 
 def _seconds(*found: JsonValue) -> float | None:

@@ -45,7 +45,16 @@ def read_samples(path: Path, options: ImportOptions) -> Reading:
     named = _FILE_NAME.fullmatch(path.name)
     model = _model(path, named["time"] if named else "")
     task = named["task"] if named else path.stem
-    return Reading(askings, reader.taken_for(samples[0]), model, task, "lm-eval")
+    return Reading(
+        askings, reader.taken_for(samples[0]), model, task, "lm-eval", _notes(samples[0])
+    )
+
+
+def _notes(sample: JsonMapping) -> list[str]:
+    responses = sample.get("resps")
+    first = responses[0] if isinstance(responses, list) and responses else []
+    n = len(first) if isinstance(first, list) else 1
+    return [f"every question was asked {n} times; what the filter kept is taken"] if n > 1 else []
 
 
 def _lines(path: Path) -> list[tuple[int, JsonObject | str]]:

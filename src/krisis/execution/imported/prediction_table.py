@@ -67,16 +67,17 @@ def _asking(line: Line, options: ImportOptions) -> Asking | NotTaken:
         return NotTaken(place, "", values)
     name = values.get(options.id) if options.id else f"row-{number}"
     try:
+        failure = _failure(values, options.failed)
         return Asking(
             place=place,
             record_id=name,
             repeat=_repeat(values, options.repeat),
             truth=values.get(options.truth),
             answer=values.get(options.prediction),
-            abstained=_flag(values, options.abstained),
+            abstained=_flag(values, options.abstained, may_be_empty=bool(failure)),
             confidence=values.get(options.confidence) if options.confidence else None,
             values=values,
-            **_failure(values, options.failed),
+            **failure,
         )
     except CannotTake as why:
         return NotTaken(place, str(name or "")[:100], str(why))
@@ -91,10 +92,11 @@ def _repeat(values: JsonMapping, column: str) -> int:
     return int(text) - 1
 
 
-def _flag(values: JsonMapping, column: str) -> bool:
-    if not column:
-        return False
-    truth = as_truth(values.get(column))
+def _flag(values: JsonMapping, column: str, *, may_be_empty: bool) -> bool:
+    given = values.get(column) if column else False
+    if may_be_empty and (given is None or not str(given).strip()):
+        return False  # a failure says nothing of abstaining
+    truth = as_truth(given)
     if truth is None:
         raise CannotTake(f"{column} is neither true nor false")
     return truth

@@ -6,7 +6,7 @@ import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,6 +80,7 @@ def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
         taken_for=reading.taken_for,
         notes=(*reading.notes, *taken.notes),
         command=_command(path, kind, options),
+        n_expected=max(reading.n_expected, len(reading.askings)),
         n_read=len(reading.askings),
         n_not_taken=len(taken.not_taken),
     )
@@ -162,7 +163,7 @@ def write_run(read: ReadFile, options: ImportOptions, out: Path) -> BenchmarkRes
         facts = RunFacts(
             provenance=recorder.signed(_provenance(rows, task, repeats)),
             spending=_spending(rows),
-            attrition=Attrition.of(rows, max(reading.n_expected, read.imported.n_read)),
+            attrition=Attrition.of(rows, read.imported.n_expected),
             stop=reading.stop,
             agreement=agreement,
         )

@@ -123,13 +123,13 @@ class _Taker:
         answered = [row for row in rows if row.outcome == "answered"]
         n_without = sum(row.confidence is None for row in answered)
         found = {
-            "answers that the scorer marks right in other words than the right answer's, taken "
-            "as the right answer": self._n_by_verdict,
-            "answers that the scorer marks wrong without a short answer, taken as "
+            "answers that the scorer marks right, though not in the words of the right answer, "
+            "taken as it": self._n_by_verdict,
+            "answers that the scorer marks wrong without recording a short answer, taken as "
             f"{MARKED_WRONG!r}": self._n_without_words,
             "answered rows without a confidence": n_without if n_without < len(answered) else 0,
         }
-        return [f"{n} {words}" for words, n in found.items() if n]
+        return [f"{words}: {n}" for words, n in found.items() if n]
 
     def _refuse_repeated(self, name: str, repeat: int, known: tuple[Label, str]) -> None:
         if (name, repeat) in self._seen:

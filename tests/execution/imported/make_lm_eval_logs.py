@@ -54,7 +54,7 @@ LIKELIHOODS = {
     5: (-0.7, -3.0, -0.9),
 }
 OPTIONS = ["home", "the general medical ward", "I don't know"]
-ANSWERS = {1: 0, 2: 1, 3: 0, 4: 1, 5: 1}
+ANSWERS = {1: 0, 2: 1, 3: 0, 4: 1, 5: 0}
 DOSES = {1: ["2 tablets", "3 tablets"], 2: ["1", "1"], 3: ["I do not know", "4 tablets"]}
 
 
@@ -114,6 +114,7 @@ def main(folder: Path) -> None:
             found.pop(name, None)
         for config in found["configs"].values():
             config.pop("dataset_kwargs", None)
+            config["metadata"].pop("config_source", None)
         tracker.save_results_aggregated(results=found, samples=samples)
         for name, of_task in samples.items():
             tracker.save_results_samples(task_name=name, samples=of_task)
