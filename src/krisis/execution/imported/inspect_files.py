@@ -46,15 +46,17 @@ def _members(path: Path, names: Sequence[str]) -> Iterator[JsonObject]:
     """Read files of an archive, in portions that fit into memory."""
     with zipfile.ZipFile(path) as archive:
         portion: list[zipfile.ZipInfo] = []
+        n_bytes = 0
         for name in names:
             entry = archive.getinfo(name)
             if entry.file_size > _LARGEST_MEMBER:
                 size = _LARGEST_MEMBER >> 20
                 raise InvalidFile(f"{path}: {name} has more than {size} MiB; leave out its events")
-            if sum(one.file_size for one in portion) + entry.file_size > _PORTION:
+            if portion and n_bytes + entry.file_size > _PORTION:
                 yield from _parsed(path, archive, portion)
-                portion = []
+                portion, n_bytes = [], 0
             portion.append(entry)
+            n_bytes += entry.file_size
         yield from _parsed(path, archive, portion)
 
 
