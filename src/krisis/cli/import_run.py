@@ -66,7 +66,7 @@ def import_run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the 
     options = _options(columns, {k: content[k] for k in ImportOptions.model_fields})
     read = [read_file(path, kind, options) for path in files]  # nothing is written if one fails
     for one in read:
-        result = write_run(one, options, out)
+        result = write_run(one, out)
         typer.echo(format_report(result))
         typer.echo(f"Run: {result.provenance.run_directory}")
 
@@ -78,7 +78,9 @@ def _options(columns: Path | None, given: JsonObject) -> ImportOptions:
     for name in content:
         if name not in ImportOptions.model_fields:
             raise UnknownName.among(f"option of {columns}:", str(name), ImportOptions.model_fields)
-    said = {name: value for name, value in given.items() if value not in ("", [], None, False)}
+    said = {
+        n: value for n, value in given.items() if value not in ("", [], None) and value is not False
+    }
     try:
         return ImportOptions.model_validate({**content, **said})
     except ValidationError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from krisis.errors import MissingExtra
+from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonMapping, JsonValue, dumps, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import canonical_label
@@ -196,7 +196,7 @@ _SQL_TYPES: Mapping[str, str] = {"text": "VARCHAR", "integer": "BIGINT", "number
 
 
 def write_parquet(table: TidyTable, path: Path) -> None:
-    """Write the table as Parquet; the caller has made sure that the file may be written."""
+    """Write the table as Parquet, whole or not at all, over an older file if there is one."""
     try:
         import duckdb
     except ImportError:
@@ -211,7 +211,14 @@ def write_parquet(table: TidyTable, path: Path) -> None:
         ]
         if texts:
             base.executemany(f"insert into rows values ({marks})", texts)  # noqa: S608 - own words
-        base.table("rows").write_parquet(str(path))
+        half = path.with_name(f".{path.name}.half")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            base.table("rows").write_parquet(str(half))
+            half.replace(path)
+        except (duckdb.Error, OSError) as error:
+            half.unlink(missing_ok=True)
+            raise InvalidFile(f"{path} cannot be written: {error}") from None
 
 
 def _as(kind: str, cell: Cell) -> Cell:

@@ -159,7 +159,7 @@ def test_a_verdict_without_an_answer_is_right_or_marked_wrong() -> None:
 
 
 def test_a_log_that_was_stopped_is_incomplete(tmp_path: Path) -> None:
-    result = write_run(read(LOGS / "stopped.json"), ImportOptions(), tmp_path)
+    result = write_run(read(LOGS / "stopped.json"), tmp_path)
     assert result.attrition.n_left == 8
     assert "the log has 8 of 16 samples and the status 'error'" in str(result.stop)
     assert set(result.attrition.failures) == {"malformed_reply", "refused_request", "cancelled"}
@@ -358,8 +358,7 @@ def test_a_wrong_file_is_one_sentence(kind: str, path: str) -> None:
 
 def test_the_same_file_gives_the_same_rows(tmp_path: Path) -> None:
     twice = [
-        write_run(read(LOGS / "triage.eval", **CONFIDENCE), ImportOptions(), tmp_path / name)
-        for name in ("a", "b")
+        write_run(read(LOGS / "triage.eval", **CONFIDENCE), tmp_path / name) for name in ("a", "b")
     ]
     loaded = [load_run(Path(str(run.provenance.run_directory))) for run in twice]
     assert len({json.dumps([row_to_dict(r) for r in run.rows]) for run in loaded}) == 1
@@ -391,7 +390,7 @@ def test_inspect_makes_logs_anew_and_reads_what_krisis_exports(tmp_path: Path) -
     python = environment(tmp_path / "inspect", "inspect_ai", "openai")
     subprocess.run([python, HERE / "make_inspect_logs.py", tmp_path / "logs"], check=True)
     check_inspect(tmp_path / "logs")
-    result = write_run(read(tmp_path / "logs" / "triage.eval"), ImportOptions(), tmp_path / "runs")
+    result = write_run(read(tmp_path / "logs" / "triage.eval"), tmp_path / "runs")
     (tmp_path / "out.json").write_text(dumps(inspect_log(result)), encoding="utf-8")
     command = [python, "-c", READ_LOG, tmp_path / "out.json"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from krisis.backends.secrets import recognisable_keys
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping, JsonValue
+from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import NO_SIGNALS
 from krisis.metrics.labels import Label
 from krisis.results.stops import StopCause
@@ -53,6 +53,13 @@ class ImportOptions(BaseModel):
     model: str = ""
     task: str = ""
     suite: str = ""
+
+    def given(self) -> JsonObject:
+        """Return the options that say something."""
+        values = ((name, getattr(self, name)) for name in sorted(self.model_fields_set))
+        return {
+            n: value for n, value in values if value is not False and value not in ("", [], None)
+        }
 
     def answer_pairs(self) -> list[tuple[Label, str]]:
         """Return the answers with their words, as `0=no,1=yes`, a list or a mapping gives them."""

@@ -22,6 +22,8 @@ def header_and_samples(path: Path) -> tuple[JsonObject, Iterator[JsonObject]]:
     """Return what a log says of the whole evaluation, and its samples one by one."""
     if zipfile.is_zipfile(path):
         return _archive(path)
+    if path.suffix == ".eval":
+        raise InvalidFile(f"{path} is not a whole zip archive, as .eval is; copy the log again")
     content = read_object(path, lenient=True)
     samples = content.get("samples") or []
     return content, (one for one in samples if isinstance(one, dict))

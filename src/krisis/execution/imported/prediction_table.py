@@ -51,13 +51,13 @@ def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
     for column in (*used.values(), *options.group):
         if column not in columns:
             raise UnknownName.among(f"column of {path.name}:", column, columns)
-    taken_for = {COLUMNS[name]: f"column {column}" for name, column in used.items()}
-    taken_for.setdefault("id", "number of the row")
+    taken_for = {"id": "number of the row"}
+    taken_for |= {COLUMNS[name]: f"column {column}" for name, column in used.items()}
     taken_for |= {f"group {column}": f"column {column}" for column in options.group}
     unused = [column for column in columns if column not in (*used.values(), *options.group)]
     notes = [f"columns that were not used: {', '.join(unused)[:300]}"] if unused else []
     askings = [_asking(line, options) for line in lines]
-    return Reading(askings, taken_for, options.model or path.stem, "predictions", "imported", notes)
+    return Reading(askings, taken_for, path.stem, "predictions", "imported", notes)
 
 
 def _asking(line: Line, options: ImportOptions) -> Asking | NotTaken:

@@ -19,7 +19,7 @@ from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_table
 from krisis.execution.imported.taking import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder, RunSettings
-from krisis.json_values import JsonObject, dumps, write_text
+from krisis.json_values import dumps, write_text
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import Rows
 from krisis.metrics.scoring import score_all
@@ -60,13 +60,15 @@ class ReadFile:
 def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
     """Read a file and take its rows; refuse one of which no row can be taken."""
     read, known = FORMATS[kind]
-    for name in options.model_fields_set:
-        if name not in known and getattr(options, name) not in ("", [], None, False):
+    for name in options.given():
+        if name not in known:
             raise InvalidValue(f"--{name.replace('_', '-')} does not go with --as {kind}; omit it")
     if not path.is_file():
         raise InvalidFile(f"{path} is not a file; name the log or the table to import")
     digest = _sha256(path)
     reading = read(path, options)
+    for name in ("model", "task", "suite"):
+        setattr(reading, name, getattr(options, name) or getattr(reading, name))
     taken = take_all(reading.askings, options)
     if not taken.rows:
         first = taken.not_taken[0]
@@ -93,15 +95,16 @@ def _sha256(path: Path) -> str:
 
 
 def _command(path: Path, kind: str, options: ImportOptions) -> str:
-    words = ["krisis", "import", path.name, "--as", kind]
-    for name in sorted(options.model_fields_set):
-        value = getattr(options, name)
+    words, pairs = ["krisis", "import", path.name, "--as", kind], options.answer_pairs()
+    for name, value in options.given().items():
         option = f"--{name.replace('_', '-')}"
-        if isinstance(value, dict):
-            value = ",".join(f"{answer}={word}" for answer, word in value.items())
-        for one in value if isinstance(value, list) else [value]:
-            if one not in ("", None, False):
-                words += [option] if one is True else [option, str(one)]
+        if name == "answers" and not isinstance(value, str):
+            words += [option, ",".join(f"{a}={w}" if w else str(a) for a, w in pairs)]
+        elif value is True:
+            words.append(option)
+        else:
+            given = value if isinstance(value, list) else [value]
+            words += [word for one in given for word in (option, str(one))]
     return shlex.join(words)
 
 
@@ -115,7 +118,7 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
     if options.ordinal and not options.answers:
         raise InvalidValue("--ordinal needs --answers, which lists the answers in their order")
     return TaskFacts(
-        options.task or reading.task,
+        reading.task,
         tuple(taken.answers),
         options.ordinal,
         options.positive,
@@ -123,56 +126,57 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
     )
 
 
-def write_run(read: ReadFile, options: ImportOptions, out: Path) -> BenchmarkResult:
+def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
     """Write the rows as a new run directory, scored."""
-    reading, taken, task = read.reading, read.taken, read.task
-    suite = options.suite or reading.suite
-    model = options.model or reading.model
-    rows = Rows(taken.rows, task.answers_to_score())
+    rows = Rows(read.taken.rows, read.task.answers_to_score())
     repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
     agreement = mark_agreement(rows) if repeats > 1 else None
-    description: JsonObject = {
-        "suite": suite,
-        "task": task.name,
-        "n_records": len({row.record_id for row in rows}),
-    }
+    opening, stop = _opening(read, rows, repeats), read.reading.stop
     recorder = Recorder(out)
     recorder.describe(RunSettings(missing=f"it was imported from {read.path.name}"))
-    opening = Opening(
-        Identity(
-            suite=suite,
-            task=task.name,
-            data=next(iter(read.imported.files.values())),
-            n_records=description["n_records"],
-            repeats=repeats,
-            backend={"imported": read.imported.format, "model": model},
-        ),
+    try:
+        recorder.begin(opening)
+        recorder.append(_places(len(rows)), rows, Spent())
+        if stop is not None:
+            recorder.note_stop(stop)
+        _list_not_taken(recorder, read.taken)
+        facts = RunFacts(
+            provenance=recorder.signed(_provenance(rows, read.task, repeats)),
+            spending=_spending(rows),
+            attrition=Attrition.of(rows, read.imported.n_expected),
+            stop=stop,
+            agreement=agreement,
+        )
+        scores = score_all(default_benchmark_metrics(), rows, intervals=BootstrapOptions())
+        result = BenchmarkResult(
+            rows, scores, opening.suite_description, opening.backend_name, facts=facts
+        )
+        recorder.finish(result)
+    finally:
+        recorder.close()
+    return result
+
+
+def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
+    suite, model, task = read.reading.suite, read.reading.model, read.task
+    n_records = len({row.record_id for row in rows})
+    identity = Identity(
+        suite=suite,
+        task=task.name,
+        data=next(iter(read.imported.files.values())),
+        n_records=n_records,
+        repeats=repeats,
+        backend={"imported": read.imported.format, "model": model},
+    )
+    return Opening(
+        identity,
         task,
-        description,
+        {"suite": suite, "task": task.name, "n_records": n_records},
         model,
         Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows),
         may_store_features=False,
         imported=read.imported,
     )
-    try:
-        recorder.begin(opening)
-        recorder.append(_places(len(rows)), rows, Spent())
-        if reading.stop is not None:
-            recorder.note_stop(reading.stop)
-        _list_not_taken(recorder, taken)
-        facts = RunFacts(
-            provenance=recorder.signed(_provenance(rows, task, repeats)),
-            spending=_spending(rows),
-            attrition=Attrition.of(rows, read.imported.n_expected),
-            stop=reading.stop,
-            agreement=agreement,
-        )
-        scores = score_all(default_benchmark_metrics(), rows, intervals=BootstrapOptions())
-        result = BenchmarkResult(rows, scores, description, model, facts=facts)
-        recorder.finish(result)
-    finally:
-        recorder.close()
-    return result
 
 
 def _places(n_rows: int) -> Sequence[Place]:
