@@ -16,6 +16,7 @@ from krisis.cli.app import app
 from krisis.errors import UserError
 from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.run import ReadFile, read_file
+from krisis.results.base import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
 from krisis.results.store import load_run, read_manifest
 from krisis.viewer.app import create_app
@@ -241,13 +242,25 @@ def test_every_later_command_takes_an_imported_run(
     assert done.exit_code == 0, (done.output, done.exception)
 
 
-def test_reports_and_the_viewer_mark_it_as_imported(runs: list[Path]) -> None:
+def test_reports_and_the_viewer_mark_it_as_imported(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krisis.reporting.report.chart_sections", lambda result: [])
     imported = read_manifest(runs[0]).imported
     assert imported is not None
+    loaded = load_run(runs[0])
+    saved = loaded.save(tmp_path / "saved.json")
+    assert BenchmarkResult.load(saved).provenance.imported == imported
+    assert loaded.metric_scores["disease_sensitivity"].n_evaluated > 0
     [digest] = imported.files.values()
     client = TestClient(create_app(runs[0].parent), base_url="http://127.0.0.1")
-    # The page of the viewer has the body of the HTML report.
-    for text in (krisis("show", runs[0]).output, client.get(f"/runs/{runs[0].name}").text):
+    krisis("report", runs[0], "-o", tmp_path / "report.html")
+    texts = [
+        krisis("show", runs[0]).output,
+        (tmp_path / "report.html").read_text(encoding="utf-8"),
+        client.get(f"/runs/{runs[0].name}").text,
+    ]
+    for text in texts:
         assert "IMPORTED from csv: good.csv" in text
         assert digest in text
         assert "column label" in text

@@ -165,7 +165,7 @@ class _SampleReader:
                 record_id=name,
                 repeat=epoch - 1,
                 choices=_choices(sample),
-                truth=_target(sample, self.options.scorer or self.scorer),
+                truth=_target(sample, self.scorer),
                 values=_of(sample, "metadata"),
                 raw_response=text,
                 tokens=self._tokens(sample),
@@ -235,7 +235,7 @@ def _target(sample: JsonMapping, scorer: str) -> str:
     targets = target if isinstance(target, list) else [target]
     if not targets or not all(isinstance(one, str) for one in targets):
         raise CannotTake("its target is not text")
-    if scorer != "choice" or not sample.get("choices"):
+    if "choice" not in scorer or not sample.get("choices"):
         return str(targets[0])
     tokens = " ".join(map(str, targets)).replace(",", " ").split()
     letters = {letter for token in tokens for letter in ([token] if token.isdigit() else token)}

@@ -159,7 +159,8 @@ class _Taker:
                 "it has no answer; say what that means: --empty abstained or --empty failed"
             )
         prediction = self._prediction(asking, truth)
-        if self._allowed and canonical_label(prediction) not in self._allowed:
+        known = {MARKED_WRONG, *self._allowed}
+        if self._allowed and canonical_label(prediction) not in known:
             words = "the answer is none of the answers of the task"
             return words, MalformedReply.failure_class, None, False
         return None, "", prediction, False
