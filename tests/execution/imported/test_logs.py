@@ -181,6 +181,7 @@ def test_a_log_that_was_stopped_is_incomplete(tmp_path: Path) -> None:
         ({"target": ""}, "no right answer"),
         ({"target": 3}, "its target is not text"),
         ({"epoch": "two"}, "its epoch"),
+        ({"output": 3, "scores": [], "metadata": None}, "has not scored it"),
         ({"id": None}, "its id is empty"),
         ({"id": "case-2", "target": "B"}, "its id has appeared before"),
     ],

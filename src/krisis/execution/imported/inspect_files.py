@@ -25,8 +25,9 @@ def header_and_samples(path: Path) -> tuple[JsonObject, Iterator[JsonObject]]:
     if path.suffix == ".eval":
         raise InvalidFile(f"{path} is not a whole zip archive, as .eval is; copy the log again")
     content = read_object(path, lenient=True)
-    samples = content.get("samples") or []
-    return content, (one for one in samples if isinstance(one, dict))
+    samples = content.get("samples")
+    listed = samples if isinstance(samples, list) else []
+    return content, (one if isinstance(one, dict) else {} for one in listed)
 
 
 def _archive(path: Path) -> tuple[JsonObject, Iterator[JsonObject]]:

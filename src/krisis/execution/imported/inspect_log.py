@@ -63,7 +63,7 @@ def read_inspect_log(path: Path, options: ImportOptions) -> Reading:
     reader = _SampleReader(
         spec["model"], _scorer(found, options, path), ConfidencePlace(options.confidence), options
     )
-    order = {str(name): i for i, name in enumerate(_of(spec, "dataset").get("sample_ids") or [])}
+    order = {str(name): i for i, name in enumerate(_list(_of(spec, "dataset"), "sample_ids"))}
     found.sort(key=lambda sample: order.get(str(sample.get("id")), len(order)))
     n_expected = _n_expected(spec, found)
     return Reading(
@@ -79,9 +79,9 @@ def read_inspect_log(path: Path, options: ImportOptions) -> Reading:
 
 
 def _n_expected(spec: JsonMapping, found: Sequence[JsonMapping]) -> int:
-    names, epochs = _of(spec, "dataset").get("sample_ids"), _of(spec, "config").get("epochs")
+    names, epochs = _list(_of(spec, "dataset"), "sample_ids"), _of(spec, "config").get("epochs")
     limited = _of(spec, "config").get("limit") or _of(spec, "config").get("sample_id")
-    if limited or not isinstance(names, list) or not isinstance(epochs, int):
+    if limited or not isinstance(epochs, int):
         return len(found)
     return max(len(names) * epochs, len(found))
 
@@ -105,6 +105,17 @@ def _notes(header: JsonMapping, spec: JsonMapping) -> list[str]:
 def _of(content: JsonMapping, key: str) -> JsonObject:
     value = content.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def _list(content: JsonMapping, key: str) -> list[JsonValue]:
+    value = content.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _first_choice(sample: JsonMapping) -> JsonObject:
+    """Return the first reply of the model, with its message, stop reason and log-probabilities."""
+    first = [one for one in _list(_of(sample, "output"), "choices")[:1] if isinstance(one, dict)]
+    return first[0] if first else {}
 
 
 def _scorer(samples: Sequence[JsonMapping], options: ImportOptions, path: Path) -> str:
@@ -170,7 +181,7 @@ class _SampleReader:
                 raw_response=text,
                 tokens=self._tokens(sample),
                 model=str(output.get("model") or "") if output.get("choices") else "",
-                finish_reason=_finish_reason(sample, output),
+                finish_reason=_finish_reason(sample),
                 latency_seconds=_seconds(output.get("time"), sample.get("working_time")),
             )
             self._judge(asking, sample)
@@ -254,19 +265,16 @@ def _completion(sample: JsonMapping) -> str:
     output = _of(sample, "output")
     text = output.get("completion")
     if not isinstance(text, str):
-        choices = output.get("choices") or [{}]
-        content = _of(choices[0], "message").get("content")
+        content = _of(_first_choice(sample), "message").get("content")
         parts = content if isinstance(content, list) else [{"text": content}]
         text = "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
     kept = _of(sample, "attachments").get(text.removeprefix("attachment://"))
     return kept if text.startswith("attachment://") and isinstance(kept, str) else text
 
 
-def _finish_reason(sample: JsonMapping, output: JsonMapping) -> str:
+def _finish_reason(sample: JsonMapping) -> str:
     limit = _of(sample, "limit").get("type")
-    choices = output.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else {}
-    said = str(_of({"0": first}, "0").get("stop_reason") or "")
+    said = str(_first_choice(sample).get("stop_reason") or "")
     return f"limit: {limit}" if limit else said.removeprefix("unknown")
 
 
@@ -296,9 +304,7 @@ def _failure(sample: JsonMapping) -> tuple[str, str]:
 def _signals(sample: JsonMapping, asking: Asking) -> JsonMapping:
     """Return the figures of the tokens that spell the answer, where they were logged."""
     answer, text = str(asking.answer or ""), asking.raw_response
-    choices = _of(sample, "output").get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else {}
-    content = _of(_of({"0": first}, "0"), "logprobs").get("content")
+    content = _of(_first_choice(sample), "logprobs").get("content")
     places = [match.span() for match in re.finditer(rf"\b{re.escape(answer)}\b", text)]
     if not answer or not places or not isinstance(content, list):
         return NO_SIGNALS

@@ -96,7 +96,8 @@ def _chosen_filter(path: Path, samples: Sequence[JsonMapping], wanted: str) -> s
 
 
 def _metric(path: Path, samples: Sequence[JsonMapping], wanted: str) -> str:
-    known = [str(name) for name in samples[0].get("metrics") or []]
+    named = samples[0].get("metrics")
+    known = [str(name) for name in named] if isinstance(named, list) else []
     if wanted and wanted not in known:
         raise UnknownName.among(f"metric of {path.name}:", wanted, known)
     usual = [name for name in ("acc", "exact_match") if name in known] or known
