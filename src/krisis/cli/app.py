@@ -26,6 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("krisis.cli.data", "Write the embedded cohorts, or check files of your own."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
     "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),
+    "import": ("krisis.cli.import_run", "Turn predictions of other programs into runs."),
+    "export": ("krisis.cli.export", "Write the rows of a run as a table, or as an Inspect log."),
     "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
     "show": ("krisis.cli.show", "Print the report of a saved result."),
     "selective": (

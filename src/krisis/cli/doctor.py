@@ -72,7 +72,9 @@ def _mended(run: StoredRun) -> list[str]:
     return [
         *findings,
         *done,
-        f"To ask records without a row again, type: krisis resume {run.directory.path}",
+        "To have rows that were lost, import the file again"
+        if run.manifest.imported
+        else f"To ask records without a row again, type: krisis resume {run.directory.path}",
     ]
 
 

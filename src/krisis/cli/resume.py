@@ -29,6 +29,11 @@ def resume(
 def stored_config(run: Path, options: JsonObject) -> RunConfig:
     """Return the configuration of a run, changed where that cannot change an answer."""
     manifest = read_manifest(run)
+    if manifest.imported is not None:
+        raise InvalidFile(
+            f"{run} was imported from {', '.join(manifest.imported.files)}: krisis has no model to "
+            "ask; go on in the program that made the file and import it again"
+        )
     if not manifest.config:
         raise InvalidFile(
             f"{run} was started from Python and cannot be made again here: "

@@ -145,6 +145,8 @@ def read_config(path: Path) -> JsonObject:
     """Read a YAML or JSON file, or the configuration inside the manifest of a run."""
     content = read_mapping(path, "options such as `suite: ckd`", option="--config")
     if content.get("kind") == "krisis.run":
+        if content.get("imported"):
+            raise InvalidFile(f"{path} is of an imported run: krisis asked no model for it")
         if not content.get("config"):
             raise InvalidFile(
                 f"{path} was started from Python and holds no configuration: "

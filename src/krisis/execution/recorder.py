@@ -15,13 +15,12 @@ from pathlib import Path
 
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, RunConflict
-from krisis.execution.batches import Case
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_text
 from krisis.metrics.base import EvaluationResult
-from krisis.results.account import Provenance, TaskFacts
+from krisis.results.account import Imported, Provenance, TaskFacts
 from krisis.results.base import BenchmarkResult
 from krisis.results.cases import Cases
-from krisis.results.journal import Journal, Spent
+from krisis.results.journal import Journal, Place, Spent
 from krisis.results.journal_reading import JournalContents, damaged_lines, mend, read_journal
 from krisis.results.lock import RunLock
 from krisis.results.report import format_report
@@ -67,6 +66,7 @@ class Opening:
     cases: Cases
     is_synthetic: bool = False
     may_store_features: bool = True
+    imported: Imported | None = None
 
 
 class Recorder:
@@ -149,9 +149,12 @@ class Recorder:
             git_commit=self._manifest.git_commit,
             versions=self._manifest.versions,
             config=self._manifest.config,
+            imported=self._manifest.imported,
         )
 
-    def append(self, cases: Sequence[Case], rows: Sequence[EvaluationResult], spent: Spent) -> None:
+    def append(
+        self, cases: Sequence[Place], rows: Sequence[EvaluationResult], spent: Spent
+    ) -> None:
         """Keep finished rows; scores of an earlier session no longer fit them."""
         if self._journal is not None:
             self._journal.append(cases, rows, spent)
@@ -216,6 +219,7 @@ class Recorder:
             versions=versions(),
             git_commit=git_commit(),
             stores_features=stores_features,
+            imported=opening.imported,
         )
         write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")

@@ -15,6 +15,7 @@ def execution_facts(result: BenchmarkResult) -> list[tuple[str, JsonValue]]:
     """Return how the run went: first the figures that everyone asks for, then every other."""
     made, took, prompts = result.provenance, result.spending, result.prompts
     first = {
+        "imported": made.imported and str(made.imported),
         "started": made.started_at,
         "krisis version": made.krisis_version,
         "models that answered": ", ".join(made.models_answered),
@@ -45,7 +46,7 @@ def execution_facts(result: BenchmarkResult) -> list[tuple[str, JsonValue]]:
 
 
 def _further(result: BenchmarkResult) -> JsonMapping:
-    took = result.spending
+    took, imported = result.spending, result.provenance.imported
     return {
         "tokens of unusable replies": _pair(took.lost_input_tokens, took.lost_output_tokens),
         "tokens from the cache": _pair(took.cached_input_tokens, took.cached_output_tokens),
@@ -53,6 +54,8 @@ def _further(result: BenchmarkResult) -> JsonMapping:
         "price per million tokens": took.price_per_million_tokens,
         "cache fault": took.cache_fault,
         "repeats": result.provenance.repeats,
+        "taken for": imported.taken_for if imported else {},
+        "notes of the import": list(imported.notes) if imported else [],
         "agreement": asdict(result.agreement) if result.agreement else None,
         "versions": result.provenance.versions,
         **result.other,

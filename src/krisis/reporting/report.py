@@ -59,6 +59,7 @@ class RunReport:
     attrition: Attrition
     headlines: list[str]
     damage: str
+    imported: str
     mixture: str
     segments: list[JsonObject]
     metric_tables: list[MetricTable]
@@ -99,6 +100,7 @@ def build_report(
         attrition=result.attrition,
         headlines=_headlines(result),
         damage=result.damage,
+        imported=str(result.provenance.imported or ""),
         mixture=mixture(result),
         segments=_segments(rows),
         metric_tables=metric_tables(result, baselines or {}),

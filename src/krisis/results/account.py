@@ -57,6 +57,34 @@ class TaskFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """Where the rows of a run come from that krisis did not ask a model for.
+
+    ``files`` maps names to SHA-256 hashes; ``taken_for`` says where each field was read. Of
+    ``n_read`` rows ``n_not_taken`` could not be taken; the run directory lists them. A log that
+    was stopped has fewer rows than ``n_expected``.
+    """
+
+    format: str
+    files: Mapping[str, str]
+    taken_for: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    command: str = ""
+    n_expected: int = 0
+    n_read: int = 0
+    n_not_taken: int = 0
+
+    def __str__(self) -> str:
+        names = ", ".join(f"{name} (SHA-256 {digest})" for name, digest in self.files.items())
+        lost = f"{self.n_not_taken} of {self.n_read} rows could not be taken, see not_taken.jsonl"
+        all_rows = f"all {self.n_read} rows were taken"
+        return (
+            f"from {self.format}: {names}; {lost if self.n_not_taken else all_rows}; "
+            "krisis asked no model"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """What was run, on which data, by which model and with which settings; None is not known.
 
@@ -87,6 +115,7 @@ class Provenance:
     git_commit: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     config: JsonMapping = field(default_factory=dict)
+    imported: Imported | None = None
 
 
 # The fields of a provenance that the suite's description and the model's name already hold.

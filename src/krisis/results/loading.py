@@ -12,7 +12,7 @@ from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_from_name
 from krisis.results.base import BenchmarkResult
-from krisis.results.store import load_run
+from krisis.results.store import load_run, read_manifest
 
 # Enough for a look at a run that has not ended; the run itself scores with more.
 _N_RESAMPLES = 2000
@@ -57,5 +57,8 @@ def load_results(paths: Sequence[Path]) -> dict[str, BenchmarkResult]:
 def reproduce_command(path: Path) -> str:
     """Return the commands that repeat a run, or its scoring where only the result was saved."""
     if path.is_dir():
+        imported = read_manifest(path).imported
+        if imported is not None:
+            return f"{imported.command}   # the same import again"
         return f"krisis run --config {path.name}/manifest.json   # the same run again"
     return f"krisis score {path.name}   # the metrics again, from the stored rows"

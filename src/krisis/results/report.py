@@ -142,7 +142,20 @@ def _heading(result: BenchmarkResult) -> list[str]:
     lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}{cut}"]
     account = result.suite_description.get("account")
     data = [f"Data:    {account}"] if isinstance(account, str) and account else []
-    return [*lines, f"Backend: {result.backend_name or 'unnamed'}", *data]
+    return [*lines, f"Backend: {result.backend_name or 'unnamed'}", *data, *import_lines(result)]
+
+
+def import_lines(result: BenchmarkResult) -> list[str]:
+    """Return where imported rows come from and what each field was taken for."""
+    imported = result.provenance.imported
+    if imported is None:
+        return []
+    width = max(map(len, imported.taken_for), default=0)
+    return [
+        f"IMPORTED {imported}",
+        *(f"  {name.ljust(width)}  {place}" for name, place in imported.taken_for.items()),
+        *(f"  {note}" for note in imported.notes),
+    ]
 
 
 def _metric_table(scores: MetricScores) -> list[str]:

@@ -7,6 +7,7 @@
         cases.txt           which record belongs at each position, as hashes
         rows.jsonl          journal: one line per finished record, in order of completion
         rows.damaged.jsonl  lines of the journal that were damaged, set aside
+        not_taken.jsonl     rows of an imported file that could not be taken, with the reason
         metrics.json        scores with backend, suite and execution, written when the run ends
         report.txt          the text report, written when the run ends
         lock, writer        held by the one process that writes, and its number
@@ -25,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, dumps, read_object
-from krisis.results.account import Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Imported, Prompts, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.cases import Cases
@@ -37,6 +38,7 @@ from krisis.results.stops import Unfinished
 RUN_SCHEMA_VERSION = 3
 # Copies of a run may get their times in any order.
 _SECONDS_OF_COPYING = 60.0
+_NOT_ENDED = "the run has not ended: resume it, or wait for its process"
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -78,6 +80,7 @@ class Manifest(BaseModel):
     versions: dict[str, str] = {}
     git_commit: str | None = None
     stores_features: bool = False
+    imported: Imported | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,11 @@ class RunDirectory:
     def damaged(self) -> Path:
         """Where damaged lines of the journal are set aside."""
         return self.path / "rows.damaged.jsonl"
+
+    @property
+    def not_taken(self) -> Path:
+        """Where rows of an imported file are listed that could not be taken."""
+        return self.path / "not_taken.jsonl"
 
     @property
     def metrics(self) -> Path:
@@ -268,7 +276,8 @@ def load_run(path: str | Path) -> BenchmarkResult:
         facts = _facts_so_far(manifest, run.journal)
         facts.agreement = agreement
         if not run.scores_fit:  # it had ended: what is missing was lost
-            lost = Unfinished("their rows were lost; resume the run to ask them again")
+            again = "import" if manifest.imported else "resume the run to ask"
+            lost = Unfinished(f"their rows were lost; {again} them again")
             facts.stop = lost if len(rows) < manifest.n_cases else None
         name = manifest.backend_name
         result = BenchmarkResult(rows, {}, manifest.suite_description, name, facts=facts)
@@ -280,12 +289,13 @@ def load_run(path: str | Path) -> BenchmarkResult:
         git_commit=manifest.git_commit,
         versions=manifest.versions,
         config=manifest.config,
+        imported=manifest.imported,
     )
     return result
 
 
 def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
-    identity, rows = manifest.identity, journal.in_order()
+    identity, rows, imported = manifest.identity, journal.in_order(), manifest.imported
     return RunFacts(
         provenance=Provenance(
             task_facts=manifest.task,
@@ -299,7 +309,6 @@ def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
         ),
         spending=Spending.of(journal.spent, rows, elapsed_seconds=journal.elapsed_seconds),
         prompts=Prompts.of(rows, verified=bool(identity.prompts)),
-        attrition=Attrition(n_loaded=manifest.n_cases),
-        stop=journal.stop
-        or Unfinished("the run has not ended: resume it, or wait for its process"),
+        attrition=Attrition(n_loaded=imported.n_expected if imported else manifest.n_cases),
+        stop=journal.stop or (None if imported else Unfinished(_NOT_ENDED)),
     )

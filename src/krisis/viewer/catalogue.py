@@ -156,7 +156,7 @@ class Catalogue:
             manifest.n_cases,
             counts,
             manifest.backend_name,
-            _suite_words(manifest.suite_description),
+            _suite_words(manifest.suite_description) + " · imported" * bool(manifest.imported),
             manifest.created_at,
             damage=damage,
         )

@@ -27,6 +27,7 @@ def _facts(report: RunReport) -> JsonObject:
         "failures": report.attrition.to_dict().get("failures", {}),
         "headline": " ".join(report.headlines),
         "damage": report.damage,
+        "imported": report.imported,
         "mixture": report.mixture,
         "segments": report.segments,
         "charts": {figure.name: list(figure.table) for figure in report.figures},

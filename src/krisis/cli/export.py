@@ -1,0 +1,84 @@
+"""`krisis export`: the rows of a run for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from krisis.errors import InvalidFile
+from krisis.json_values import dumps, write_text
+from krisis.results.base import BenchmarkResult
+from krisis.results.export import (
+    TidyTable,
+    csv_text,
+    dictionary_text,
+    jsonl_text,
+    tidy_table,
+    write_parquet,
+)
+from krisis.results.inspect_log import inspect_log
+from krisis.results.loading import load_result
+
+app = typer.Typer(add_completion=False)
+
+_SUFFIX = {"csv": ".csv", "jsonl": ".jsonl", "parquet": ".parquet", "inspect": ".inspect.json"}
+
+
+@app.command(
+    epilog="Examples:  krisis export runs/RUN --to csv  |  krisis export runs/RUN --to parquet -o "
+    "rows.parquet  |  krisis export runs/RUN --to inspect -o log.json",
+)
+def export(
+    run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
+    kind: Literal["csv", "jsonl", "parquet", "inspect"] = typer.Option(
+        ..., "--to", help="csv, jsonl, parquet, or inspect (a log of inspect_ai)."
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="The file to write; else in this folder, named after the run."
+    ),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
+) -> None:
+    """Write one line per asking with a data dictionary, or a log of Inspect."""
+    result = load_result(run)
+    if not result.evaluation_results:
+        raise InvalidFile(f"{run} holds no rows; name a run directory or a full result")
+    path = output or Path(f"{run.resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")
+    table = tidy_table(result)
+    texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}
+    for file in (path, *(file for file, text in texts.items() if not _holds(file, text))):
+        if file.exists() and not overwrite:
+            raise InvalidFile(f"{file} exists already; choose another name or give --overwrite")
+    _write(result, kind, path, table)
+    for file, text in texts.items():
+        write_text(file, text, overwrite=True)
+    n_rows = len(result.evaluation_results)
+    typer.echo(f"wrote {n_rows} rows to {' and '.join(map(str, (path, *texts)))}")
+
+
+def _dictionary(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.dictionary.csv")
+
+
+def _holds(path: Path, text: str) -> bool:
+    """Say whether a file is what would be written: the table may be wanted in two formats."""
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def _write(result: BenchmarkResult, kind: str, path: Path, table: TidyTable) -> None:
+    if kind == "inspect":
+        write_text(path, dumps(inspect_log(result)) + "\n", overwrite=True)
+    elif kind == "csv":
+        text, n_guarded = csv_text(table)
+        write_text(path, text, overwrite=True)
+        if n_guarded:
+            typer.echo(
+                f"{n_guarded} texts that a spreadsheet would compute begin with an apostrophe; "
+                "jsonl and parquet have them as they are",
+                err=True,
+            )
+    elif kind == "jsonl":
+        write_text(path, jsonl_text(table), overwrite=True)
+    else:
+        write_parquet(table, path)

@@ -1,0 +1,322 @@
+"""Logs of Inspect (`inspect_ai`): `.eval`, a zip of JSON files, and `.json`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+from krisis.backends.scrubbing import without_values
+from krisis.backends.signals import TokenLogprob, token_signals
+from krisis.errors import BackendError, InvalidFile, MalformedReply, UnknownName
+from krisis.execution.imported.base import (
+    Asking,
+    CannotTake,
+    ConfidencePlace,
+    ImportOptions,
+    NotTaken,
+    Reading,
+    without_keys,
+)
+from krisis.execution.imported.inspect_files import header_and_samples
+from krisis.json_values import JsonMapping, JsonObject, JsonValue
+from krisis.metrics.base import NO_SIGNALS
+from krisis.results.stops import Unfinished
+
+_EXCEPTION = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout|Cancelled))\(")
+# Parts of the names of exceptions, and the failure class that krisis has for them.
+_CLASSES = {
+    "Cancelled": "cancelled",
+    "Timeout": "timeout",
+    "RateLimit": "rate_limit",
+    "Authentication": "auth",
+    "PermissionDenied": "auth",
+    "BadRequest": "refused_request",
+    "NotFound": "refused_request",
+    "Unprocessable": "refused_request",
+    "Connection": "unavailable",
+    "InternalServer": "unavailable",
+    "ServiceUnavailable": "unavailable",
+    "LimitExceeded": "limit",
+}
+_KNOWN_CLASSES = {kind.failure_class for kind in BackendError.__subclasses__()} | {
+    *_CLASSES.values(),
+    *(kind.failure_class for kind in MalformedReply.__subclasses__()),
+}
+
+
+def read_inspect_log(path: Path, options: ImportOptions) -> Reading:
+    """Read a log of Inspect; what may be stored of it is decided here."""
+    header, samples = header_and_samples(path)
+    spec = header.get("eval")
+    if not isinstance(spec, dict) or not isinstance(spec.get("model"), str):
+        raise InvalidFile(f"{path} is not a log of Inspect (it has no eval.model); check --as")
+    found = list(samples)
+    if not found:
+        raise InvalidFile(
+            f"{path} holds no samples; run Inspect with its samples logged (log_samples)"
+        )
+    reader = _SampleReader(
+        spec["model"], _scorer(found, options, path), ConfidencePlace(options.confidence), options
+    )
+    order = {str(name): i for i, name in enumerate(_list(_of(spec, "dataset"), "sample_ids"))}
+    found.sort(key=lambda sample: order.get(str(sample.get("id")), len(order)))
+    n_expected = _n_expected(spec, found)
+    return Reading(
+        [reader.asking(sample) for sample in found],
+        reader.taken_for(),
+        spec["model"],
+        str(spec.get("task") or "task"),
+        str(_of(spec, "dataset").get("name") or "inspect"),
+        _notes(header, spec),
+        n_expected,
+        _stop(header, len(found), n_expected),
+    )
+
+
+def _n_expected(spec: JsonMapping, found: Sequence[JsonMapping]) -> int:
+    names, epochs = _list(_of(spec, "dataset"), "sample_ids"), _of(spec, "config").get("epochs")
+    limited = _of(spec, "config").get("limit") or _of(spec, "config").get("sample_id")
+    if limited or not isinstance(epochs, int):
+        return len(found)
+    return max(len(names) * epochs, len(found))
+
+
+def _stop(header: JsonMapping, n_found: int, n_expected: int) -> Unfinished | None:
+    status = header.get("status")
+    if status == "success" and n_found >= n_expected:
+        return None
+    return Unfinished(f"the log has {n_found} of {n_expected} samples and the status {status!r}")
+
+
+def _notes(header: JsonMapping, spec: JsonMapping) -> list[str]:
+    used = _of(_of(header, "stats"), "model_usage")
+    others = [name for name in used if name != spec["model"]]
+    notes = [f"tokens of other models are not counted: {', '.join(others)}"] if others else []
+    if header.get("invalidated"):
+        notes.append("the log is marked as invalidated")
+    return notes
+
+
+def _of(content: JsonMapping, key: str) -> JsonObject:
+    value = content.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(content: JsonMapping, key: str) -> list[JsonValue]:
+    value = content.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _first_choice(sample: JsonMapping) -> JsonObject:
+    """Return the first reply of the model, with its message, stop reason and log-probabilities."""
+    first = [one for one in _list(_of(sample, "output"), "choices")[:1] if isinstance(one, dict)]
+    return first[0] if first else {}
+
+
+def _scorer(samples: Sequence[JsonMapping], options: ImportOptions, path: Path) -> str:
+    known = list(dict.fromkeys(name for one in samples for name in _of(one, "scores")))
+    if options.scorer:
+        if options.scorer not in known:
+            raise UnknownName.among(f"scorer of {path.name}:", options.scorer, known)
+        return options.scorer
+    if len(known) > 1:
+        raise InvalidFile(
+            f"{path} has several scorers ({', '.join(known)}); choose the one whose answers are "
+            "taken with --scorer"
+        )
+    return known[0] if known else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleReader:
+    """Reads samples of one log."""
+
+    model: str
+    scorer: str
+    confidence: ConfidencePlace
+    options: ImportOptions
+
+    def taken_for(self) -> dict[str, str]:
+        """Say where each field is read."""
+        options, places = self.options, {"cluster": "patient", "should_defer": "deferral label"}
+        return {
+            "id": "sample id",
+            "right answer": "sample target",
+            "answer": f"answer and value of the scorer {self.scorer or '(none)'}",
+            "abstained": "score N (no answer)"
+            + "".join(f", answer {token!r}" for token in options.abstain_answer),
+            "failed": "sample error, answer that the scorer could not find",
+            "number of the asking": "epoch",
+            **self.confidence.taken_for(),
+            **{
+                what: f"metadata {getattr(options, name)}"
+                for name, what in places.items()
+                if getattr(options, name)
+            },
+            **{f"group {key}": f"metadata {key}" for key in options.group},
+            "tokens": f"usage of {self.model}",
+        }
+
+    def asking(self, sample: JsonMapping) -> Asking | NotTaken:
+        """Return one sample of one epoch."""
+        name, epoch = sample.get("id"), sample.get("epoch")
+        place = f"sample {str(name)[:100]}, epoch {epoch}"
+        try:
+            if not isinstance(epoch, int) or not 1 <= epoch <= 100_000:
+                raise CannotTake("its epoch is not a whole number from 1")
+            output = _of(sample, "output")
+            text = _completion(sample)
+            asking = Asking(
+                place=place,
+                record_id=name,
+                repeat=epoch - 1,
+                choices=_choices(sample),
+                truth=_target(sample, self.scorer),
+                values=_of(sample, "metadata"),
+                raw_response=text,
+                tokens=self._tokens(sample),
+                model=str(output.get("model") or "") if output.get("choices") else "",
+                finish_reason=_finish_reason(sample),
+                latency_seconds=_seconds(output.get("time"), sample.get("working_time")),
+            )
+            self._judge(asking, sample)
+        except CannotTake as why:
+            return NotTaken(place, str(name)[:100], str(why))
+        return asking
+
+    def _judge(self, asking: Asking, sample: JsonMapping) -> None:
+        """Set what the scorer made of the reply, or why there is none."""
+        if sample.get("error") is not None:
+            asking.error, asking.failure_class = _failure(sample)
+            return
+        score = _of(sample, "scores").get(self.scorer)
+        limit = _of(sample, "limit")
+        if not isinstance(score, dict):
+            if not limit:
+                raise CannotTake(f"the scorer {self.scorer!r} has not scored it")
+            asking.error = f"the {limit.get('type')} limit was reached"
+            asking.failure_class = "limit"
+            return
+        asking.answer = score.get("answer")
+        self._value(asking, score)
+        asking.confidence = self.confidence.find(
+            asking.raw_response, _of(sample, "metadata"), _of(sample, "scores")
+        )
+        asking.signals = _signals(sample, asking)
+
+    def _value(self, asking: Asking, score: JsonMapping) -> None:
+        value, reason = score.get("value"), score.get("reason")
+        is_empty = not str(asking.answer or "").strip()
+        if value in ("C", 1, True):
+            asking.is_right = True
+        elif value == "N":
+            asking.abstained = not (reason == "no_response" and self.options.empty == "failed")
+            asking.answer = asking.answer if asking.abstained else ""
+        elif value in ("I", 0, False) and not isinstance(value, list | dict):
+            asking.is_right = False
+            if reason == "invalid_response_format" and is_empty and self.options.empty is None:
+                asking.error = "the scorer found no answer in the reply"
+                asking.failure_class = MalformedReply.failure_class
+        elif isinstance(value, float) and math.isnan(value):  # how Inspect writes "not scored"
+            raise CannotTake(f"it was not scored ({reason or 'no reason given'})")
+        else:
+            words = f"several values ({', '.join(value)})" if isinstance(value, dict) else value
+            raise CannotTake(f"its score is neither right nor wrong: {str(words)[:80]}")
+
+    def _tokens(self, sample: JsonMapping) -> tuple[int | None, int | None, int | None]:
+        usage = _of(sample, "model_usage")
+        used = usage.get(self.model)
+        if not isinstance(used, dict):
+            used = _of(_of(sample, "output"), "usage")
+        counts = [used.get(f"{name}_tokens") for name in ("input", "output", "total")]
+        n_input, n_output, n_total = (
+            n if isinstance(n, int) and not isinstance(n, bool) and n >= 0 else None for n in counts
+        )
+        return n_input, n_output, n_total
+
+
+def _target(sample: JsonMapping, scorer: str) -> str:
+    """Return the right answer: of a multiple choice its letters, else the first of the targets."""
+    target = sample.get("target")
+    targets = target if isinstance(target, list) else [target]
+    if not targets or not all(isinstance(one, str) for one in targets):
+        raise CannotTake("its target is not text")
+    if "choice" not in scorer or not sample.get("choices"):
+        return str(targets[0])
+    tokens = " ".join(map(str, targets)).replace(",", " ").split()
+    letters = {letter for token in tokens for letter in ([token] if token.isdigit() else token)}
+    return ", ".join(sorted(letters))
+
+
+def _choices(sample: JsonMapping) -> tuple[tuple[str, str], ...]:
+    words = sample.get("choices")
+    if not isinstance(words, list) or len(words) > 26:
+        return ()
+    return tuple((chr(ord("A") + i), str(word)) for i, word in enumerate(words))
+
+
+def _completion(sample: JsonMapping) -> str:
+    """Return the text of the reply, also where it is kept apart as an attachment."""
+    output = _of(sample, "output")
+    text = output.get("completion")
+    if not isinstance(text, str):
+        content = _of(_first_choice(sample), "message").get("content")
+        parts = content if isinstance(content, list) else [{"text": content}]
+        text = "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
+    kept = _of(sample, "attachments").get(text.removeprefix("attachment://"))
+    return kept if text.startswith("attachment://") and isinstance(kept, str) else text
+
+
+def _finish_reason(sample: JsonMapping) -> str:
+    limit = _of(sample, "limit").get("type")
+    said = str(_first_choice(sample).get("stop_reason") or "")
+    return f"limit: {limit}" if limit else said.removeprefix("unknown")
+
+
+def _seconds(*found: JsonValue) -> float | None:
+    numbers = (n for n in found if isinstance(n, int | float) and not isinstance(n, bool))
+    return next((float(n) for n in numbers if 0 <= n < 1e9), None)
+
+
+def _failure(sample: JsonMapping) -> tuple[str, str]:
+    """Return the last exception behind an error, without words of the case, and its class."""
+    error = sample["error"]
+    message = str(error.get("message") if isinstance(error, dict) else error)
+    message = message.replace("\\n", "\n")  # an error inside another is quoted as Python quotes
+    stated, _, words = message.partition(": ")
+    shown = json.dumps([sample.get("input"), sample.get("choices"), sample.get("messages")])
+    case = SimpleNamespace(user=shown, template="")
+    if stated in _KNOWN_CLASSES:
+        return without_keys(without_values(words, case)), stated
+    found = list(_EXCEPTION.finditer(message))
+    kind = found[-1][1] if found else ""
+    failure_class = next((known for part, known in _CLASSES.items() if part in kind), "backend")
+    words = message[found[-1].end() :].strip("'\"()\\ ") if found else message
+    kept = without_values(words, case)
+    return without_keys(f"{kind}: {kept}" if kind else kept), failure_class
+
+
+def _signals(sample: JsonMapping, asking: Asking) -> JsonMapping:
+    """Return the figures of the tokens that spell the answer, where they were logged."""
+    answer, text = str(asking.answer or ""), asking.raw_response
+    content = _of(_first_choice(sample), "logprobs").get("content")
+    places = [match.span() for match in re.finditer(rf"\b{re.escape(answer)}\b", text)]
+    if not answer or not places or not isinstance(content, list):
+        return NO_SIGNALS
+    try:
+        tokens = [
+            TokenLogprob(
+                str(token["token"]),
+                float(token["logprob"]),
+                tuple((str(t["token"]), float(t["logprob"])) for t in token["top_logprobs"] or ()),
+            )
+            for token in content
+        ]
+    except (KeyError, TypeError, ValueError):
+        return NO_SIGNALS
+    return token_signals(text, tokens, places[-1]) or NO_SIGNALS

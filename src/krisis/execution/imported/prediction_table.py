@@ -1,0 +1,187 @@
+"""Tables of predictions: CSV, TSV, JSON Lines and Parquet, with columns that the user names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+from krisis.errors import InvalidFile, InvalidValue, MissingExtra, UnknownName
+from krisis.execution.imported.base import (
+    LONGEST_TEXT,
+    Asking,
+    CannotTake,
+    ImportOptions,
+    NotTaken,
+    Reading,
+    as_truth,
+    class_in,
+    without_keys,
+)
+from krisis.json_values import JsonMapping, JsonObject
+
+Line = tuple[int, JsonObject | str]  # the number of a line with its values, or what is wrong
+# The options that name columns, and what each is taken for.
+COLUMNS = {
+    "id": "id",
+    "truth": "right answer",
+    "prediction": "answer",
+    "abstained": "abstained",
+    "failed": "failed",
+    "confidence": "confidence",
+    "repeat": "number of the asking",
+    "cluster": "patient",
+    "should_defer": "deferral label",
+}
+
+
+def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
+    """Read a table whose columns the options name."""
+    for name in ("truth", "prediction"):
+        if not getattr(options, name):
+            raise InvalidValue(f"--{name} is missing; name the column that holds it")
+    lines = list(_LINES[kind](path))
+    if not lines:
+        raise InvalidFile(f"{path} has no rows; is it the right file?")
+    columns = list(dict.fromkeys(c for _, row in lines if isinstance(row, dict) for c in row))
+    used = {name: str(getattr(options, name)) for name in COLUMNS if getattr(options, name)}
+    for column in (*used.values(), *options.group):
+        if column not in columns:
+            raise UnknownName.among(f"column of {path.name}:", column, columns)
+    taken_for = {"id": "number of the row"}
+    taken_for |= {COLUMNS[name]: f"column {column}" for name, column in used.items()}
+    taken_for |= {f"group {column}": f"column {column}" for column in options.group}
+    unused = [column for column in columns if column not in (*used.values(), *options.group)]
+    notes = [f"columns that were not used: {', '.join(unused)[:300]}"] if unused else []
+    askings = [_asking(line, options) for line in lines]
+    return Reading(askings, taken_for, path.stem, "predictions", "imported", notes)
+
+
+def _asking(line: Line, options: ImportOptions) -> Asking | NotTaken:
+    number, values = line
+    place = f"line {number}"
+    if isinstance(values, str):
+        return NotTaken(place, "", values)
+    name = values.get(options.id) if options.id else f"row-{number}"
+    try:
+        failure = _failure(values, options.failed)
+        return Asking(
+            place=place,
+            record_id=name,
+            repeat=_repeat(values, options.repeat),
+            truth=values.get(options.truth),
+            answer=values.get(options.prediction),
+            abstained=_flag(values, options.abstained, may_be_empty=bool(failure)),
+            confidence=values.get(options.confidence) if options.confidence else None,
+            values=values,
+            **failure,
+        )
+    except CannotTake as why:
+        return NotTaken(place, str(name or "")[:100], str(why))
+
+
+def _repeat(values: JsonMapping, column: str) -> int:
+    if not column:
+        return 0
+    text = str(values.get(column)).strip().removesuffix(".0")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:7]) <= 100_000):
+        raise CannotTake(f"{column} must count the askings of a record from 1")
+    return int(text) - 1
+
+
+def _flag(values: JsonMapping, column: str, *, may_be_empty: bool) -> bool:
+    given = values.get(column) if column else False
+    if may_be_empty and (given is None or not str(given).strip()):
+        return False  # a failure says nothing of abstaining
+    truth = as_truth(given)
+    if truth is None:
+        raise CannotTake(f"{column} is neither true nor false")
+    return truth
+
+
+def _failure(values: JsonMapping, column: str) -> JsonObject:
+    """Return what a column says of a failure: true, false, or why in words."""
+    given = values.get(column) if column else None
+    if given is None or not str(given).strip() or as_truth(given) is False:
+        return {}
+    if as_truth(given):
+        return {"error": f"{column} says that it failed"}
+    words = without_keys(str(given))
+    return {"error": words, "failure_class": class_in(words)}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidFile(
+            f"{path} is not text in UTF-8 (byte {error.start}); save it as UTF-8"
+        ) from None
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _csv_lines(path: Path) -> Iterator[Line]:
+    delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+    before = csv.field_size_limit(LONGEST_TEXT)
+    reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
+    try:
+        head = next(reader, [])
+        _check_head(path, head)
+        for row in reader:
+            if len(row) == len(head):
+                yield reader.line_num, dict(zip(head, row, strict=True))
+            elif row:
+                yield reader.line_num, f"it has {len(row)} cells and the first line {len(head)}"
+    except csv.Error as error:
+        raise InvalidFile(
+            f"{path}, line {reader.line_num}: {error}; mend the quotes, or write it again"
+        ) from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def _check_head(path: Path, head: Sequence[str]) -> None:
+    if len(head) == 1 and (";" in head[0] or "\t" in head[0]):
+        raise InvalidFile(
+            f"{path} does not separate its columns by commas; write it with commas, or with tabs "
+            "as a .tsv file"
+        )
+    twice = [name for name in head if head.count(name) > 1]
+    if twice:
+        raise InvalidFile(f"{path} has the column {twice[0]!r} twice; rename one of them")
+
+
+def _json_lines(path: Path) -> Iterator[Line]:
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            yield number, "it is not complete JSON"
+        else:
+            yield number, row if isinstance(row, dict) else "it is not a JSON object"
+
+
+def _parquet_lines(path: Path) -> Iterator[Line]:
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra.named("tables", "reading Parquet") from None
+    with duckdb.connect(":memory:") as base:
+        try:
+            found = base.execute("select * from read_parquet(?)", [str(path)])
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidFile(f"{path} cannot be read as Parquet: {reason}") from None
+        names = [column[0] for column in found.description or ()]
+        for number, row in enumerate(found.fetchall(), start=1):
+            values = [float(cell) if isinstance(cell, Decimal) else cell for cell in row]
+            yield number, dict(zip(names, values, strict=True))
+
+
+_LINES = {"csv": _csv_lines, "jsonl": _json_lines, "parquet": _parquet_lines}

@@ -1,0 +1,217 @@
+"""From a file to a run directory: read, take, score and write with the recorder of every run."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+from krisis import __version__
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.execution.imported.base import ImportOptions, Reading
+from krisis.execution.imported.inspect_log import read_inspect_log
+from krisis.execution.imported.lm_eval import read_samples
+from krisis.execution.imported.prediction_table import COLUMNS, read_table
+from krisis.execution.imported.taking import Taken, take_all
+from krisis.execution.recorder import Opening, Recorder, RunSettings
+from krisis.json_values import dumps, write_text
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics.base import Rows
+from krisis.metrics.scoring import score_all
+from krisis.results.account import Imported, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.attrition import Attrition
+from krisis.results.base import BenchmarkResult
+from krisis.results.cases import Cases
+from krisis.results.journal import Place, Spent
+from krisis.results.repeats import mark_agreement
+from krisis.results.store import Identity
+
+_TABLE = {*COLUMNS, "group"}
+_LOG = {"cluster", "should_defer", "group", "confidence"}
+_OF_ALL = {"confidence_scale", "answers", "ordinal", "positive", "abstain_answer", "empty"} | {
+    *("model", "task", "suite")
+}
+# What each format reads with, and the options that it takes.
+FORMATS: dict[str, tuple[Callable[[Path, ImportOptions], Reading], set[str]]] = {
+    "inspect": (read_inspect_log, _LOG | _OF_ALL | {"scorer"}),
+    "lm-eval": (read_samples, _LOG | _OF_ALL | {"metric", "filter"}),
+    "csv": (lambda path, options: read_table(path, "csv", options), _TABLE | _OF_ALL),
+    "jsonl": (lambda path, options: read_table(path, "jsonl", options), _TABLE | _OF_ALL),
+    "parquet": (lambda path, options: read_table(path, "parquet", options), _TABLE | _OF_ALL),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file that was read and can be written as a run."""
+
+    path: Path
+    reading: Reading
+    taken: Taken
+    imported: Imported
+    task: TaskFacts
+
+
+def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
+    """Read a file and take its rows; refuse one of which no row can be taken."""
+    read, known = FORMATS[kind]
+    for name in options.given():
+        if name not in known:
+            raise InvalidValue(f"--{name.replace('_', '-')} does not go with --as {kind}; omit it")
+    if not path.is_file():
+        raise InvalidFile(f"{path} is not a file; name the log or the table to import")
+    digest = _sha256(path)
+    reading = read(path, options)
+    for name in ("model", "task", "suite"):
+        setattr(reading, name, getattr(options, name) or getattr(reading, name))
+    taken = take_all(reading.askings, options)
+    if not taken.rows:
+        first = taken.not_taken[0]
+        raise InvalidFile(
+            f"{path}: none of {len(taken.not_taken)} rows can be taken; {first.place}: "
+            f"{first.reason}"
+        )
+    imported = Imported(
+        format=kind,
+        files={path.name: digest},
+        taken_for=reading.taken_for,
+        notes=(*reading.notes, *taken.notes),
+        command=_command(path, kind, options),
+        n_expected=max(reading.n_expected, len(reading.askings)),
+        n_read=len(reading.askings),
+        n_not_taken=len(taken.not_taken),
+    )
+    return ReadFile(path, reading, taken, imported, _task(reading, taken, options))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _command(path: Path, kind: str, options: ImportOptions) -> str:
+    words, pairs = ["krisis", "import", path.name, "--as", kind], options.answer_pairs()
+    for name, value in options.given().items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "answers" and not isinstance(value, str):
+            words += [option, ",".join(f"{a}={w}" if w else str(a) for a, w in pairs)]
+        elif value is True:
+            words.append(option)
+        else:
+            given = value if isinstance(value, list) else [value]
+            words += [word for one in given for word in (option, str(one))]
+    return shlex.join(words)
+
+
+def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
+    known = [str(answer) for answer, _ in taken.answers]
+    if options.positive is not None and str(options.positive) not in known:
+        listed = ", ".join(known) or "none is known; give --answers"
+        raise InvalidValue(
+            f"the positive answer {options.positive!r} is none of the answers ({listed})"
+        )
+    if options.ordinal and not options.answers:
+        raise InvalidValue("--ordinal needs --answers, which lists the answers in their order")
+    return TaskFacts(
+        reading.task,
+        tuple(taken.answers),
+        options.ordinal,
+        options.positive,
+        {key: key for key in options.group},
+    )
+
+
+def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
+    """Write the rows as a new run directory, scored."""
+    rows = Rows(read.taken.rows, read.task.answers_to_score())
+    repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
+    agreement = mark_agreement(rows) if repeats > 1 else None
+    opening, stop = _opening(read, rows, repeats), read.reading.stop
+    recorder = Recorder(out)
+    recorder.describe(RunSettings(missing=f"it was imported from {read.path.name}"))
+    try:
+        recorder.begin(opening)
+        recorder.append(_places(len(rows)), rows, Spent())
+        if stop is not None:
+            recorder.note_stop(stop)
+        _list_not_taken(recorder, read.taken)
+        facts = RunFacts(
+            provenance=recorder.signed(_provenance(rows, read.task, repeats)),
+            spending=_spending(rows),
+            attrition=Attrition.of(rows, read.imported.n_expected),
+            stop=stop,
+            agreement=agreement,
+        )
+        scores = score_all(default_benchmark_metrics(), rows, intervals=BootstrapOptions())
+        result = BenchmarkResult(
+            rows, scores, opening.suite_description, opening.backend_name, facts=facts
+        )
+        recorder.finish(result)
+    finally:
+        recorder.close()
+    return result
+
+
+def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
+    suite, model, task = read.reading.suite, read.reading.model, read.task
+    n_records = len({row.record_id for row in rows})
+    identity = Identity(
+        suite=suite,
+        task=task.name,
+        data=next(iter(read.imported.files.values())),
+        n_records=n_records,
+        repeats=repeats,
+        backend={"imported": read.imported.format, "model": model},
+    )
+    return Opening(
+        identity,
+        task,
+        {"suite": suite, "task": task.name, "n_records": n_records},
+        model,
+        Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows),
+        may_store_features=False,
+        imported=read.imported,
+    )
+
+
+def _places(n_rows: int) -> Sequence[Place]:
+    return [SimpleNamespace(position=position, record=None) for position in range(n_rows)]
+
+
+def _list_not_taken(recorder: Recorder, taken: Taken) -> None:
+    if taken.not_taken and recorder.directory is not None:
+        lines = (dumps(asdict(one), indent=None) + "\n" for one in taken.not_taken)
+        write_text(recorder.directory.not_taken, "".join(lines))
+
+
+def _provenance(rows: Rows, task: TaskFacts, repeats: int) -> Provenance:
+    return Provenance(
+        task_facts=task,
+        models_answered=dict(Counter(row.model for row in rows if row.model)),
+        repeats=repeats,
+        krisis_version=__version__,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _spending(rows: Rows) -> Spending:
+    """Return what the rows say; how many calls that took is not known."""
+    known = Spending.of(Spent(), rows, elapsed_seconds=0.0)
+    failed = [row for row in rows if row.error is not None]
+    lost = (
+        sum(row.input_tokens or 0 for row in failed),
+        sum(row.output_tokens or 0 for row in failed),
+    )
+    return Spending(
+        input_tokens=known.input_tokens,
+        output_tokens=known.output_tokens,
+        token_total=known.token_total,
+        token_total_reported=known.token_total_reported,
+        lost_input_tokens=lost[0] or None,
+        lost_output_tokens=lost[1] or None,
+    )

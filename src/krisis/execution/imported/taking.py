@@ -1,0 +1,262 @@
+"""From askings to rows: every field checked, and a reason for each asking that cannot be one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from krisis.errors import InvalidValue, MalformedReply
+from krisis.execution.imported.base import (
+    LONGEST_TEXT,
+    Asking,
+    CannotTake,
+    ImportOptions,
+    NotTaken,
+    as_number,
+    as_truth,
+)
+from krisis.json_values import JsonMapping, JsonObject, JsonValue
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.labels import Label, canonical_label
+
+# A wrong answer of which no words are known: a scorer kept its verdict alone.
+MARKED_WRONG = "(marked wrong)"
+LONGEST_ANSWER, LONGEST_TRUTH, LONGEST_NAME = 200, 2_000, 500
+_DECIMAL = re.compile(r"[+-]?\d*\.\d+", re.ASCII)
+_WHOLE = re.compile(r"([+-]?\d{1,15})\.0+", re.ASCII)
+
+
+@dataclass(slots=True)
+class Taken:
+    """The rows of a file, those that could not be taken, and what is to be known of them."""
+
+    rows: list[EvaluationResult] = field(default_factory=list)
+    not_taken: list[NotTaken] = field(default_factory=list)
+    answers: list[tuple[Label, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def take_all(askings: Iterable[Asking | NotTaken], options: ImportOptions) -> Taken:
+    """Make a row of every asking that can be one, in the order of repeats."""
+    taken, taker = Taken(), _Taker(options)
+    of_choices: dict[tuple[tuple[Label, str], ...], None] = {}
+    deferred: list[bool] = []
+    for asking in sorted(askings, key=lambda one: getattr(one, "repeat", 0)):
+        if isinstance(asking, NotTaken):
+            taken.not_taken.append(asking)
+            continue
+        try:
+            row = taker.row(asking)
+        except CannotTake as why:
+            name = str(asking.record_id)[:LONGEST_NAME]
+            taken.not_taken.append(NotTaken(asking.place, name, str(why)))
+            continue
+        taken.rows.append(row)
+        deferred.append(taker.abstains(row.ground_truth, asking))
+        of_choices[asking.choices] = None
+    taken.answers = options.answer_pairs() or _common_answers(list(of_choices))
+    taken.notes = taker.notes(taken.rows)
+    if any(deferred) and not options.should_defer:
+        for row, due in zip(taken.rows, deferred, strict=True):
+            row.metadata = {**row.metadata, "should_abstain": due}
+        taken.notes.append(
+            f"deferral label: the right answer is {' or '.join(options.abstain_answer)!s} "
+            f"({sum(deferred)} of {len(deferred)} rows)"
+        )
+    return taken
+
+
+def _common_answers(found: Sequence[tuple[tuple[Label, str], ...]]) -> list[tuple[Label, str]]:
+    """Return the labels of all choices, with words where these are the same in every row."""
+    if len(found) == 1:
+        return list(found[0])
+    labels = dict.fromkeys(label for choices in found for label, _ in choices)
+    return [(label, "") for label in labels] if all(found) else []
+
+
+class _Taker:
+    """Checks askings one by one, remembering which records it has seen."""
+
+    def __init__(self, options: ImportOptions) -> None:
+        self._options = options
+        self._allowed = {canonical_label(answer) for answer, _ in options.answer_pairs()}
+        self._tokens = {canonical_label(token) for token in options.abstain_answer}
+        self._seen: set[tuple[str, int]] = set()
+        self._truths: dict[str, tuple[Label, str]] = {}
+        self._n_by_verdict = self._n_without_words = 0
+
+    def row(self, asking: Asking) -> EvaluationResult:
+        """Return the row of an asking."""
+        name = _name(asking.record_id, "id")
+        truth = _label(asking.truth, "right answer", LONGEST_TRUTH)
+        if self._allowed and canonical_label(truth) not in self._allowed:
+            raise CannotTake(f"the right answer {truth!r} is none of the answers")
+        cluster = self._cluster(asking) or name
+        self._refuse_repeated(name, asking.repeat, (truth, cluster))
+        error, failure_class, prediction, abstained = self._outcome(asking, truth)
+        if len(asking.raw_response) > LONGEST_TEXT:
+            raise CannotTake(f"the reply has more than {LONGEST_TEXT:,} characters")
+        row = EvaluationResult(
+            prediction,
+            truth,
+            abstained,
+            self._confidence(asking) if error is None else None,
+            asking.raw_response,
+            metadata=self._metadata(asking),
+            record_id=name,
+            cluster_id=cluster,
+            signals=asking.signals,
+            error=error,
+            failure_class=failure_class,
+            model=asking.model,
+            finish_reason=asking.finish_reason,
+            latency_seconds=asking.latency_seconds,
+        )
+        row.input_tokens, row.output_tokens, row.total_tokens = asking.tokens
+        self._seen.add((name, asking.repeat))
+        self._truths[name] = (truth, cluster)
+        return row
+
+    def notes(self, rows: Sequence[EvaluationResult]) -> list[str]:
+        """Say how answers were taken where that is not plain."""
+        answered = [row for row in rows if row.outcome == "answered"]
+        n_without = sum(row.confidence is None for row in answered)
+        found = {
+            "answers that the scorer marks right, though not in the words of the right answer, "
+            "taken as it": self._n_by_verdict,
+            "answers that the scorer marks wrong without recording a short answer, taken as "
+            f"{MARKED_WRONG!r}": self._n_without_words,
+            "answered rows without a confidence": n_without if n_without < len(answered) else 0,
+        }
+        return [f"{words}: {n}" for words, n in found.items() if n]
+
+    def _refuse_repeated(self, name: str, repeat: int, known: tuple[Label, str]) -> None:
+        if (name, repeat) in self._seen:
+            raise CannotTake(
+                "its id has appeared before; give every row its own, or name the column that "
+                "numbers the askings of a record"
+            )
+        if self._truths.get(name, known) != known:
+            raise CannotTake("an earlier asking of the same id has another right answer or patient")
+
+    def _outcome(self, asking: Asking, truth: Label) -> tuple[str | None, str, Label | None, bool]:
+        """Return error, failure class, prediction and whether the model abstained."""
+        if asking.error is not None:
+            if asking.abstained:
+                raise CannotTake("it is marked as failed and as abstained")
+            return asking.error, asking.failure_class, None, False
+        answer = asking.answer
+        is_empty = answer is None or (isinstance(answer, str) and not answer.strip())
+        if asking.abstained or (not is_empty and self.abstains(answer, asking)):
+            return None, "", None if is_empty else _short(answer), True
+        if is_empty and not (asking.is_right or (answer is None and asking.is_right is False)):
+            if self._options.empty == "abstained":
+                return None, "", None, True
+            if self._options.empty == "failed":
+                return "no answer", MalformedReply.failure_class, None, False
+            raise CannotTake(
+                "it has no answer; say what that means: --empty abstained or --empty failed"
+            )
+        prediction = self._prediction(asking, truth)
+        known = {MARKED_WRONG, *self._allowed}
+        if self._allowed and canonical_label(prediction) not in known:
+            words = "the answer is none of the answers of the task"
+            return words, MalformedReply.failure_class, None, False
+        return None, "", prediction, False
+
+    def _prediction(self, asking: Asking, truth: Label) -> Label:
+        if asking.is_right is None:
+            answer = _label(asking.answer, "answer", LONGEST_ANSWER)
+            if isinstance(canonical_label(truth), int) and _DECIMAL.fullmatch(str(answer)):
+                raise CannotTake(
+                    f"the answer {answer!r} is a fraction and the right answer a whole number; "
+                    "is it a probability?"
+                )
+            return answer
+        said = None if asking.answer is None else _short(asking.answer)
+        same = said is not None and canonical_label(said) == canonical_label(truth)
+        if asking.is_right:
+            self._n_by_verdict += not same
+            return truth
+        if same:
+            raise CannotTake("the scorer marks it wrong though the answer is the right one")
+        if said is None:
+            self._n_without_words += 1
+        return MARKED_WRONG if said is None else said
+
+    def abstains(self, answer: JsonValue, asking: Asking) -> bool:
+        """Say whether an answer is one that stands for abstaining, by itself or by its words."""
+        if not self._tokens or not isinstance(answer, str | int):
+            return False
+        said = canonical_label(answer)
+        words = (words for label, words in asking.choices if canonical_label(label) == said)
+        return bool(self._tokens & {said, *map(canonical_label, words)})
+
+    def _confidence(self, asking: Asking) -> float | None:
+        given, scale = asking.confidence, self._options.confidence_scale
+        if given is None or (isinstance(given, str) and not given.strip()):
+            return None
+        number = as_number(given)
+        if number is None:
+            raise CannotTake(f"the confidence {str(given)[:40]!r} is not a number")
+        if scale is None and 1 < number <= 100:
+            raise InvalidValue(
+                f"{asking.place}: the confidence {given!r} lies above 1; give "
+                "--confidence-scale 100 if it is a percentage, else --confidence-scale 1, which "
+                "lists such rows as not taken"
+            )
+        confidence = number / (scale or 1.0)
+        if not 0.0 <= confidence <= 1.0:
+            raise CannotTake(f"the confidence {str(given)[:40]} lies outside 0 to {scale or 1:g}")
+        return confidence
+
+    def _cluster(self, asking: Asking) -> str:
+        key = self._options.cluster
+        return _name(_value(asking.values, key), key) if key else ""
+
+    def _metadata(self, asking: Asking) -> JsonObject:
+        options = self._options
+        metadata: JsonObject = {key: _value(asking.values, key) for key in options.group}
+        if options.should_defer:
+            due = as_truth(_value(asking.values, options.should_defer))
+            if due is None:
+                raise CannotTake(f"{options.should_defer} is neither true nor false")
+            metadata["should_abstain"] = due
+        return {**metadata, "sample_index": asking.repeat} if asking.repeat else metadata
+
+
+def _value(values: JsonMapping, key: str) -> JsonValue:
+    if key not in values:
+        raise CannotTake(f"it has no {key!r}")
+    return values[key]
+
+
+def _name(value: JsonValue, what: str) -> str:
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(whole, bool) or not isinstance(whole, int | str) or not str(whole).strip():
+        raise CannotTake(f"its {what} is empty, or no text or whole number")
+    if len(str(whole)) > LONGEST_NAME:
+        raise CannotTake(f"its {what} has more than {LONGEST_NAME} characters")
+    return str(whole)
+
+
+def _label(value: JsonValue, what: str, longest: int) -> Label:
+    """Return a label: 1.0, as tables write whole numbers with gaps, is 1."""
+    if isinstance(value, bool | int):
+        return int(value)
+    text = str(value).strip() if isinstance(value, str | float) else ""
+    if not text or text.casefold() == "nan":
+        raise CannotTake(f"it has no {what}")
+    if len(text) > longest:
+        raise CannotTake(f"its {what} has more than {longest} characters")
+    whole = _WHOLE.fullmatch(text)
+    return int(whole[1]) if whole else text
+
+
+def _short(answer: JsonValue) -> Label | None:
+    """Return an answer as a label, None where it is prose and no label."""
+    try:
+        return _label(answer, "answer", LONGEST_ANSWER)
+    except CannotTake:
+        return None

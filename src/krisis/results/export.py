@@ -1,0 +1,227 @@
+"""The rows of a run as one tidy table with a data dictionary, for R, Stata, pandas and others."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from krisis.errors import InvalidFile, MissingExtra
+from krisis.json_values import JsonMapping, JsonValue, dumps, plain
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.labels import canonical_label
+from krisis.results.base import BenchmarkResult
+
+Cell = str | int | float | None
+_LONGEST_NAME = 32  # of a variable in Stata
+# What a spreadsheet would compute in place of showing it.
+_FORMULA = re.compile(r"[=@\t\r]|[+-].*[(|!]", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the table, as the data dictionary describes it."""
+
+    name: str
+    type: str  # text, integer or number
+    meaning: str
+    values: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TidyTable:
+    """One line per asking; None is a value that is not known or does not apply."""
+
+    columns: Sequence[Column]
+    lines: Sequence[Sequence[Cell]]
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns."""
+        return [column.name for column in self.columns]
+
+
+_YES_NO = "1 yes, 0 no"
+_FIXED = (
+    Column("run_id", "text", "Run that the row belongs to"),
+    Column("suite", "text", "Suite of the run"),
+    Column("task", "text", "Task of the run"),
+    Column("model_asked", "text", "Model that the run names"),
+    Column("record_id", "text", "Record that was asked about"),
+    Column("cluster_id", "text", "Patient of the record: the unit of resampling"),
+    Column("asking", "integer", "Number of the asking of the record", "1 is the first"),
+    Column("ground_truth", "text", "Right answer"),
+    Column("outcome", "text", "What became of the asking", "answered, abstained, failed"),
+    Column("prediction", "text", "Answer of the model", "empty: none"),
+    Column("abstained", "integer", "Whether the model abstained", f"{_YES_NO}, empty: failed"),
+    Column("correct", "integer", "Whether the answer is right", f"{_YES_NO}, empty: no answer"),
+    Column("confidence", "number", "Confidence in the answer", "0 to 1, empty: not stated"),
+    Column("should_abstain", "integer", "Whether the case asks for deferral", _YES_NO),
+    Column("failed", "integer", "Whether no answer could be had", _YES_NO),
+    Column("failure_class", "text", "Kind of failure", "empty: not failed"),
+    Column("error", "text", "What was said about the failure"),
+    Column("model_answered", "text", "Model that answered, as the provider names it"),
+    Column("finish_reason", "text", "Why the reply ended, as the provider says"),
+    Column("latency_seconds", "number", "Seconds from the call to its answer"),
+    Column("input_tokens", "integer", "Tokens of the prompt"),
+    Column("output_tokens", "integer", "Tokens of the reply"),
+    Column("total_tokens", "integer", "Tokens in all, as the backend says"),
+    Column("raw_response", "text", "Reply of the model as it wrote it, where the run keeps it"),
+)
+_ELSEWHERE = ("should_abstain", "sample_index")  # metadata that have a column of their own
+
+
+def tidy_table(result: BenchmarkResult) -> TidyTable:
+    """Return the rows of a result: the fixed columns, then metadata and signals by name."""
+    rows = result.evaluation_results
+    metadata = _keys(row.metadata for row in rows)
+    kept = [key for key in metadata if key not in _ELSEWHERE]
+    signals = _keys(row.signals for row in rows)
+    further = {("metadata", key): f"meta_{key}" for key in kept}
+    further |= {("signals", key): f"signal_{key}" for key in signals}
+    names = _stata_names([column.name for column in _FIXED], list(further.values()))
+    lines = [
+        [*_fixed_cells(result, row), *(_cell(getattr(row, of).get(key)) for of, key in further)]
+        for row in rows
+    ]
+    columns = list(_FIXED)
+    for place, ((of, key), name) in enumerate(zip(further, names, strict=True), len(_FIXED)):
+        words = "Metadata of the record" if of == "metadata" else "Signal of the reply"
+        kind = _type([line[place] for line in lines])
+        columns.append(Column(name, kind, f"{words}: {key}", "lists and objects as JSON"))
+    return TidyTable(columns, lines)
+
+
+def _keys(mappings: Iterable[JsonMapping]) -> list[str]:
+    return sorted({str(key) for mapping in mappings for key in mapping})
+
+
+def _stata_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return names of at most 32 letters, digits and underscores, each different."""
+    used, names = set(taken), []
+    for one in wanted:
+        stem = re.sub(r"[^a-z0-9_]+", "_", one.lower())[:_LONGEST_NAME]
+        name, number = stem, 1
+        while name in used:
+            number += 1
+            name = f"{stem[: _LONGEST_NAME - len(str(number)) - 1]}_{number}"
+        used.add(name)
+        names.append(name)
+    return names
+
+
+def _fixed_cells(result: BenchmarkResult, row: EvaluationResult) -> list[Cell]:
+    made, failed = result.provenance, row.error is not None
+    answered = row.outcome == "answered"
+    right = row.prediction is not None and (
+        canonical_label(row.prediction) == canonical_label(row.ground_truth)
+    )
+    due = row.metadata.get("should_abstain")
+    return [
+        made.run_id or "",
+        made.suite,
+        made.task,
+        result.backend_name,
+        row.record_id,
+        row.cluster_id,
+        int(row.metadata.get("sample_index") or 0) + 1,
+        str(row.ground_truth),
+        row.outcome,
+        None if row.prediction is None else str(row.prediction),
+        None if failed else int(row.abstained),
+        int(right) if answered else None,
+        row.confidence,
+        int(due) if due in (0, 1) else None,
+        int(failed),
+        row.failure_class or None,
+        row.error,
+        row.model or None,
+        row.finish_reason or None,
+        row.latency_seconds,
+        row.input_tokens,
+        row.output_tokens,
+        row.total_tokens,
+        row.raw_response or None,
+    ]
+
+
+def _cell(value: JsonValue) -> Cell:
+    value = plain(value)
+    if isinstance(value, bool):
+        return int(value)
+    return dumps(value, indent=None) if isinstance(value, dict | list) else value
+
+
+def _type(cells: Iterable[Cell]) -> str:
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds == {int}:
+        return "integer"
+    return "number" if kinds and kinds <= {int, float} else "text"
+
+
+def csv_text(table: TidyTable) -> tuple[str, int]:
+    """Return the table as CSV, and how many texts got an apostrophe in front.
+
+    Such a text would be computed by a spreadsheet that opens the file.
+    """
+    out, n_guarded = io.StringIO(newline=""), 0
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.names)
+    for line in table.lines:
+        cells = [f"'{c}" if isinstance(c, str) and _FORMULA.match(c) else c for c in line]
+        n_guarded += sum(new is not old for new, old in zip(cells, line, strict=True))
+        writer.writerow(cells)
+    return out.getvalue(), n_guarded
+
+
+def jsonl_text(table: TidyTable) -> str:
+    """Return the table as JSON Lines; what is not known is null."""
+    lines = (dict(zip(table.names, line, strict=True)) for line in table.lines)
+    return "".join(dumps(line, indent=None) + "\n" for line in lines)
+
+
+def dictionary_text(table: TidyTable) -> str:
+    """Return the data dictionary as CSV: one line per column."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("column", "type", "meaning", "values"))
+    writer.writerows((one.name, one.type, one.meaning, one.values) for one in table.columns)
+    return out.getvalue()
+
+
+_SQL_TYPES: Mapping[str, str] = {"text": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
+
+
+def write_parquet(table: TidyTable, path: Path) -> None:
+    """Write the table as Parquet, whole or not at all, over an older file if there is one."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra.named("tables", "writing Parquet") from None
+    types = [_SQL_TYPES[column.type] for column in table.columns]
+    columns = ", ".join(f'"{n}" {kind}' for n, kind in zip(table.names, types, strict=True))
+    with duckdb.connect(":memory:") as base:
+        base.execute(f"create table rows ({columns})")
+        marks = ", ".join("?" * len(types))
+        texts = [
+            [_as(kind, c) for kind, c in zip(types, line, strict=True)] for line in table.lines
+        ]
+        if texts:
+            base.executemany(f"insert into rows values ({marks})", texts)  # noqa: S608 - own words
+        half = path.with_name(f".{path.name}.half")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            base.table("rows").write_parquet(str(half))
+            half.replace(path)
+        except (duckdb.Error, OSError) as error:
+            half.unlink(missing_ok=True)
+            raise InvalidFile(f"{path} cannot be written: {error}") from None
+
+
+def _as(kind: str, cell: Cell) -> Cell:
+    if kind != "VARCHAR" or cell is None:
+        return cell
+    return str(cell).encode("utf-8", "replace").decode()  # half of a surrogate pair is no text
