@@ -13,7 +13,7 @@ from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
 from krisis.results.loading import load_result
-from krisis.results.report_tables import mixture
+from krisis.results.report_tables import mixture, optional_stopping
 
 app = typer.Typer(add_completion=False)
 
@@ -53,8 +53,8 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     baseline = None if against is None else load_result(against)
     checked = load_result(run)
     warn_of_damage(result for result in (checked, baseline) if result is not None)
-    if mixture(checked):
-        typer.echo(mixture(checked), err=True)
+    for caution in filter(None, (mixture(checked), optional_stopping(checked))):
+        typer.echo(caution, err=True)
     verdicts = check_run(checked, wanted, against=baseline)
     if junit is not None:
         write_text(junit, to_junit(verdicts, f"krisis check {run.name}"), overwrite=True)

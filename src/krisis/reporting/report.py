@@ -34,6 +34,7 @@ from krisis.results.report_tables import (
     mixture,
     reason_table,
     risk_sentence,
+    stopping_lines,
 )
 
 
@@ -60,6 +61,7 @@ class RunReport:
     headlines: list[str]
     damage: str
     mixture: str
+    stopping: list[str]
     segments: list[JsonObject]
     metric_tables: list[MetricTable]
     sections: list[Section]
@@ -100,6 +102,7 @@ def build_report(
         headlines=_headlines(result),
         damage=result.damage,
         mixture=mixture(result),
+        stopping=stopping_lines(result),
         segments=_segments(rows),
         metric_tables=metric_tables(result, baselines or {}),
         sections=chart_sections(result),

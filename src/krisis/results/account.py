@@ -16,7 +16,7 @@ from krisis.metrics.table import Answers, Loss
 from krisis.results.attrition import Attrition
 from krisis.results.journal import Spent
 from krisis.results.rows import scores_from_dict, scores_to_dict
-from krisis.results.stops import StopCause
+from krisis.results.stops import StopCause, StopRule
 
 Part = TypeVar("Part")
 LONGEST_NAME = 48  # of an answer, in letters: a definition is no name
@@ -220,7 +220,7 @@ EXECUTION_FIELDS = (
     "prompt_templates",
 )
 _DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
-_TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement", "baselines")
+_TYPED = ("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement", "baselines")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,6 +232,7 @@ class RunFacts:
     prompts: Prompts = field(default_factory=Prompts)
     attrition: Attrition = field(default_factory=Attrition)
     stop: StopCause | None = None
+    stop_rule: StopRule | None = None
     damage: str = ""  # what of the stored run could not be believed
     agreement: Agreement | None = None
     baselines: ScoresByName = field(default_factory=dict)
@@ -252,6 +253,7 @@ class RunFacts:
             **self._counted(),
             **(_prompt_entries(self.prompts) if self.prompts != Prompts() else {}),
             **({"stopped": self.stop.sentence, "stop_cause": self.stop.name} if self.stop else {}),
+            **({"stop_rule": asdict(self.stop_rule)} if self.stop_rule else {}),
             **({"damage": self.damage} if self.damage else {}),
             **({"agreement": asdict(self.agreement)} if self.agreement else {}),
             **_score_entries("scores_by_source", self.scores_by_source),
@@ -278,6 +280,7 @@ class RunFacts:
         if n_loaded is not None and stored == Attrition():
             stored = _checked(Attrition, {"n_loaded": n_loaded}, "n_loaded")
         agreement, stopped = extras.get("agreement"), extras.get("stopped")
+        rule = extras.get("stop_rule")
         return cls(
             provenance=provenance,
             spending=spending,
@@ -286,6 +289,7 @@ class RunFacts:
             stop=StopCause.named(str(extras.get("stop_cause", "StopCause")), str(stopped))
             if stopped is not None
             else None,
+            stop_rule=_checked(StopRule, rule, "stop_rule") if rule else None,
             damage=str(extras.get("damage", "")),
             agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
             baselines=_scores(extras, "baselines"),
