@@ -181,17 +181,11 @@ def dry_run_text(config: RunConfig) -> str:
     parts = assemble(config)
     backend = parts.backend
     backend.prepare(parts.suite.restricted(parts.records))
-    cases = cases_of(parts.records, config.repeats)
-    n_cases = len(cases)
-    until = ""
+    batches = _planned(config, parts)
+    n_cases = sum(map(len, batches))
+    plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"
     if config.stop_when is not None:
-        seed = parts.suite.config.seed
-        cases = in_random_order(cases, seed=seed, batch_size=config.batch_size)
-        answers = TaskFacts.of(parts.suite.task.facts()).answers_to_score()
-        Watch(config.stop_when, cases, answers=answers, description=parts.description)
-        until = f", in random order, at most: fewer if this is known before: {config.stop_when}"
-    batches = plan_batches(cases, config.batch_size)
-    plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}{until}"
+        plan += f", or fewer in random order until this is known: {config.stop_when}"
     if not isinstance(backend, ChatBackend):
         return f"{plan}\n{backend.name} calls no provider: no prompt, no tokens, no cost\n"
     first = _request(backend, batches[0])
@@ -219,6 +213,17 @@ def dry_run_text(config: RunConfig) -> str:
             "",
         ]
     )
+
+
+def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
+    """Return the batches of a run; a rule to stop by is tried on its records."""
+    cases = cases_of(parts.records, config.repeats)
+    if config.stop_when is not None:
+        seed = parts.suite.config.seed
+        cases = in_random_order(cases, seed=seed, batch_size=config.batch_size)
+        answers = TaskFacts.of(parts.suite.task.facts()).answers_to_score()
+        Watch(config.stop_when, cases, answers=answers, description=parts.description)
+    return plan_batches(cases, config.batch_size)
 
 
 def _request(backend: ChatBackend, batch: Batch) -> ChatRequest:

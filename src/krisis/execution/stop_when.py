@@ -207,10 +207,10 @@ def _share_metric(question: Question, cases: Sequence[Case], answers: Answers) -
     metric = metric_from_name(question.metric)
     if not fits(metric):
         usable = ", ".join(one.key for one in default_benchmark_metrics() if fits(one))
-        what = "the same rows in both runs" if question.kind == "better" else "rows"
+        what = "the same rows in both runs" if question.kind == "better" else "these rows"
         raise InvalidValue(
-            f"{question.text!r}: {question.metric} is no share of {what} of these records; "
-            f"those that a run can be stopped by are {usable}"
+            f"{question.text!r}: {question.metric} is not a share of {what}; a run can be stopped "
+            f"by one of {usable}"
         )
     return metric
 
@@ -346,7 +346,9 @@ class _Width:
     def words(self, metric: str, run: str) -> str:
         """Say the interval at the stop, and none before."""
         if self._limits is None:
-            return f"the interval of {metric} is still wider, or of fewer than 30 patients"
+            few = self._share.n_patients < FEWEST_PATIENTS
+            why = f"of fewer than {FEWEST_PATIENTS} patients" if few else "still wider"
+            return f"the interval of {metric} is {why}"
         low, high = self._limits[:, 0]
         share = float(self._share.share[0])
         return f"{metric} {share:.4f}, interval {low:.4f} to {high:.4f} (asymptotic)"
