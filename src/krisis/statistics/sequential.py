@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from krisis.statistics.mid_p import mid_p_quantile
 
@@ -147,6 +147,6 @@ class RunningShare:
         summed = np.where(spread > 0, residuals * (n / rows) ** 2, 0.0)
         variance = (summed + _WEIGHT_OF_WORST_CASE * spread) / (n - 1 + _WEIGHT_OF_WORST_CASE)
         size = np.minimum(rows, np.divide(n * spread, variance, out=n.copy(), where=spread > 0))
-        student = stats.t.ppf(0.975, n - 1) / stats.norm.ppf(0.975)
+        student = special.stdtrit(n - 1, 0.975) / special.ndtri(0.975)
         effective: FloatArray = size / student**2
         return effective
