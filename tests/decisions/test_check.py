@@ -23,7 +23,7 @@ from krisis.decisions.check import (
     to_junit,
     to_markdown,
 )
-from krisis.errors import InvalidFile, InvalidValue, KrisisError, UnknownName
+from krisis.errors import InvalidValue, KrisisError, UnknownName
 from krisis.metrics import DeferralAlignment, score_all
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.results.comparison.compare import CompareOptions
@@ -100,33 +100,6 @@ def test_lower_is_better_metrics_fail_when_they_grow() -> None:
     options = CompareOptions(n_permutations=399)
     assert [v.state for v in check_run(new, gate, against=old, options=options)] == ["failed"] * 2
     assert [v.state for v in check_run(old, gate, against=new, options=options)] == ["met"] * 2
-
-
-def test_unchanged_pairs_hardly_ever_fail() -> None:
-    gate, options, n_failed = (
-        Gate(no_worse=["accuracy by 0.03"]),
-        CompareOptions(n_permutations=199),
-        0,
-    )
-    for seed in range(12):
-        rows = invented_rows(80, seed=seed)
-        drawn = np.random.default_rng(seed).random(len(rows)) < 0.1
-        other = [
-            replace(row, prediction=1 - row.prediction)
-            if flip and row.prediction in (0, 1)
-            else row
-            for row, flip in zip(rows, drawn, strict=True)
-        ]
-        mixed = [a if i % 2 else b for i, (a, b) in enumerate(zip(rows, other, strict=True))]
-        turned = [b if i % 2 else a for i, (a, b) in enumerate(zip(rows, other, strict=True))]
-        verdict = check_run(
-            BenchmarkResult(mixed, result_of(Rows(mixed)).metric_scores, {}),
-            gate,
-            against=BenchmarkResult(turned, result_of(Rows(turned)).metric_scores, {}),
-            options=options,
-        )
-        n_failed += verdict[0].state == "failed"
-    assert n_failed <= 1
 
 
 def test_the_command_exits_by_what_it_found_and_writes_reports(tmp_path: Path) -> None:
@@ -242,22 +215,23 @@ def test_a_loss_of_just_the_margin_is_not_beyond_it() -> None:
         (("--no-worse", "accuracy by 0.1", "--against", "nowhere"), "does not exist"),
         (("--require", "accuracy > 0", "--against", "RUN"), "nothing is required against it"),
         (("--gate", "nowhere.yaml"), "check --gate"),
-        (("--gate", "GATE"), "must hold"),
+        (("--gate", "GATE"), "require must hold sentences, not 3"),
+        (("--gate", "LIST"), "must hold sentences under require"),
+        (("--gate", "CUT"), "cannot be read as YAML"),
         ((), "nothing is required"),
         (("--require", "accuracy > 0", "--junit", "RUN"), "is no report of a check"),
         (("--require", "accuracy > 0", "--markdown", "RUN"), "is no report of a check"),
     ],
 )
-@pytest.mark.parametrize("content", ["require: 3", "[1]"])
 def test_bad_input_is_one_sentence_and_exit_2(
-    tmp_path: Path, words: tuple[str, ...], said: str, content: str
+    tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    if content == "[1]" and "GATE" not in words:
-        return
     run = run_of(9, 1).save(tmp_path / "run.json")
     before = run.read_bytes()
-    (tmp_path / "gate.yaml").write_text(content, encoding="utf-8")
-    places = {"RUN": str(run), "GATE": str(tmp_path / "gate.yaml")}
+    gates = {"GATE": "require: 3", "LIST": "[1]", "CUT": "require: [accuracy"}
+    for name, content in gates.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    places = {"RUN": str(run), **{name: str(tmp_path / name) for name in gates}}
     code, told = requested(str(run), *(places.get(word, word) for word in words))
     assert code == 2
     assert said in told
@@ -344,21 +318,20 @@ def test_the_summary_of_a_step_is_added_to(tmp_path: Path, monkeypatch: pytest.M
     text = summary.read_text(encoding="utf-8")
     assert text.startswith("what another command wrote\n### krisis check run.json")
     assert text.count("### krisis check") == 2
-    assert isinstance(InvalidFile("x"), KrisisError)
 
 
-def alarms(loss: float, differing: float, *, n_pairs: int) -> float:
+def alarms(loss: float, differing: float, *, n_pairs: int, n_permutations: int) -> float:
     """Return how often the gate fails on pairs of runs that truly differ by a loss."""
     generator = np.random.default_rng(int(1000 * (loss + differing)))
     gate = Gate(no_worse=["deferral_alignment by 0.03"])
-    n_failed = 0
+    options, n_failed = CompareOptions(n_permutations=n_permutations), 0
     for _ in range(n_pairs):
         drawn = generator.random(400)
         worse = (differing + loss) / 2
         aligned = np.where(generator.random(400) < 0.8, 1, 0)  # where the runs agree
         old = np.where(drawn < worse, 1, np.where(drawn < differing, 0, aligned))
         new = np.where(drawn < worse, 0, np.where(drawn < differing, 1, aligned))
-        found = check_run(deferring(new), gate, against=deferring(old), options=CompareOptions())
+        found = check_run(deferring(new), gate, against=deferring(old), options=options)
         assert exit_code(found) in (0, 1)
         n_failed += exit_code(found)
     return n_failed / n_pairs
@@ -374,8 +347,8 @@ def deferring(aligned: np.ndarray) -> BenchmarkResult:
 
 
 def test_a_gate_tells_eight_points_from_none() -> None:
-    assert alarms(0.08, 0.2, n_pairs=12) >= 0.75
-    assert alarms(0.0, 0.2, n_pairs=12) <= 0.1
+    assert alarms(0.08, 0.2, n_pairs=10, n_permutations=199) >= 0.75
+    assert alarms(0.0, 0.2, n_pairs=10, n_permutations=199) <= 0.1
 
 
 @pytest.mark.slow
@@ -383,7 +356,9 @@ def test_a_gate_tells_eight_points_from_none() -> None:
 def test_eight_points_are_caught_in_84_percent_and_unchanged_pairs_alarm_in_at_most_6(
     differing: float,
 ) -> None:
-    caught, unchanged = (alarms(loss, differing, n_pairs=200) for loss in (0.08, 0.0))
+    caught, unchanged = (
+        alarms(loss, differing, n_pairs=200, n_permutations=399) for loss in (0.08, 0.0)
+    )
     print(differing, caught, unchanged)
     assert unchanged <= 0.06
     assert caught >= 0.84 or differing > 0.2

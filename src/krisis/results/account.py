@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -326,9 +327,15 @@ def _part(kind: type[Part], extras: JsonMapping, *, leaving_out: Sequence[str] =
     return _checked(kind, known, "")
 
 
+@cache
+def _adapter(kind: type[Part]) -> TypeAdapter[Part]:
+    """Return what checks a part; to build it takes longer than to use it."""
+    return TypeAdapter(kind)
+
+
 def _checked(kind: type[Part], content: object, name: str) -> Part:
     try:
-        return TypeAdapter(kind).validate_python(content)
+        return _adapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([*([name] if name else []), *map(str, first["loc"])])

@@ -223,10 +223,16 @@ def optional_stopping(result: BenchmarkResult) -> str:
     """Say that the figures of a run that its own answers ended lean towards their end."""
     if not isinstance(result.stop, Decided):
         return ""
+    name, rule = result.backend_name or "This run", result.stop_rule
+    if rule is not None and rule.e_value is None:
+        return (
+            f"{name} stopped when its interval was narrow enough, so the number of its records "
+            "depended on its answers, and its intervals hold asymptotically (optional stopping)."
+        )
     return (
-        f"{result.backend_name or 'This run'} stopped when its own answers had decided, so its "
-        "estimates, intervals and p-values lean towards that decision (optional stopping); only "
-        "the decision itself allows for it."
+        f"{name} stopped when its own answers had decided, so its estimates, intervals and "
+        "p-values lean towards that decision (optional stopping); only the decision itself allows "
+        "for it."
     )
 
 
