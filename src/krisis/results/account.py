@@ -327,16 +327,15 @@ def _part(kind: type[Part], extras: JsonMapping, *, leaving_out: Sequence[str] =
     return _checked(kind, known, "")
 
 
-@cache
-def _adapter(kind: type[Part]) -> TypeAdapter[Part]:
-    """Return what checks a part; to build it takes longer than to use it."""
-    return TypeAdapter(kind)
+# To build what checks a part takes longer than to use it.
+_adapter = cache(TypeAdapter)
 
 
 def _checked(kind: type[Part], content: object, name: str) -> Part:
     try:
-        return _adapter(kind).validate_python(content)
+        checked: Part = _adapter(kind).validate_python(content)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([*([name] if name else []), *map(str, first["loc"])])
         raise InvalidValue(f"extras: {place}: {first['msg']}, not {first['input']!r}") from None
+    return checked
