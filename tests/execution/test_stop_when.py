@@ -112,6 +112,16 @@ def by_product(odds: list[float]) -> tuple[int, float]:
     return 0, product
 
 
+def toss_odds(pairs: list[tuple[bool, bool]]) -> list[float]:
+    """Return the odds of Beta(5, 5) against a coin for each pair (old, new); 1 if they agree."""
+    odds, wins, losses = [], 0, 0
+    for old, new in pairs:
+        chance = (5 + wins) / (10 + wins + losses)
+        odds.append(1.0 if old == new else 2 * (chance if new else 1 - chance))
+        wins, losses = wins + (new and not old), losses + (old and not new)
+    return odds
+
+
 def test_a_limit_is_decided_where_the_predictive_odds_multiply_to_20() -> None:
     whole = run(Skilled(0.97), None)
     right = [row.prediction == row.ground_truth for row in whole.evaluation_results]
@@ -161,15 +171,7 @@ def test_better_than_tosses_the_pairs_that_differ(tmp_path: Path) -> None:
     new = run(Skilled(0.8), None)
     order = np.random.default_rng(42).permutation(300)
     right = [[r.prediction == r.ground_truth for r in one.evaluation_results] for one in (old, new)]
-    odds, wins, losses = [], 0, 0
-    for at in order:
-        if right[0][at] == right[1][at]:
-            odds.append(1.0)
-            continue
-        chance = (5 + wins) / (10 + wins + losses)
-        odds.append(2 * (chance if right[1][at] else 1 - chance))
-        wins, losses = wins + right[1][at], losses + right[0][at]
-    n, product = by_product(odds)
+    n, product = by_product(toss_odds([(right[0][at], right[1][at]) for at in order]))
     stopped = run(Skilled(0.8), f"better than {path}")
     rule = rule_of(stopped)
     assert (rule.answer, rule.n_records) == ("yes", n)
@@ -197,7 +199,9 @@ def test_failed_rows_and_rows_that_the_other_run_lacks_are_counted_and_left_out(
     assert rule.n_failed == len(failed) > 0
     assert rule.n_skipped == sum(i >= 200 for i in order if i not in failed) > 0
     assert f"({rule.n_failed} failed, {rule.n_skipped} not scored in the other run" in rule.found
-    assert rule.answer == "yes"
+    both = [drawn(f"r{i}") for i in order if i < 200 and i not in failed]
+    _, product = by_product(toss_odds([(at < 0.5, at < 0.95) for at in both]))
+    assert (rule.answer, rule.e_value) == ("yes", pytest.approx(product))
 
 
 def test_the_speed_of_replies_and_batches_do_not_change_the_decision() -> None:
