@@ -386,6 +386,7 @@ def test_the_command_exits_0_at_a_decision_and_repeats_from_its_manifest(tmp_pat
     assert load_run(path).stop_rule == first.stop_rule
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_decides_as_one_that_is_not(
     tmp_path: Path,
     loopback: Any,
