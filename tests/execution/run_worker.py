@@ -91,7 +91,10 @@ def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
         batch_size=options.get("batch_size", 1),
         max_concurrency=options.get("max_concurrency", 16),
         execution=Execution(
-            recorder=recorder, limits=limits, cache=ReplyCache(cache) if cache else None
+            recorder=recorder,
+            limits=limits,
+            cache=ReplyCache(cache) if cache else None,
+            stop_when=options.get("stop_when"),
         ),
     )
 

@@ -19,7 +19,7 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.base import BenchmarkResult
 from krisis.results.report import format_report
-from krisis.results.stops import Interrupted
+from krisis.results.stops import Decided, Interrupted
 
 
 def announce(sentence: str) -> None:
@@ -61,7 +61,9 @@ def write_run_file(config: RunConfig, runs: list[Path]) -> None:
 def _conclude(result: BenchmarkResult) -> None:
     run, counts, stop = result.provenance.run_directory, result.attrition, result.stop
     typer.echo(f"\nRun:     {run}")
-    if stop is not None:
+    if isinstance(stop, Decided):
+        typer.echo(f"krisis: stopped as asked ({stop})", err=True)
+    elif stop is not None:
         typer.echo(
             f"krisis: stopped with {counts.n_left} records left ({stop}); "
             f"to continue, type: krisis resume {run}",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
-import yaml
 
 from krisis.cli.console import warn_of_damage
 from krisis.cli.streams import echo_json
 from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.execution.config import read_mapping
 from krisis.json_values import dumps, write_text
 from krisis.results.loading import load_result
-from krisis.results.report_tables import mixture
+from krisis.results.report_tables import mixture, optional_stopping
 
 app = typer.Typer(add_completion=False)
 
@@ -40,7 +41,7 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
         help="Such as 'accuracy by 0.03': a larger loss must be excluded; repeatable.",
     ),
     gate: Path | None = typer.Option(
-        None, "--gate", help="YAML file with require, no_worse and non_inferior as lists."
+        None, "--gate", help="YAML file with require, no_worse, non_inferior and against."
     ),
     junit: Path | None = typer.Option(None, "--junit", help="Write JUnit XML to this file."),
     markdown: Path | None = typer.Option(
@@ -49,17 +50,24 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not lines."),
 ) -> None:
     """Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged."""
-    wanted = _gate_of(gate, require=require, no_worse=no_worse, non_inferior=non_inferior)
+    given = {"require": require, "no_worse": no_worse, "non_inferior": non_inferior}
+    wanted, against = _gate_of(gate, given, against)
+    if against is not None and not (wanted.no_worse or wanted.non_inferior):
+        raise InvalidValue(
+            f"{against} is named to compare with, but nothing is required against it; add for "
+            "instance --no-worse 'accuracy by 0.03'"
+        )
     baseline = None if against is None else load_result(against)
     checked = load_result(run)
     warn_of_damage(result for result in (checked, baseline) if result is not None)
-    if mixture(checked):
-        typer.echo(mixture(checked), err=True)
+    for caution in filter(None, (mixture(checked), optional_stopping(checked))):
+        typer.echo(caution, err=True)
     verdicts = check_run(checked, wanted, against=baseline)
+    name = f"krisis check {run.resolve().name}"
     if junit is not None:
-        write_text(junit, to_junit(verdicts, f"krisis check {run.name}"), overwrite=True)
+        _write(junit, to_junit(verdicts, name), f'<testsuites name="{_OWN}')
     if markdown is not None:
-        write_text(markdown, to_markdown(verdicts), overwrite=True)
+        _write(markdown, to_markdown(verdicts, name), f"### {_OWN}")
     if as_json:
         echo_json(dumps(to_json(verdicts)))
     else:
@@ -67,20 +75,47 @@ def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     raise typer.Exit(exit_code(verdicts))
 
 
-def _gate_of(path: Path | None, **given: list[str]) -> Gate:
-    stored = {} if path is None else _read_gate(path, set(given))
-    return Gate(**{name: [*stored.get(name, []), *texts] for name, texts in given.items()})
+_OWN = "krisis check "
 
 
-def _read_gate(path: Path, known: set[str]) -> dict[str, list[str]]:
+def _write(path: Path, text: str, beginning: str) -> None:
+    """Write a report: over that of an earlier check, never over another file.
+
+    The summary of a step of GitHub Actions is added to, for other commands write to it as well.
+    """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidFile(f"{path} cannot be read as a gate: {error}") from None
-    usable = isinstance(content, dict) and set(content) <= known
-    if not usable or not all(
-        isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-        for texts in content.values()
-    ):
-        raise InvalidFile(f"{path} must hold lists of sentences under {', '.join(sorted(known))}")
-    return dict(content)
+        before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, UnicodeDecodeError):
+        before = "unreadable"
+    if str(path) == os.environ.get("GITHUB_STEP_SUMMARY"):
+        text = f"{before}\n{text}" if before else text
+    elif before.strip() and beginning not in before[:200]:
+        raise InvalidFile(f"{path} exists and is no report of a check; choose another name")
+    write_text(path, text, overwrite=True)
+
+
+def _gate_of(
+    path: Path | None, given: dict[str, list[str]], against: Path | None
+) -> tuple[Gate, Path | None]:
+    """Put the file and the options together; the other run is the one that the options name."""
+    stored = {} if path is None else _read_gate(path, set(given))
+    named = stored.pop("against", [])
+    if len(named) > 1:
+        raise InvalidFile(f"{path} names {len(named)} runs under against; name one")
+    gate = Gate(**{name: [*stored.get(name, []), *texts] for name, texts in given.items()})
+    return gate, against or (Path(named[0]) if named else None)
+
+
+def _read_gate(path: Path, lists: set[str]) -> dict[str, list[str]]:
+    """Read the YAML of a gate: lists of sentences, or single ones; no-worse is no_worse."""
+    content = read_mapping(path, "sentences under require", option="--gate")
+    stored = {str(name).replace("-", "_"): value for name, value in content.items()}
+    known = {*lists, "against"}
+    for name, value in stored.items():
+        if name not in known:
+            raise InvalidFile(f"{path}: {UnknownName.among('entry', name, known)}")
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise InvalidFile(f"{path}: {name} must hold sentences, not {value!r}")
+        stored[name] = texts
+    return stored

@@ -6,15 +6,16 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree import ElementTree
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import MetricScore
 from krisis.results.comparison.compare import CompareOptions, MetricDelta, compare_runs
 from krisis.results.result import BenchmarkResult
+from krisis.results.stops import Decided
 
 State = Literal["met", "failed", "not judged"]
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -28,6 +29,10 @@ _REQUIREMENT = re.compile(
     r"|(?P<metric>[^()<>=\[\]]+?(?:\[[^\[\]]*\])?))\s*"
     r"(?P<operator>>=|<=|>|<)\s*(?P<limit>\S+)\s*"
 )
+# A difference of shares such as 0.97 − 1 differs from 0.03 in its last digit.
+_ROUNDING = 1e-9
+# What XML 1.0 cannot hold, not even escaped.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TOLERANCE = re.compile(r"\s*(?P<metric>.+?)\s+by\s+(?P<margin>\S+)\s*")
 
 
@@ -75,22 +80,49 @@ def check_run(
     against: BenchmarkResult | None = None,
     options: CompareOptions | None = None,
 ) -> list[Verdict]:
-    """Judge every requirement, in order."""
-    verdicts = [_judged(text, run) for text in gate.require]
+    """Judge every requirement, in order; of a run that was cut short none can be judged."""
     relative = [*gate.no_worse, *gate.non_inferior]
-    if not relative:
-        return verdicts
-    if against is None:
+    if relative and against is None:
         raise InvalidValue(
             f"{relative[0]!r} speaks of another run; name it with --against BASELINE"
         )
-    scored = [score.identifier for score in against.metric_scores.values()]
-    chosen = options or CompareOptions(metrics=scored)
-    comparison = compare_runs({"baseline": against, "run": run}, chosen)
-    deltas = comparison.pairs[0].deltas
-    verdicts += [_relative(text, deltas, run, _is_worse) for text in gate.no_worse]
-    verdicts += [_relative(text, deltas, run, _is_not_shown) for text in gate.non_inferior]
-    return verdicts
+    verdicts = [_judged(text, run) for text in gate.require]
+    if relative and against is not None:
+        names = [_tolerance(text)[0] for text in relative]
+        deltas, reason = _deltas(run, against, names, options or CompareOptions())
+        for texts, fails in ((gate.no_worse, _is_worse), (gate.non_inferior, _is_not_shown)):
+            verdicts += [_relative(text, deltas, run, fails, reason) for text in texts]
+    cut = _cut_short("the run", run)
+    return [replace(one, state="not judged", found=cut) if cut else one for one in verdicts]
+
+
+def _cut_short(name: str, run: BenchmarkResult) -> str:
+    """Say that a run lacks records, by an accident of how it ended; nothing if it does not."""
+    n_left = run.attrition.n_left
+    if run.stop is None or isinstance(run.stop, Decided) or not n_left:
+        return ""
+    return f"{name} is incomplete: {n_left} records not asked yet ({run.stop})"
+
+
+def _deltas(
+    run: BenchmarkResult,
+    against: BenchmarkResult,
+    names: Sequence[str],
+    options: CompareOptions,
+) -> tuple[Mapping[str, MetricDelta], str]:
+    """Return the paired differences of the metrics named, or why there are none."""
+    wanted = dict.fromkeys(_score(run, name).identifier for name in names)
+    cut = _cut_short("the baseline", against)
+    if cut or not (run.evaluation_results and against.evaluation_results):
+        return {}, cut or "one of the runs holds no rows, so they cannot be paired"
+    both = [name for name in wanted if name in against.metric_scores]
+    if not both:
+        return {}, "the baseline was not scored with it"
+    try:
+        chosen = replace(options, metrics=both)
+        return compare_runs({"baseline": against, "run": run}, chosen).pairs[0].deltas, ""
+    except InvalidValue as error:
+        return {}, str(error)
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> int:
@@ -157,18 +189,15 @@ def _judged(text: str, run: BenchmarkResult) -> Verdict:
 
 def _is_worse(delta: MetricDelta, margin: float) -> bool:
     """Tell a loss beyond the margin that is more than chance."""
-    interval = delta.interval
+    assert delta.interval is not None
     loss = -delta.delta if delta.direction == "higher" else delta.delta
-    shown = interval is not None and not interval.low <= 0 <= interval.high
-    return loss > margin and shown
+    return loss > margin + _ROUNDING and not delta.interval.low <= 0 <= delta.interval.high
 
 
 def _is_not_shown(delta: MetricDelta, margin: float) -> bool:
     """Tell whether a loss beyond the margin cannot be excluded."""
-    interval = delta.interval
-    if interval is None:
-        return True
-    worst = -interval.low if delta.direction == "higher" else interval.high
+    assert delta.interval is not None
+    worst = -delta.interval.low if delta.direction == "higher" else delta.interval.high
     return worst >= margin
 
 
@@ -177,18 +206,20 @@ def _relative(
     deltas: Mapping[str, MetricDelta],
     run: BenchmarkResult,
     fails: Callable[[MetricDelta, float], bool],
+    reason: str,
 ) -> Verdict:
     name, margin = _tolerance(text)
     identifier = _score(run, name).identifier
     delta = deltas.get(identifier)
     if delta is None or math.isnan(delta.delta):
-        reason = delta.reason if delta else "the runs were not both scored with it"
+        reason = reason or (delta.reason if delta else "the runs were not both scored with it")
         return Verdict(text, "not judged", f"{name} is not comparable: {reason}")
     if delta.direction == "neither":
         return Verdict(text, "not judged", f"of {name} neither more nor less is better")
-    words = f"change {delta.delta:+.4f}"
-    if delta.interval is not None:
-        words += f", interval {delta.interval.low:+.4f} to {delta.interval.high:+.4f}"
+    if delta.interval is None or not delta.interval.defined:
+        return Verdict(text, "not judged", f"the change of {name} has no interval")
+    ends = f"{delta.interval.low:+.4f} to {delta.interval.high:+.4f}"
+    words = f"change {delta.delta:+.4f}, interval {ends}"
     return Verdict(text, "failed" if fails(delta, margin) else "met", words)
 
 
@@ -204,29 +235,63 @@ def to_json(verdicts: Sequence[Verdict]) -> JsonObject:
     }
 
 
-def to_markdown(verdicts: Sequence[Verdict]) -> str:
-    """Return a table for the summary of a build."""
-    rows = [f"| {v.state} | `{v.requirement}` | {v.found} |" for v in verdicts]
-    return "\n".join(["| | requirement | found |", "|---|---|---|", *rows]) + "\n"
+def counts_of(verdicts: Sequence[Verdict]) -> str:
+    """Say how many requirements are met, failed and not judged.
+
+    >>> counts_of([Verdict("accuracy >= 0.5", "met", "Accuracy 0.6000")])
+    '1 met, 0 failed, 0 not judged'
+    """
+    states: tuple[State, ...] = ("met", "failed", "not judged")
+    return ", ".join(f"{sum(v.state == state for v in verdicts)} {state}" for state in states)
+
+
+def to_markdown(verdicts: Sequence[Verdict], name: str) -> str:
+    """Return a section for the summary of a build, in the Markdown of GitHub."""
+    rows = [f"| {v.state} | {_code(v.requirement)} | {_plain(v.found)} |" for v in verdicts]
+    table = ["| | requirement | found |", "|---|---|---|", *rows]
+    return "\n".join([f"### {_plain(name)}: {counts_of(verdicts)}", "", *table, ""])
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is, in one line of a table."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", _one_line(text))
+
+
+def _code(text: str) -> str:
+    """Return text as code in a table: a bar is escaped there too, and backticks are fenced."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if len(fence) > 1 else ""
+    return f"{fence}{pad}{_one_line(text)}{pad}{fence}".replace("|", "\\|")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_NOT_XML.sub("\ufffd", text).split())
 
 
 def to_junit(verdicts: Sequence[Verdict], name: str) -> str:
     """Return JUnit XML, a failed requirement as a failure and one not judged as an error."""
-    cases = [
-        f"  <testcase name={quoteattr(v.requirement)}>{_outcome(v)}</testcase>" for v in verdicts
-    ]
-    counts = {state: sum(v.state == state for v in verdicts) for state in ("failed", "not judged")}
-    head = (
-        f'<testsuite name={quoteattr(name)} tests="{len(verdicts)}" '
-        f'failures="{counts["failed"]}" errors="{counts["not judged"]}">'
-    )
-    return (
-        "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
-    )
-
-
-def _outcome(verdict: Verdict) -> str:
-    tag = {"met": "", "failed": "failure", "not judged": "error"}[verdict.state]
-    if not tag:
-        return f"<system-out>{escape(verdict.found)}</system-out>"
-    return f"<{tag} message={quoteattr(verdict.found)}/>"
+    states = [verdict.state for verdict in verdicts]
+    counts = {
+        "name": _NOT_XML.sub("\ufffd", name),
+        "tests": str(len(verdicts)),
+        "failures": str(states.count("failed")),
+        "errors": str(states.count("not judged")),
+        "time": "0",
+    }
+    root = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(root, "testsuite", {**counts, "skipped": "0"})
+    for verdict in verdicts:
+        requirement, found = (
+            _NOT_XML.sub("\ufffd", text) for text in (verdict.requirement, verdict.found)
+        )
+        named = {"name": requirement, "classname": "krisis.check", "time": "0"}
+        case = ElementTree.SubElement(suite, "testcase", named)
+        if verdict.state == "met":
+            ElementTree.SubElement(case, "system-out").text = found
+        else:
+            tag = "failure" if verdict.state == "failed" else "error"
+            told = {"message": found, "type": verdict.state}
+            ElementTree.SubElement(case, tag, told).text = f"{requirement}: {found}"
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'

@@ -12,7 +12,13 @@ from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import InvalidValue, UnknownName
-from krisis.execution.batches import Batch, cases_of, plan_batches, with_distinct_ids
+from krisis.execution.batches import (
+    Batch,
+    cases_of,
+    in_random_order,
+    plan_batches,
+    with_distinct_ids,
+)
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.config import RunConfig
 from krisis.execution.options import Execution
@@ -24,11 +30,13 @@ from krisis.execution.pacing.budget import (
 from krisis.execution.pacing.prices import price_of, read_prices
 from krisis.execution.progress import progress_display
 from krisis.execution.recorder import Recorder
+from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_from_name
+from krisis.results.account import TaskFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,7 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
         progress=progress_display(config.display),
         prices=read_prices(config.prices) if config.prices else {},
         stop=stop,
+        stop_when=config.stop_when,
         baselines=config.baselines,
     )
 
@@ -172,9 +181,11 @@ def dry_run_text(config: RunConfig) -> str:
     parts = assemble(config)
     backend = parts.backend
     backend.prepare(parts.suite.restricted(parts.records))
-    batches = plan_batches(cases_of(parts.records, config.repeats), config.batch_size)
-    n_cases = len(parts.records) * config.repeats
+    batches = _planned(config, parts)
+    n_cases = sum(map(len, batches))
     plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"
+    if config.stop_when is not None:
+        plan += f", or fewer in random order until this is known: {config.stop_when}"
     if not isinstance(backend, ChatBackend):
         return f"{plan}\n{backend.name} calls no provider: no prompt, no tokens, no cost\n"
     first = _request(backend, batches[0])
@@ -202,6 +213,17 @@ def dry_run_text(config: RunConfig) -> str:
             "",
         ]
     )
+
+
+def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
+    """Return the batches of a run; a rule to stop by is tried on its records."""
+    cases = cases_of(parts.records, config.repeats)
+    if config.stop_when is not None:
+        seed = parts.suite.config.seed
+        cases = in_random_order(cases, seed=seed, batch_size=config.batch_size)
+        answers = TaskFacts.of(parts.suite.task.facts()).answers_to_score()
+        Watch(config.stop_when, cases, answers=answers, description=parts.description)
+    return plan_batches(cases, config.batch_size)
 
 
 def _request(backend: ChatBackend, batch: Batch) -> ChatRequest:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from krisis.data.base import PatientRecord, Records
 from krisis.errors import InvalidValue
 
@@ -30,6 +32,29 @@ def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
         for sample_index in range(repeats)
         for place, record in enumerate(records)
     ]
+
+
+def in_random_order(cases: Sequence[Case], *, seed: int, batch_size: int) -> list[Case]:
+    """Return the cases in random order, all of a patient together.
+
+    Repeats follow batch by batch, since records of different repeats never share a call.
+
+    >>> cases = cases_of([PatientRecord({"x": x}, 0, record_id=f"{x}") for x in range(3)], 2)
+    >>> [case.position for case in in_random_order(cases, seed=0, batch_size=2)]
+    [2, 0, 5, 3, 1, 4]
+    """
+    patients: dict[str, list[Case]] = {}
+    for case in cases:
+        patients.setdefault(case.record.cluster_id, []).append(case)
+    named = list(patients.values())
+    ordered: list[Case] = []
+    block: list[Case] = []
+    for at in np.random.default_rng(seed).permutation(len(named)).tolist():
+        block += named[at]
+        if sum(case.sample_index == 0 for case in block) >= batch_size:
+            ordered += sorted(block, key=lambda case: case.sample_index)
+            block = []
+    return [*ordered, *sorted(block, key=lambda case: case.sample_index)]
 
 
 def with_distinct_ids(records: Sequence[PatientRecord]) -> Records:

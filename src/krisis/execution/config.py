@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from krisis.backends.secrets import holds_secret, names_secret
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.execution.stop_when import Question
 from krisis.json_values import JsonObject, JsonValue
 
 
@@ -51,6 +52,9 @@ class RunConfig(BaseModel):
     max_failures: float | None = Field(
         None, ge=0, description="Stop beyond this share (below 1) or number of failures."
     )
+    stop_when: str | None = Field(
+        None, description="Stop when this is known, such as 'accuracy >= 0.85'; see the docs."
+    )
     prices: str | None = Field(None, description="Price table (YAML), see the docs.")
     cache: bool = Field(True, description="Reuse replies that were paid for before.")
     cache_path: str | None = Field(None, description="File of the reply cache.")
@@ -74,6 +78,11 @@ class RunConfig(BaseModel):
                     "set the provider's environment variable instead"
                 )
         return options
+
+    @field_validator("stop_when")
+    @classmethod
+    def _is_a_rule(cls, text: str | None) -> str | None:
+        return None if text is None else Question.parsed(text).text
 
     @field_validator("base_url")
     @classmethod

@@ -21,7 +21,9 @@ class Execution:
     ``repeats`` asks every record that many times. Without a ``recorder`` nothing is written, and
     without a ``cache`` no reply is reused. ``prices`` maps ``provider/model``, or a pattern of it,
     to what its tokens cost. ``stop`` lets another part of the program end the run.
-    ``baselines`` scores the suite's baselines on the same records, for the report.
+    ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
+    records in random order. ``baselines`` scores the suite's baselines on the same records, for the
+    report.
     """
 
     repeats: int = 1
@@ -31,6 +33,7 @@ class Execution:
     progress: ProgressDisplay = field(default_factory=NoProgress)
     prices: Mapping[str, Price] = field(default_factory=dict)
     stop: Stop | None = None
+    stop_when: str | None = None
     baselines: bool = False
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ def settings_of(
             "batch_size": job.batch_size,
             "max_concurrency": job.max_concurrency,
             "repeats": execution.repeats,
+            "stop_when": execution.stop_when,
             "baselines": execution.baselines,
             "cache": execution.cache is not None,
             "cache_path": None if execution.cache is None else str(execution.cache.path),

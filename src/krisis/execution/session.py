@@ -15,7 +15,7 @@ from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
 from krisis.data.base import BaseDataSuite, Records
-from krisis.execution.batches import Batch, cases_of, plan_batches
+from krisis.execution.batches import Batch, cases_of, in_random_order, plan_batches
 from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
 from krisis.execution.engine import Engine, Review
 from krisis.execution.options import Execution
@@ -25,6 +25,7 @@ from krisis.execution.pacing.prices import Price, price_of
 from krisis.execution.progress import Tally
 from krisis.execution.prompts import PromptCheck
 from krisis.execution.recorder import Earlier, Opening
+from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
@@ -33,7 +34,7 @@ from krisis.results.attrition import Attrition
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
 from krisis.results.repeats import mark_agreement
-from krisis.results.stops import StopCause
+from krisis.results.stops import Decided, StopCause
 from krisis.results.store import Identity
 
 
@@ -59,7 +60,17 @@ class Session:
         self._prompts = PromptCheck(job.backend, job.suite)
         self._task = TaskFacts.of(job.suite.task.facts())
         self._cases = cases_of(job.records, execution.repeats)
-        self._batches = plan_batches(self._cases, job.batch_size)
+        self._asked, self._watch = self._cases, None
+        if execution.stop_when is not None:
+            seed, size = job.suite.config.seed, job.batch_size
+            self._asked = in_random_order(self._cases, seed=seed, batch_size=size)
+            self._watch = Watch(
+                execution.stop_when,
+                self._asked,
+                answers=self._task.answers_to_score(),
+                description=job.description,
+            )
+        self._batches = plan_batches(self._asked, job.batch_size)
         self._price = price_of(job.backend, execution.prices)
 
     async def run(self) -> tuple[list[EvaluationResult], RunFacts]:
@@ -70,7 +81,12 @@ class Session:
         earlier = self._begin()
         elapsed_before = earlier.elapsed_seconds
         ledger = Ledger(
-            self._execution, earlier, gate=gate, stop=self._stop, n_cases=len(self._cases)
+            self._execution,
+            earlier,
+            gate=gate,
+            stop=self._stop,
+            n_cases=len(self._cases),
+            watch=self._watch,
         )
         await self._work(ledger, gate, self._remaining(earlier))
         rows = ledger.in_order()
@@ -80,11 +96,18 @@ class Session:
             spending=self._spending(ledger.spent, rows, elapsed_seconds, gate),
             prompts=Prompts.of(rows, verified=isinstance(self._job.backend, ChatBackend)),
             attrition=Attrition.of(rows, len(self._cases)),
-            stop=self._stop.cause,
+            stop=self._cause(rows),
+            stop_rule=None if self._watch is None else self._watch.outcome(),
             damage=earlier.damage,
             agreement=mark_agreement(rows) if self._execution.repeats > 1 else None,
         )
         return rows, facts
+
+    def _cause(self, rows: Sequence[EvaluationResult]) -> StopCause | None:
+        """Return why the run ended early; a decision that the last calls came after did not."""
+        cause = self._stop.cause
+        is_whole = len(rows) == len(self._cases)
+        return None if is_whole and isinstance(cause, Decided) else cause
 
     def close(self) -> None:
         """Release every file."""
@@ -125,6 +148,7 @@ class Session:
             n_records=len(job.records),
             repeats=self._execution.repeats,
             batch_size=job.batch_size,
+            stop_when={} if self._watch is None else self._watch.identity(),
             backend=plain(job.backend.identity()),
             prompts=self._prompts.hashes(self._batches[0]),
         )
@@ -144,7 +168,7 @@ class Session:
     def _remaining(self, earlier: Earlier) -> list[Batch]:
         if not earlier.rows:
             return self._batches
-        missing = [case for case in self._cases if case.position not in earlier.rows]
+        missing = [case for case in self._asked if case.position not in earlier.rows]
         return plan_batches(missing, self._job.batch_size)
 
     async def _work(self, ledger: Ledger, gate: Gate, batches: list[Batch]) -> None:
@@ -236,17 +260,26 @@ class Ledger:
     """Takes finished rows in: on disk first, then in memory, the tally and the display."""
 
     def __init__(
-        self, execution: Execution, earlier: Earlier, *, gate: Gate, stop: Stop, n_cases: int
+        self,
+        execution: Execution,
+        earlier: Earlier,
+        *,
+        gate: Gate,
+        stop: Stop,
+        n_cases: int,
+        watch: Watch | None = None,
     ) -> None:
         self._recorder = execution.recorder
         self._display = execution.progress
         self._gate = gate
         self._failures = FailureLimit(execution.limits.max_failures, n_cases=n_cases, stop=stop)
+        self._watch, self._stop = watch, stop
         self.rows = dict(earlier.rows)
         self.spent = earlier.spent
         self.tally = Tally(n_cases=n_cases)
         self._count(list(self.rows.values()))
         gate.budget.start_from(*self.spent.most_tokens, self.rows.values())
+        self._look()
 
     def begin(self) -> None:
         """Open the display."""
@@ -261,7 +294,12 @@ class Ledger:
         self.spent.add(spent)
         self._count(rows)
         self._failures.observe(rows)
+        self._look()
         self._display.advance(self._present_tally())
+
+    def _look(self) -> None:
+        if self._watch is not None:
+            self._watch.look(self.rows, self._stop)
 
     def left_off(self, spent: Spent) -> None:
         """Keep what was spent on cases that are left for a later session."""

@@ -34,6 +34,7 @@ from krisis.results.report_tables import (
     mixture,
     reason_table,
     risk_sentence,
+    stopping_lines,
 )
 
 
@@ -61,6 +62,7 @@ class RunReport:
     damage: str
     imported: str
     mixture: str
+    stopping: list[str]
     segments: list[JsonObject]
     metric_tables: list[MetricTable]
     sections: list[Section]
@@ -102,6 +104,7 @@ def build_report(
         damage=result.damage,
         imported=str(result.provenance.imported or ""),
         mixture=mixture(result),
+        stopping=stopping_lines(result),
         segments=_segments(rows),
         metric_tables=metric_tables(result, baselines or {}),
         sections=chart_sections(result),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from krisis.metrics.table import Answers, Loss
 from krisis.results.attrition import Attrition
 from krisis.results.journal import Spent
 from krisis.results.rows import scores_from_dict, scores_to_dict
-from krisis.results.stops import StopCause
+from krisis.results.stops import StopCause, StopRule
 
 Part = TypeVar("Part")
 LONGEST_NAME = 48  # of an answer, in letters: a definition is no name
@@ -249,7 +250,7 @@ EXECUTION_FIELDS = (
     "prompt_templates",
 )
 _DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
-_TYPED = ("stopped", "stop_cause", "damage", "attrition", "agreement", "baselines")
+_TYPED = ("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement", "baselines")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -261,6 +262,7 @@ class RunFacts:
     prompts: Prompts = field(default_factory=Prompts)
     attrition: Attrition = field(default_factory=Attrition)
     stop: StopCause | None = None
+    stop_rule: StopRule | None = None
     damage: str = ""  # what of the stored run could not be believed
     agreement: Agreement | None = None
     baselines: ScoresByName = field(default_factory=dict)
@@ -281,6 +283,7 @@ class RunFacts:
             **self._counted(),
             **(_prompt_entries(self.prompts) if self.prompts != Prompts() else {}),
             **({"stopped": self.stop.sentence, "stop_cause": self.stop.name} if self.stop else {}),
+            **({"stop_rule": asdict(self.stop_rule)} if self.stop_rule else {}),
             **({"damage": self.damage} if self.damage else {}),
             **({"agreement": asdict(self.agreement)} if self.agreement else {}),
             **_score_entries("scores_by_source", self.scores_by_source),
@@ -307,6 +310,7 @@ class RunFacts:
         if n_loaded is not None and stored == Attrition():
             stored = _checked(Attrition, {"n_loaded": n_loaded}, "n_loaded")
         agreement, stopped = extras.get("agreement"), extras.get("stopped")
+        rule = extras.get("stop_rule")
         return cls(
             provenance=provenance,
             spending=spending,
@@ -315,6 +319,7 @@ class RunFacts:
             stop=StopCause.named(str(extras.get("stop_cause", "StopCause")), str(stopped))
             if stopped is not None
             else None,
+            stop_rule=_checked(StopRule, rule, "stop_rule") if rule else None,
             damage=str(extras.get("damage", "")),
             agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
             baselines=_scores(extras, "baselines"),
@@ -351,10 +356,15 @@ def _part(kind: type[Part], extras: JsonMapping, *, leaving_out: Sequence[str] =
     return _checked(kind, known, "")
 
 
+# To build what checks a part takes longer than to use it.
+_adapter = cache(TypeAdapter)
+
+
 def _checked(kind: type[Part], content: object, name: str) -> Part:
     try:
-        return TypeAdapter(kind).validate_python(content)
+        checked: Part = _adapter(kind).validate_python(content)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([*([name] if name else []), *map(str, first["loc"])])
         raise InvalidValue(f"extras: {place}: {first['msg']}, not {first['input']!r}") from None
+    return checked

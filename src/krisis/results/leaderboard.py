@@ -11,7 +11,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.attrition import Attrition
 from krisis.results.result import BenchmarkResult
-from krisis.results.stops import Unfinished
+from krisis.results.stops import Decided, Unfinished
 from krisis.statistics.intervals import Interval
 
 # Key of a metric → its heading: those without which no other may be read come first. Any other
@@ -62,7 +62,8 @@ class Cell:
 class Entry:
     """One run in a table; ``rank`` stands only where the reader chose columns to rank by.
 
-    ``sources`` names the kinds of patients where there are several.
+    ``sources`` names the kinds of patients where there are several; a run that ``stopped_itself``
+    has figures that lean towards what it decided.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Entry:
     attrition: Attrition
     ended: bool = True
     sources: Sequence[str] = ()
+    stopped_itself: bool = False
     rank: float | None = None
 
     @property
@@ -79,6 +81,7 @@ class Entry:
         return [
             *([f"{n_failed:,} failed"] if n_failed else []),
             *([] if self.ended else ["incomplete"]),
+            *(["stopped as asked"] if self.stopped_itself else []),
             *([f"{' and '.join(self.sources)} patients together"] if self.sources else []),
         ]
 
@@ -107,6 +110,7 @@ class Leaderboard:
                     "rank": entry.rank,
                     "ended": entry.ended,
                     "sources": list(entry.sources),
+                    "stopped_itself": entry.stopped_itself,
                     "attrition": entry.attrition.to_dict(),
                     "figures": {key: _cell_dict(cell) for key, cell in entry.cells.items()},
                 }
@@ -189,6 +193,7 @@ def _table(
             run.attrition,
             not isinstance(run.stop, Unfinished),
             list(run.scores_by_source),
+            isinstance(run.stop, Decided),
         )
         for name, run in sorted(runs.items())
     ]

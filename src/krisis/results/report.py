@@ -21,6 +21,7 @@ from krisis.results.report_tables import (
     mixture,
     reason_table,
     risk_sentence,
+    stopping_lines,
 )
 from krisis.statistics.intervals import Interval
 
@@ -42,7 +43,7 @@ def format_report(result: BenchmarkResult) -> str:
     """
     counts = result.attrition
     opening = [
-        [*([result.damage] if result.damage else []), str(counts), *_incomplete(result)],
+        [*([result.damage] if result.damage else []), str(counts), *stopping_lines(result)],
         failure_lines(counts),
         _heading(result),
     ]
@@ -74,14 +75,6 @@ def _figures(scores: MetricScores, task: TaskFacts | None) -> list[list[str]]:
         _disease(scores, task),
         _deferral(scores),
     ]
-
-
-def _incomplete(result: BenchmarkResult) -> list[str]:
-    if result.stop is None:
-        return []
-    n_left = result.attrition.n_left
-    records = "1 record" if n_left == 1 else f"{n_left} records"
-    return [f"INCOMPLETE: {records} not asked yet ({result.stop})"]
 
 
 def failure_lines(attrition: Attrition, of: str = "") -> list[str]:

@@ -10,6 +10,7 @@ from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
 from krisis.results.base import BenchmarkResult, TaskFacts
+from krisis.results.stops import Decided
 from krisis.statistics.intervals import Interval
 
 DISEASE_KEYS = tuple(metric.key for metric in default_classification_metrics())
@@ -192,6 +193,47 @@ def _digits(value: JsonValue) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return ""
     return f"{Decimal(str(value)).normalize():f}"
+
+
+def stopping_lines(result: BenchmarkResult) -> list[str]:
+    """Say why a run has fewer rows than records, what its rule to stop found, and what follows."""
+    stop, rule, n_left = result.stop, result.stop_rule, result.attrition.n_left
+    records = "1 record" if n_left == 1 else f"{n_left} records"
+    lines = []
+    if isinstance(stop, Decided):
+        lines = [f"STOPPED AS ASKED: {records} not asked ({stop})", optional_stopping(result)]
+    elif stop is not None:
+        lines = [f"INCOMPLETE: {records} not asked yet ({stop})"]
+    if rule is not None and not isinstance(stop, Decided):
+        lines.append(f"Rule to stop by: {rule.sentence}")
+    if rule is not None and rule.e_value is not None:
+        lines.append(
+            f"The rule assumes independent {_persons(result)}; looking after every record, it "
+            "decides wrongly in at most 5 % of runs."
+        )
+    return lines
+
+
+def _persons(result: BenchmarkResult) -> str:
+    task = result.provenance.task_facts
+    return f"{task.person if task else 'patient'}s"
+
+
+def optional_stopping(result: BenchmarkResult) -> str:
+    """Say that the figures of a run that its own answers ended lean towards their end."""
+    if not isinstance(result.stop, Decided):
+        return ""
+    name, rule = result.backend_name or "This run", result.stop_rule
+    if rule is not None and rule.e_value is None:
+        return (
+            f"{name} stopped when its interval was narrow enough, so the number of its records "
+            "depended on its answers, and its intervals hold asymptotically (optional stopping)."
+        )
+    return (
+        f"{name} stopped when its own answers had decided, so its estimates, intervals and "
+        "p-values lean towards that decision (optional stopping); only the decision itself allows "
+        "for it."
+    )
 
 
 def mixture(result: BenchmarkResult) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from krisis.errors import InvalidFile
 
@@ -45,6 +45,12 @@ class BudgetReached(StopCause):
     exit_code: ClassVar[int] = 0
 
 
+class Decided(StopCause):
+    """What ``stop_when`` asks is known: the wanted end."""
+
+    exit_code: ClassVar[int] = 0
+
+
 class TooManyFailures(StopCause):
     """More records failed than ``max_failures`` allows."""
 
@@ -75,6 +81,7 @@ STOP_CAUSES: dict[str, type[StopCause]] = {
         StopCause,
         Interrupted,
         BudgetReached,
+        Decided,
         TooManyFailures,
         KeyRefused,
         AccountRefused,
@@ -83,3 +90,26 @@ STOP_CAUSES: dict[str, type[StopCause]] = {
         Unfinished,
     )
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRule:
+    """What ``stop_when`` asked and what the records said to it, in the order they were asked in.
+
+    ``n_records`` of ``n_patients`` were looked at, failed ones and those that the other run did
+    not score among them; ``found`` says it in words. A width has no e-value.
+    """
+
+    rule: str
+    answer: Literal["yes", "no", "not decided"]
+    found: str
+    n_records: int
+    n_patients: int
+    n_failed: int = 0
+    n_skipped: int = 0
+    e_value: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Return the rule and what was found."""
+        return f"{self.rule}: {self.found}"

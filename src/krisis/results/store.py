@@ -56,6 +56,7 @@ class Identity(BaseModel):
     n_records: int = 0
     repeats: int = 1
     batch_size: int = 1
+    stop_when: JsonObject = {}  # a rule asks the records in another order
     backend: JsonObject = {}
     prompts: dict[str, str] = {}
 

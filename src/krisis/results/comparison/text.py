@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair, spending_of
-from krisis.results.report_tables import mixture, risk_sentence
+from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,10 +53,11 @@ def heading(comparison: Comparison) -> str:
 
 
 def _about(comparison: Comparison) -> list[str]:
-    """Say when a case was to be deferred, and which runs put different patients together."""
+    """Say when a case was to be deferred, and which runs mix patients or ended themselves."""
     runs = list(comparison.runs.values())
     risks = dict.fromkeys(risk_sentence(run.suite_description) for run in runs)
-    return [sentence for sentence in (*risks, *map(mixture, runs)) if sentence]
+    cautions = (caution(run) for run in runs for caution in (mixture, optional_stopping))
+    return [sentence for sentence in (*risks, *cautions) if sentence]
 
 
 def spending_words(comparison: Comparison) -> dict[str, str]:

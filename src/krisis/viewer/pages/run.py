@@ -29,6 +29,7 @@ def _facts(report: RunReport) -> JsonObject:
         "damage": report.damage,
         "imported": report.imported,
         "mixture": report.mixture,
+        "stopping": report.stopping,
         "segments": report.segments,
         "charts": {figure.name: list(figure.table) for figure in report.figures},
         "tables": {name: rows for part in report.sections for name, rows in part.tables.items()},
