@@ -23,6 +23,7 @@ from krisis.decisions.plan_answer import (
 from krisis.decisions.plan_patients import Patients
 from krisis.decisions.plan_pilot import N_RESAMPLES, Pilot
 from krisis.decisions.plan_power import PairedQuestion, paired_power
+from krisis.decisions.plan_resampled import resampled_power_plan, resampled_width_plan
 from krisis.decisions.plan_width import (
     WidthQuestion,
     assurance,
@@ -43,9 +44,9 @@ __all__ = [
     "Plan",
     "Study",
     "WidthQuestion",
-    "detectable",
     "plan_compare",
     "plan_estimate",
+    "plan_non_inferior",
 ]
 
 Power = Callable[[int], float]
@@ -76,9 +77,10 @@ class _Asked:
         return self.asked(math.ceil(n_counted / share - 1e-9), power)
 
     def asked(self, n_asked: int, power: float) -> Point:
-        if self.pilot is None:
-            return Point(n_asked, self.patients.n_rows(n_asked), power)
-        return Point(n_asked, math.ceil(n_asked * self.pilot.rows_per_patient - 1e-9), power)
+        rows = self.patients.mean_size
+        if self.pilot is not None:
+            rows *= self.pilot.counted_patients * self.pilot.rows_asked_per_counted
+        return Point(n_asked, math.ceil(n_asked * rows - 1e-6), power)
 
     def n_counted(self, n_asked: int) -> int:
         share = 1.0 if self.pilot is None else self.pilot.counted_patients
@@ -116,8 +118,8 @@ def _steadied(power: Power, target: float, near: int) -> int:
     if len(sizes) < 4:
         return near
     reached = np.clip([power(n) for n in sizes], 1e-4, 1 - 1e-4)
-    slope, base = np.polyfit(np.sqrt(sizes), special.ndtri(reached), 1)
-    return max(2, math.ceil(((special.ndtri(target) - base) / slope) ** 2 - 1e-9))
+    slope, base = map(float, np.polyfit(np.sqrt(sizes), special.ndtri(reached), 1))
+    return max(2, math.ceil(((float(special.ndtri(target)) - base) / slope) ** 2 - 1e-9))
 
 
 def _answer(
@@ -136,13 +138,115 @@ def _answer(
 
 
 def plan_estimate(
-    question: WidthQuestion,
+    metric: BaseMetric,
     study: Study,
     *,
-    metric: BaseMetric,
+    expected: float | None = None,
+    half_width: float | None = None,
     pilot: Pilot | None = None,
 ) -> Plan:
-    """Plan for the width of a share's interval; ``study.power`` is the assurance."""
+    """Plan for the width of a metric's interval; ``study.power`` is the assurance.
+
+    What is not given is taken from the pilot; without a half width ``study.n_patients`` says how
+    many patients there are, and the answer is the half width that they reach.
+    """
+    if not (is_share(metric) if pilot is None else pilot.is_share):
+        if pilot is None:
+            raise InvalidValue(
+                f"{metric.key} is not a share of rows, so that no formula has its width; give a "
+                "pilot to resample with --from RUN"
+            )
+        return resampled_width_plan(study, pilot, half_width)
+    if expected is None:
+        if pilot is None:
+            raise InvalidValue("what is expected? give --expected, or a pilot with --from RUN")
+        expected = pilot.share()
+    given = half_width is not None
+    blank = WidthQuestion(expected, half_width if half_width is not None else 0.499, study.alpha)
+    return _width_plan(blank if given else _reached(blank, study), study, metric, pilot)
+
+
+def plan_compare(
+    metric: BaseMetric,
+    study: Study,
+    *,
+    difference: float | None = None,
+    discordance: float | None = None,
+    pilot: Pilot | None = None,
+) -> Plan:
+    """Plan for the test of `krisis compare` that a second run is better than a first.
+
+    What is not given is taken from the pilot; else, without a difference, the answer is the least
+    one that ``study.n_patients`` show.
+    """
+    if _needs_resampling(metric, pilot, "difference"):
+        return resampled_power_plan(study, _of_two(pilot), None)
+    if discordance is None:
+        discordance = _of_two(pilot).paired()[1]
+    if difference is None and pilot is not None and pilot.right is not None:
+        difference = pilot.paired()[0]
+        if difference <= 0:
+            raise InvalidValue(
+                f"the second pilot is not better than the first ({difference:+.4f}); name the "
+                "better one second, or give --difference"
+            )
+    if difference is None:
+        return _paired_plan(_detectable(study, discordance, None), study, metric, pilot)
+    question = PairedQuestion(difference, discordance, alpha=study.alpha)
+    return _paired_plan(question, study, metric, pilot)
+
+
+def plan_non_inferior(
+    metric: BaseMetric,
+    study: Study,
+    *,
+    margin: float | None = None,
+    difference: float = 0.0,
+    discordance: float | None = None,
+    pilot: Pilot | None = None,
+) -> Plan:
+    """Plan for the interval of `krisis compare` to exclude that a second run is so much worse.
+
+    Without a margin, the answer is the least one that ``study.n_patients`` show.
+    """
+    if margin is not None and not 0 < margin < 1:
+        raise InvalidValue(
+            f"the non-inferiority margin must lie above 0 and below 1, not {margin!r}"
+        )
+    if _needs_resampling(metric, pilot, "margin"):
+        if margin is None:
+            raise InvalidValue("give the --margin; it cannot be sought by resampling")
+        return resampled_power_plan(study, _of_two(pilot), margin)
+    if discordance is None:
+        discordance = _of_two(pilot).paired()[1]
+    if margin is None:
+        return _paired_plan(_detectable(study, discordance, difference), study, metric, pilot)
+    question = PairedQuestion(difference, discordance, margin, study.alpha)
+    return _paired_plan(question, study, metric, pilot)
+
+
+def _of_two(pilot: Pilot | None) -> Pilot:
+    if pilot is None or pilot.right is None:
+        raise InvalidValue(
+            "how often do the runs differ? give --discordance, or two pilots with --from A --from B"
+        )
+    return pilot
+
+
+def _needs_resampling(metric: BaseMetric, pilot: Pilot | None, what: str) -> bool:
+    """Tell whether a metric's test is known by resampling alone; refuse it without two pilots."""
+    known = is_share(metric) if pilot is None or pilot.right is None else pilot.is_share
+    if not known and (pilot is None or pilot.right is None):
+        raise InvalidValue(
+            f"{metric.key} is not a share of rows, so that no formula has the power for its "
+            f"{what}; give two pilots to resample with --from A --from B"
+        )
+    return not known
+
+
+def _width_plan(
+    question: WidthQuestion, study: Study, metric: BaseMetric, pilot: Pilot | None
+) -> Plan:
     patients, asked = study.patients, _Asked(study.patients, pilot)
     start = max(2, math.ceil(question.wilson_n() * patients.design_effect / patients.mean_size))
     near = study.n_patients or start
@@ -194,14 +298,9 @@ def _beside_width(question: WidthQuestion, study: Study, n_patients: int) -> dic
     return beside
 
 
-def plan_compare(
-    question: PairedQuestion,
-    study: Study,
-    *,
-    metric: BaseMetric,
-    pilot: Pilot | None = None,
+def _paired_plan(
+    question: PairedQuestion, study: Study, metric: BaseMetric, pilot: Pilot | None
 ) -> Plan:
-    """Plan for the paired test of `krisis compare`, of a difference or of non-inferiority."""
     patients, asked = study.patients, _Asked(study.patients, pilot)
 
     @cache
@@ -255,7 +354,7 @@ def _paired_aim(question: PairedQuestion, metric: BaseMetric) -> str:
     return f"to find a difference of {question.difference:.4g} in {metric.key}, {rows}"
 
 
-def detectable(study: Study, *, discordance: float, difference: float | None) -> PairedQuestion:
+def _detectable(study: Study, discordance: float, difference: float | None) -> PairedQuestion:
     """Turn the question round: the least difference, or margin, that so many patients show.
 
     Without a ``difference`` it is sought, with one the non-inferiority margin beyond it.
@@ -272,7 +371,9 @@ def detectable(study: Study, *, discordance: float, difference: float | None) ->
     most = discordance if difference is None else 0.999
     n, low, high = study.n_patients, least, most
     if paired_power(question(most), n, study.patients, seed=study.seed) < study.power:
-        raise InvalidValue(f"{n} patients reach a power of {study.power:g} at no size of the effect")
+        raise InvalidValue(
+            f"{n} patients reach a power of {study.power:g} at no size of the effect"
+        )
     while high - low > 1e-4:
         middle = (low + high) / 2
         enough = paired_power(question(middle), n, study.patients, seed=study.seed) >= study.power
@@ -280,11 +381,10 @@ def detectable(study: Study, *, discordance: float, difference: float | None) ->
     return question(min(math.ceil(high * 1e4) / 1e4, most))
 
 
-def reached_width(expected: float, study: Study) -> WidthQuestion:
+def _reached(blank: WidthQuestion, study: Study) -> WidthQuestion:
     """Turn the question round: the half width that so many patients reach with the assurance."""
     if study.n_patients is None:
         raise InvalidValue("give --half-width, or --n for the half width that is reached")
-    blank = WidthQuestion(expected, 0.499, study.alpha)
     stretch = stretched(blank, study.n_patients, study.patients, study.power, seed=study.seed)
     half = half_width_reached(
         blank, study.n_patients, study.patients, study.power, seed=study.seed, stretch=stretch

@@ -93,9 +93,9 @@ class Plan:
 
     def text(self) -> str:
         """Return the plan in words: the answer, the table, the assumptions."""
+        size = f"{self.n_patients:,} patients, {self.n_rows:,} rows"
         lines = [
-            f"{self.n_patients:,} patients, {self.n_rows:,} rows: {self.reached} "
-            f"{self.power:.2f} {self.aim}",
+            f"{size}: {self.reached} {self.power:.2f} {self.aim}",
             "",
             f"{'patients':>10} {'rows':>10} {self.reached:>10}",
         ]
@@ -135,11 +135,10 @@ def width_assumptions(metric: BaseMetric, study: Study) -> tuple[str, ...]:
         if study.patients.mean_size == 1
         else f"by {N_DRAWN:,} drawn studies"
     )
+    level = f"{1 - study.alpha:.0%}"
     return (
-        f"The interval is the one that krisis prints for a share at {1 - study.alpha:.0%} (mid-P, "
-        f"with patients as clusters); {how}.",
-        "Wilson's figure holds at exactly the expected share: about half of the studies have a "
-        "wider interval.",
+        f"The interval is krisis' own of a share at {level} (mid-P, patients as clusters); {how}.",
+        "Wilson's figure holds at the expected share: about half of all studies are wider.",
         f"Rows are those in the denominator of {metric.key}.",
     )
 

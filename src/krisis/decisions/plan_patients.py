@@ -98,7 +98,8 @@ class Patients:
             np.array([better, worse, 1 - better - worse]),
             self.icc,
         )
-        return np.bincount(plus - minus + size, weights=probability, minlength=2 * size + 1)
+        net = np.bincount(plus - minus + size, weights=probability, minlength=2 * size + 1)
+        return net.astype(np.float64)
 
 
 def _mixed_multinomial(counts: IntArray, shares: FloatArray, icc: float) -> FloatArray:
@@ -117,4 +118,5 @@ def _mixed_multinomial(counts: IntArray, shares: FloatArray, icc: float) -> Floa
     else:
         log += special.xlogy(counts, p).sum(axis=0)
     probability: FloatArray = np.exp(log)
-    return probability / probability.sum()
+    scaled: FloatArray = probability / probability.sum()
+    return scaled

@@ -73,12 +73,18 @@ class Pilot:
         same = all(np.array_equal(form.among, shares[0].among) for form in shares[1:])
         return len(shares) == len(forms) and same
 
+    @property
+    def sign(self) -> float:
+        """−1 for a metric of which less is better, else 1."""
+        return -1.0 if self.metric.direction == "lower" else 1.0
+
     def values(self) -> tuple[FloatArray, IntArray]:
-        """Return the hit of every row that counts, or right minus left, with its patient."""
+        """Return, of every row that counts, its hit or by how much right is better; its patient."""
         shares = [form for form in self._forms() if isinstance(form, Share)]
         value = shares[-1].hits.astype(np.float64)
         if len(shares) == 2:
             value -= shares[0].hits
+            value *= self.sign
         among = shares[0].among
         return value[among], self.table.patients.code[among]
 
@@ -98,23 +104,47 @@ class Pilot:
             tuple(sizes.tolist()),
         )
 
+    def share(self) -> float:
+        """Return the metric, which is a share, as the pilot has it."""
+        value = float(self.values()[0].mean())
+        if not 0 < value < 1:
+            raise InvalidValue(
+                f"{self.metric.key} is {value:g} in the pilot, which says nothing of how often it "
+                "misses; give --expected"
+            )
+        return value
+
+    def paired(self) -> tuple[float, float]:
+        """Return how much better the second run is, and the share of rows on which they differ."""
+        value = self.values()[0]
+        discordance = float(np.abs(value).mean())
+        if discordance == 0:
+            raise InvalidValue("the two pilots agree on every row; give --discordance")
+        return float(value.mean()), discordance
+
+    @property
+    def _n_asked(self) -> int:
+        rows = self.left.evaluation_results
+        return len({row.cluster_id or i for i, row in enumerate(rows)})
+
     @property
     def counted_patients(self) -> float:
         """The share of the patients asked who bring a row that counts."""
-        asked = {row.cluster_id or i for i, row in enumerate(self.left.evaluation_results)}
-        return len(np.unique(self.values()[1])) / len(asked) if self.is_share else 1.0
+        return np.unique(self.values()[1]).size / self._n_asked
+
+    @property
+    def rows_asked_per_counted(self) -> float:
+        """Rows asked, failed ones among them, for every row that counts."""
+        return len(self.left.evaluation_results) / self.values()[0].size
+
+    def n_scored(self, n_asked: int) -> int:
+        """Return how many of the patients asked will have a scored row in every run."""
+        return max(2, round(n_asked * self.table.patients.n / self._n_asked))
 
     @property
     def rows_per_patient(self) -> float:
         """Rows asked per patient, failed ones among them."""
-        rows = self.left.evaluation_results
-        return len(rows) / len({row.cluster_id or i for i, row in enumerate(rows)})
-
-    def n_scored(self, n_asked: int) -> int:
-        """Return how many of the patients asked will have a scored row in every run."""
-        rows = self.left.evaluation_results
-        n_all = len({row.cluster_id or i for i, row in enumerate(rows)})
-        return max(2, round(n_asked * self.table.patients.n / n_all))
+        return len(self.left.evaluation_results) / self._n_asked
 
     def facts(self) -> JsonObject:
         """Return what became of the rows of every run, and what they took."""
@@ -140,13 +170,10 @@ class Pilot:
             found.append((ends.high - ends.low) / 2 if known and ends else math.inf)
         return np.array(found)
 
-    def power(
-        self, n_patients: int, *, margin: float, alpha: float, n: int, seed: int
-    ) -> float:
+    def power(self, n_patients: int, *, margin: float, alpha: float, n: int, seed: int) -> float:
         """Return how often `krisis compare` says yes in n studies of drawn patients."""
         generator = np.random.default_rng(seed)
-        label, sign = self.metric.identifier, -1.0 if self.metric.direction == "lower" else 1.0
-        n_yes = 0
+        label, sign, n_yes = self.metric.identifier, self.sign, 0
         for draw in range(n):
             left, right = self.resampled(n_patients, generator)
             exchanges = Exchanges(N_EXCHANGES, seed + draw, 1 - alpha)
@@ -228,3 +255,18 @@ def _per_row(rows: Sequence[EvaluationResult], name: str, lost: int | None) -> f
     """Return tokens per row asked, those of replies that could not be used included."""
     known = [getattr(row, name) for row in rows if getattr(row, name) is not None]
     return (sum(known) + (lost or 0)) / len(known) if known else None
+
+
+def patients_of(pilot: Pilot | None, cluster_size: float | None, icc: float | None) -> Patients:
+    """Return the patients to plan with: as given, else as in the pilot, else with one row each."""
+    if pilot is None or not pilot.is_share:
+        if (cluster_size or 1) > 1 and icc is None:
+            raise InvalidValue(
+                "rows of one patient resemble each other; say how much with --icc (0 if not at all)"
+            )
+        return Patients(1.0 if cluster_size is None else cluster_size, icc or 0.0)
+    found = pilot.patients()
+    if cluster_size is None:
+        return found if icc is None else replace(found, icc=icc)
+    seen = found.icc if cluster_size > 1 else 0.0
+    return Patients(cluster_size, seen if icc is None else icc)

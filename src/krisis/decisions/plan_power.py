@@ -81,8 +81,9 @@ class PairedQuestion:
         Reference: Connor, Sample size for testing differences in proportions for the paired-sample
         design, Biometrics 43 (1987) 207–211.
         """
-        z, psi, delta = special.ndtri([1 - self.alpha / 2, power]), self.discordance, self.difference
-        root = z[0] * math.sqrt(psi) + z[1] * math.sqrt(psi - delta**2)
+        psi, delta = self.discordance, self.difference
+        first, second = (float(special.ndtri(p)) for p in (1 - self.alpha / 2, power))
+        root = first * math.sqrt(psi) + second * math.sqrt(psi - delta**2)
         return math.ceil((root / delta) ** 2 - _SAME)
 
     def normal_n(self, power: float, patients: Patients) -> int:

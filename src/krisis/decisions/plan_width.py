@@ -30,7 +30,9 @@ class WidthQuestion:
 
     def __post_init__(self) -> None:
         if not 0 < self.expected < 1:
-            raise InvalidValue(f"the expected share must lie between 0 and 1, not {self.expected!r}")
+            raise InvalidValue(
+                f"the expected share must lie between 0 and 1, not {self.expected!r}"
+            )
         if not 0 < self.half_width < 0.5:
             raise InvalidValue(
                 f"the half width must lie above 0 and below 0.5, not {self.half_width!r}; an "
