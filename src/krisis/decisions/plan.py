@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
-import numpy as np
-from scipy import special
-
 from krisis.decisions.plan_answer import (
-    MOST_PATIENTS,
     Plan,
-    Point,
     Study,
     inputs,
     paired_assumptions,
@@ -21,9 +15,10 @@ from krisis.decisions.plan_answer import (
     width_assumptions,
 )
 from krisis.decisions.plan_patients import Patients
-from krisis.decisions.plan_pilot import N_RESAMPLES, Pilot
+from krisis.decisions.plan_pilot import N_FAMILIES, N_RESAMPLES, Pilot
 from krisis.decisions.plan_power import PairedQuestion, paired_power
 from krisis.decisions.plan_resampled import resampled_power_plan, resampled_width_plan
+from krisis.decisions.plan_search import Asked, answered, smallest
 from krisis.decisions.plan_width import (
     WidthQuestion,
     assurance,
@@ -49,9 +44,6 @@ __all__ = [
     "plan_non_inferior",
 ]
 
-Power = Callable[[int], float]
-_AROUND = (0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5)
-
 
 def is_share(metric: BaseMetric) -> bool:
     """Tell whether a metric is a share of rows, whatever the rows."""
@@ -63,78 +55,6 @@ def is_share(metric: BaseMetric) -> bool:
     ]
     answers = Answers((0, 1), positive=1)
     return isinstance(metric.comparison_form(Table(rows, answers)), Share)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """How patients that count become patients and rows to ask."""
-
-    patients: Patients
-    pilot: Pilot | None
-
-    def point(self, n_counted: int, power: float) -> Point:
-        share = 1.0 if self.pilot is None else self.pilot.counted_patients
-        return self.asked(math.ceil(n_counted / share - 1e-9), power)
-
-    def asked(self, n_asked: int, power: float) -> Point:
-        rows = self.patients.mean_size
-        if self.pilot is not None:
-            rows *= self.pilot.counted_patients * self.pilot.rows_asked_per_counted
-        return Point(n_asked, math.ceil(n_asked * rows - 1e-6), power)
-
-    def n_counted(self, n_asked: int) -> int:
-        share = 1.0 if self.pilot is None else self.pilot.counted_patients
-        return max(1, math.floor(n_asked * share + 1e-9))
-
-
-def smallest(power: Power, target: float, *, start: int, exact: Callable[[int], bool]) -> int:
-    """Return the smallest number of patients from which on the power is reached.
-
-    Where it is computed, it goes up and down a little with every patient more: the answer is the
-    one after the last that misses. Where it is drawn, a line through the probits of several sizes
-    steadies it.
-    """
-    high = max(2, start)
-    while power(high) < target:
-        high = 2 * high
-        if high > MOST_PATIENTS:
-            raise InvalidValue(
-                f"more than {MOST_PATIENTS:,} patients would be needed; ask for less"
-            )
-    low = high // 2 if power(high // 2) < target else 1
-    while high - low > max(1, 0 if exact(high) else high // 100):
-        middle = (low + high) // 2
-        low, high = (middle, high) if power(middle) < target else (low, middle)
-    if not exact(high):
-        return _steadied(power, target, high)
-    reach = min(60, max(8, high // 25))
-    window = range(high + reach, max(0, high - reach), -1)
-    return next((n + 1 for n in window if power(n) < target), window[-1])
-
-
-def _steadied(power: Power, target: float, near: int) -> int:
-    """Fit probit(power) = a + b√n around a size and return where it reaches the target."""
-    sizes = sorted({max(2, round(near * share)) for share in (0.85, 0.92, 0.97, 1.03, 1.08, 1.15)})
-    if len(sizes) < 4:
-        return near
-    reached = np.clip([power(n) for n in sizes], 1e-4, 1 - 1e-4)
-    slope, base = map(float, np.polyfit(np.sqrt(sizes), special.ndtri(reached), 1))
-    return max(2, math.ceil(((float(special.ndtri(target)) - base) / slope) ** 2 - 1e-9))
-
-
-def _answer(
-    study: Study, power: Power, start: int, asked: _Asked, exact: Callable[[int], bool]
-) -> tuple[Point, tuple[Point, ...]]:
-    """Return the answer, given or found, and the power around it."""
-    if study.n_patients is not None:
-        found = asked.n_counted(study.n_patients)
-        point = asked.asked(study.n_patients, power(found))
-    else:
-        found = smallest(power, study.power, start=start, exact=exact)
-        point = asked.point(found, power(found))
-    sizes = sorted({max(1, round(found * share)) for share in _AROUND})
-    around = [asked.point(n, power(n)) for n in sizes if n != found]
-    return point, tuple(sorted((point, *around), key=lambda one: one.n_patients))
 
 
 def plan_estimate(
@@ -247,7 +167,7 @@ def _needs_resampling(metric: BaseMetric, pilot: Pilot | None, what: str) -> boo
 def _width_plan(
     question: WidthQuestion, study: Study, metric: BaseMetric, pilot: Pilot | None
 ) -> Plan:
-    patients, asked = study.patients, _Asked(study.patients, pilot)
+    patients, asked = study.patients, Asked(study.patients, pilot)
     start = max(2, math.ceil(question.wilson_n() * patients.design_effect / patients.mean_size))
     near = study.n_patients or start
     stretch = stretched(question, near, patients, study.power, seed=study.seed)
@@ -256,7 +176,7 @@ def _width_plan(
     def power(n: int) -> float:
         return assurance(question, n, patients, seed=study.seed, stretch=stretch)
 
-    point, points = _answer(study, power, start, asked, lambda _: patients.mean_size == 1)
+    point, points = answered(study, power, start, asked, lambda _: patients.mean_size == 1)
     beside = _beside_width(question, study, asked.n_counted(point.n_patients))
     if pilot is not None:
         half = pilot.half_widths(
@@ -301,14 +221,14 @@ def _beside_width(question: WidthQuestion, study: Study, n_patients: int) -> dic
 def _paired_plan(
     question: PairedQuestion, study: Study, metric: BaseMetric, pilot: Pilot | None
 ) -> Plan:
-    patients, asked = study.patients, _Asked(study.patients, pilot)
+    patients, asked = study.patients, Asked(study.patients, pilot)
 
     @cache
     def power(n: int) -> float:
         return paired_power(question, n, patients, seed=study.seed)
 
     start = question.normal_n(study.power, patients)
-    point, points = _answer(
+    point, points = answered(
         study, power, start, asked, lambda n: patients.mean_size == 1 and n <= MOST_POOLS
     )
     beside: dict[str, object] = {}
@@ -317,14 +237,7 @@ def _paired_plan(
     if not question.margin:
         beside["rows by Connor's formula, one row per patient"] = question.connor(study.power)
     if pilot is not None and pilot.right is not None:
-        label = f"power by drawing {point.n_patients:,} patients of the pilot"
-        beside[label] = pilot.power(
-            pilot.n_scored(point.n_patients),
-            margin=question.margin,
-            alpha=study.alpha,
-            n=N_RESAMPLES,
-            seed=study.seed,
-        )
+        beside |= _drawn_power(pilot, question.margin, study, point.n_patients)
     return Plan(
         "non-inferior" if question.margin else "compare",
         _paired_aim(question, metric),
@@ -345,6 +258,22 @@ def _paired_plan(
         ),
         {} if pilot is None else pilot.facts(),
     )
+
+
+def _drawn_power(pilot: Pilot, margin: float, study: Study, n_asked: int) -> dict[str, object]:
+    """Return the power in studies drawn from the pilot, and what other metrics take of it."""
+    n, alpha, seed = pilot.n_scored(n_asked), study.alpha, study.seed
+    drawn = f"by drawing {n_asked:,} patients of the pilot"
+    found: dict[str, object] = {
+        f"power {drawn}": pilot.power(n, margin=margin, alpha=alpha, n=N_RESAMPLES, seed=seed)
+    }
+    if not margin:
+        n_metrics, alone, together = pilot.family_power(n, alpha=alpha, seed=seed)
+        label = (
+            f"found in {N_FAMILIES} such studies, as primary / with {n_metrics} metrics adjusted"
+        )
+        found[label] = f"{alone} / {together}"
+    return found
 
 
 def _paired_aim(question: PairedQuestion, metric: BaseMetric) -> str:
