@@ -39,7 +39,15 @@ from krisis.metrics.accuracy import Accuracy
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.scoring import metric_from_name
+from krisis.metrics.table import MOST_UNITS, Table
 from krisis.results.result import BenchmarkResult
+from krisis.statistics.intervals import Interval
+from krisis.statistics.paired import (
+    paired_inference,
+    studentised,
+    swap_masks,
+    unseen_disagreement,
+)
 from krisis.statistics.shares import share_interval
 
 ACCURACY = Accuracy()
@@ -103,9 +111,9 @@ def test_the_power_of_independent_pairs_is_that_of_mcnemars_exact_test() -> None
 
 
 def test_exchanges_are_counted_as_if_every_one_were_tried() -> None:
-    values = np.arange(-3.0, 4.0)
-    counts = np.array([[1.0, 0, 2, 5, 3, 1, 2], [0, 2, 0, 9, 4, 0, 1]])
-    for row in counts:
+    for counts in ([1, 0, 2, 5, 3, 1, 2], [0, 2, 0, 9, 4, 0, 1], [3, 20, 8]):
+        row = np.array(counts, dtype=float)
+        values = np.arange(row.size) - row.size // 2.0
         units = np.repeat(np.abs(values), row.astype(int))
         units = units[units > 0]
         signs = np.array(list(itertools.product([-1, 1], repeat=units.size)))
@@ -142,30 +150,80 @@ def test_patients_have_the_rates_and_the_correlation_that_are_asked_for(
     assert hits @ np.arange(size + 1) == pytest.approx(size * discordance)
 
 
-# Worlds made here, and judged by the very functions of `krisis compare` and of a run.
+def drawn_net(
+    question: PairedQuestion, n: int, patients: Patients, generator: np.random.Generator
+) -> np.ndarray:
+    """Return a study, patients × rows: 1 where only right is right, −1 where only left is."""
+    chances = np.array([question.better, question.worse, 1 - question.discordance])
+    own = np.tile(chances, (n, 1))
+    if patients.icc:
+        own = generator.dirichlet((1 - patients.icc) / patients.icc * chances + 1e-12, n)
+    luck = generator.random((n, int(patients.cluster_size)))
+    better, either = own[:, :1], own[:, :2].sum(axis=1)[:, None]
+    return np.where(luck < better, 1, np.where(luck < either, -1, 0))
+
+
+def judged(net: np.ndarray, *, seed: int, n_exchanges: int = 1999) -> tuple[float, Interval]:
+    """Return p-value and interval as `paired_differences` finds them, without its tables."""
+    n, size = net.shape
+    code = np.arange(n)
+    if n > MOST_UNITS:
+        code = np.random.default_rng(0).permutation(n) % MOST_UNITS
+    sums, rows = np.bincount(code, net.sum(axis=1)), np.bincount(code) * float(size)
+    moving = np.flatnonzero(np.bincount(code, np.abs(net).sum(axis=1)))
+    floor = unseen_disagreement(np.abs(net).sum(axis=1), np.full(n, size))
+
+    def statistic(signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        exchanged = sums[:, None] * signs
+        delta = exchanged.sum(axis=0) / net.size
+        squares = np.square(exchanged - rows[:, None] * delta).sum(axis=0)
+        return delta, np.sqrt(rows.size / (rows.size - 1) * squares) / net.size
+
+    observed, error = statistic(np.ones((rows.size, 1)))
+    drawn = [np.empty(0)]
+    for masks in swap_masks(moving.size, n_exchanges, seed=seed) if moving.size else ():
+        signs = np.ones((rows.size, masks.shape[1]))
+        signs[moving] -= 2 * masks
+        delta, errors = statistic(signs)
+        drawn.append(studentised(delta, np.maximum(errors, floor)))
+    found = paired_inference(
+        observed,
+        np.maximum(error, floor),
+        np.concatenate(drawn)[None, :],
+        degrees_of_freedom=rows.size - 1,
+    )
+    return float(found.p_value[0]), found.interval(0)
+
+
 def simulated_power(
     question: PairedQuestion, n: int, patients: Patients, *, n_worlds: int, n_exchanges: int = 1999
 ) -> float:
-    generator, n_yes, size = np.random.default_rng(11), 0, int(patients.cluster_size)
-    chances = np.array([question.better, question.worse, 1 - question.discordance])
-    a = (1 - patients.icc) / patients.icc if patients.icc else 0.0
+    generator, n_yes = np.random.default_rng(11), 0
     for world in range(n_worlds):
-        own = generator.dirichlet(a * chances + 1e-12, n) if a else np.tile(chances, (n, 1))
-        luck = np.repeat(generator.random((n, size)), 1).reshape(n, size)
-        net = np.where(luck < own[:, :1], 1, np.where(luck < own[:, :2].sum(1)[:, None], -1, 0))
-        both = generator.random((n, size)) < 0.8
-        left, right = np.where(net == 0, both, net < 0), np.where(net == 0, both, net > 0)
-        tables = [table_of(side.ravel(), size) for side in (left, right)]
-        exchanges = Exchanges(n_exchanges, world, 1 - question.alpha)
-        form = {"accuracy": ACCURACY.comparison_form}
-        found, _ = paired_differences(*tables, form, exchanges=exchanges, primary="accuracy")
-        one = found["accuracy"]
-        better = one.p_value <= question.alpha and one.delta > 0
-        n_yes += bool(one.interval.low > -question.margin if question.margin else better)
+        net = drawn_net(question, n, patients, generator)
+        p_value, interval = judged(net, seed=world, n_exchanges=n_exchanges)
+        better = p_value <= 0.05 and net.sum() > 0
+        n_yes += bool(interval.low > -question.margin if question.margin else better)
     return n_yes / n_worlds
 
 
-def table_of(right: np.ndarray, size: int):  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize(("n", "patients"), [(60, Patients()), (30, Patients(4, 0.3))])
+def test_simulated_studies_are_judged_as_the_command_judges(n: int, patients: Patients) -> None:
+    generator, size = np.random.default_rng(1), int(patients.cluster_size)
+    for seed in range(3):
+        net = drawn_net(PairedQuestion(0.1, 0.3), n, patients, generator)
+        both = generator.random(net.shape) < 0.8
+        sides = np.where(net == 0, both, net < 0), np.where(net == 0, both, net > 0)
+        form = {"accuracy": ACCURACY.comparison_form}
+        found, _ = paired_differences(
+            *(table_of(side.ravel(), size) for side in sides), form, exchanges=Exchanges(399, seed)
+        )
+        p_value, interval = judged(net, seed=seed, n_exchanges=399)
+        assert found["accuracy"].p_value == pytest.approx(p_value)
+        assert found["accuracy"].interval.low == pytest.approx(interval.low)
+
+
+def table_of(right: np.ndarray, size: int) -> Table:
     rows = (
         EvaluationResult(int(hit), 1, confidence=0.8, record_id=str(i), cluster_id=f"p{i // size}")
         for i, hit in enumerate(right)
@@ -226,7 +284,7 @@ def test_the_command_keeps_the_power_that_was_planned(
     patients = Patients(size, icc)
     plan = paired_plan(difference, discordance, margin, Study(power, patients=patients))
     question = PairedQuestion(difference, discordance, margin or 0.0)
-    n_worlds = 1500
+    n_worlds = 3000
     kept = simulated_power(question, plan.n_patients, patients, n_worlds=n_worlds)
     error = math.sqrt(power * (1 - power) / n_worlds)
     print(plan.n_patients, plan.n_rows, plan.power, kept)
@@ -242,10 +300,10 @@ def test_runs_keep_the_assurance_that_was_planned(
     patients, question = Patients(size, icc), WidthQuestion(expected, half_width)
     study = Study(power, patients=patients)
     plan = plan_estimate(ACCURACY, study, expected=expected, half_width=half_width)
-    kept = simulated_assurance(question, plan.n_patients, patients, 1500)
+    kept = simulated_assurance(question, plan.n_patients, patients, 2000)
     print(plan.n_patients, plan.n_rows, plan.power, kept)
     assert abs(plan.power - power) <= 0.02
-    assert abs(kept - power) <= 0.02 + 2 * math.sqrt(power * (1 - power) / 1500)
+    assert abs(kept - power) <= 0.02 + 2 * math.sqrt(power * (1 - power) / 2000)
 
 
 @pytest.mark.parametrize(
@@ -274,10 +332,10 @@ def test_the_assurance_of_clustered_rows_is_that_of_the_interval_of_a_run() -> N
 
 
 def test_correlated_rows_need_more_rows_and_independent_ones_do_not() -> None:
-    alone = plan_compare(ACCURACY, Study(), difference=0.1, discordance=0.2)
+    alone = plan_compare(ACCURACY, Study(), difference=0.12, discordance=0.25)
     alike = [
         plan_compare(
-            ACCURACY, Study(patients=Patients(4, icc)), difference=0.1, discordance=0.2
+            ACCURACY, Study(patients=Patients(4, icc)), difference=0.12, discordance=0.25
         ).n_rows
         for icc in (0.0, 0.3)
     ]
@@ -325,7 +383,11 @@ def paired_pilot(n_patients: int = 60) -> Pilot:
     return Pilot(sides[0], ACCURACY, sides[1])
 
 
-def test_a_pilot_gives_rates_correlation_and_what_has_to_be_asked() -> None:
+def test_a_pilot_gives_rates_correlation_and_what_has_to_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("krisis.decisions.plan.N_RESAMPLES", 120)
+    monkeypatch.setattr("krisis.decisions.plan_pilot.N_FAMILIES", 3)
     pilot = paired_pilot()
     assert pilot.paired() == pytest.approx((7 / 60, 13 / 60))
     patients = pilot.patients()
@@ -335,7 +397,7 @@ def test_a_pilot_gives_rates_correlation_and_what_has_to_be_asked() -> None:
     assert plan.n_rows == math.ceil(plan.n_patients * 121 / 61 - 1e-6)
     assert plan.pilot["runs"][0]["failed"] == pytest.approx(1 / 121)  # type: ignore[index]
     drawn = next(value for name, value in plan.beside.items() if name.startswith("power by"))
-    assert drawn == pytest.approx(plan.power, abs=0.07)
+    assert drawn == pytest.approx(plan.power, abs=0.12)
 
 
 def test_the_correlation_of_rows_is_that_of_the_analysis_of_variance() -> None:
@@ -366,14 +428,17 @@ def test_shares_are_known_without_a_pilot_and_nothing_else() -> None:
         plan_compare(metric_from_name("aurc"), Study(), difference=0.1, discordance=0.2)
 
 
-def test_other_metrics_are_planned_by_drawing_the_pilots_patients() -> None:
+def test_other_metrics_are_planned_by_drawing_the_pilots_patients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("krisis.decisions.plan_resampled.N_WIDTHS", 25)
     metric = metric_from_name("balanced_accuracy")
     pilot = Pilot(result_of(invented_rows(120)), metric)
     plan = plan_estimate(metric, Study(n_patients=60), pilot=pilot)
     wider = plan_estimate(metric, Study(n_patients=120), pilot=pilot)
     widths = [float(str(one.inputs["half_width"])) for one in (plan, wider)]
     assert widths[0] == pytest.approx(widths[1] * math.sqrt(2), rel=0.15)
-    assert plan.power == pytest.approx(0.8, abs=0.02)
+    assert plan.power == pytest.approx(0.8, abs=0.05)
 
 
 def test_costs_are_tokens_times_prices_and_hours_are_those_of_the_tightest_limit() -> None:
@@ -396,8 +461,9 @@ def test_costs_are_tokens_times_prices_and_hours_are_those_of_the_tightest_limit
         with_cost(plan, Use(), Pace(), prices)
 
 
-@pytest.fixture
-def pilots(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def pilots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    tmp_path = tmp_path_factory.mktemp("pilots")
     runs = {
         "a": result_of(invented_rows(80)),
         "b": result_of(invented_rows(80, skill=0.8)),
@@ -407,8 +473,9 @@ def pilots(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_command_says_the_same_in_words_and_in_json(
-    pilots: dict[str, str], tmp_path: Path
+    pilots: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("krisis.decisions.plan.N_RESAMPLES", 40)
     command = ["plan", "compare", "--difference", "0.05", "--discordance", "0.15"]
     text = CliRunner().invoke(app, command).output
     assert text.startswith("498 patients, 498 rows: power 0.80 to find a difference of 0.05")

@@ -16,7 +16,7 @@ from krisis.decisions.plan_answer import (
 )
 from krisis.decisions.plan_patients import Patients
 from krisis.decisions.plan_pilot import N_FAMILIES, N_RESAMPLES, Pilot
-from krisis.decisions.plan_power import PairedQuestion, paired_power
+from krisis.decisions.plan_power import N_CONFIRMED, PairedQuestion, paired_power
 from krisis.decisions.plan_resampled import resampled_power_plan, resampled_width_plan
 from krisis.decisions.plan_search import Asked, answered, smallest
 from krisis.decisions.plan_width import (
@@ -176,7 +176,9 @@ def _width_plan(
     def power(n: int) -> float:
         return assurance(question, n, patients, seed=study.seed, stretch=stretch)
 
-    point, points = answered(study, power, start, asked, lambda _: patients.mean_size == 1)
+    point, points = answered(
+        study, power, start, asked, exact=lambda _: patients.mean_size == 1, confirmed=power
+    )
     beside = _beside_width(question, study, asked.n_counted(point.n_patients))
     if pilot is not None:
         half = pilot.half_widths(
@@ -229,7 +231,14 @@ def _paired_plan(
 
     start = question.normal_n(study.power, patients)
     point, points = answered(
-        study, power, start, asked, lambda n: patients.mean_size == 1 and n <= MOST_POOLS
+        study,
+        power,
+        start,
+        asked,
+        exact=lambda n: patients.mean_size == 1 and n <= MOST_POOLS,
+        confirmed=lambda n: paired_power(
+            question, n, patients, seed=study.seed, n_worlds=N_CONFIRMED
+        ),
     )
     beside: dict[str, object] = {}
     if patients.mean_size > 1:

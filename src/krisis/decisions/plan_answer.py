@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from krisis.decisions.plan_patients import Patients
 from krisis.decisions.plan_pilot import Pilot
-from krisis.decisions.plan_power import N_WORLDS, PairedQuestion
+from krisis.decisions.plan_power import N_CONFIRMED, PairedQuestion
 from krisis.decisions.plan_width import N_WORLDS as N_DRAWN
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -163,7 +163,7 @@ def paired_assumptions(
     how = (
         "Every outcome of the pairs is counted with its chance."
         if study.patients.mean_size == 1 and (study.n_patients or 0) <= MOST_POOLS
-        else f"The power is that of {N_WORLDS:,} drawn studies."
+        else f"The power is that of {N_CONFIRMED:,} drawn studies."
     )
     notes = [test, how, "Only studies that find the second run ahead count as found."]
     if question.margin:

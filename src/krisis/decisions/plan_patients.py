@@ -15,6 +15,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MOST_ROWS_OF_A_PATIENT = 1000
+_UNCORRELATED = 1e-7  # below it the gamma functions lose more digits than ρ changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def _mixed_multinomial(counts: IntArray, shares: FloatArray, icc: float) -> Floa
     n = counts.sum(axis=0)
     p = np.maximum(shares, 0.0)[:, None]
     log = special.gammaln(n + 1) - special.gammaln(counts + 1).sum(axis=0)
-    if icc > 0:
+    if icc > _UNCORRELATED:
         a = (1 - icc) / icc
         alpha = np.maximum(a * p, 1e-300)
         log += special.gammaln(a) - special.gammaln(n + a)

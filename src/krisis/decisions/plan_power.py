@@ -15,8 +15,9 @@ from krisis.errors import InvalidValue
 from krisis.statistics.bootstrap import MOST_POOLS
 
 N_EXCHANGES = 1999
-N_WORLDS = 10_000
-_NEGLIGIBLE = 1e-13
+N_WORLDS = 4000
+N_CONFIRMED = 20_000
+_NEGLIGIBLE = 1e-11
 _WORLDS_PER_BLOCK = 2000
 # Sums with a larger variance are as good as normal, and their lattice as good as none.
 _FINE_LATTICE = 20_000.0
@@ -272,6 +273,11 @@ def _tail(
     if float(squares.max()) > _FINE_LATTICE:
         normal: FloatArray = 2 * special.ndtr(-needed / np.sqrt(squares))
         return normal
+    if values.size == 3:  # a sum of m signs is 2B − m
+        plus = np.ceil((squares + needed * (1 - _SAME)) / 2)
+        n_signs = np.round(squares).astype(np.int64)
+        binomial: FloatArray = np.minimum(1.0, 2 * special.bdtrc(plus - 1, n_signs, 0.5))
+        return np.where(plus <= squares, np.where(needed > 0, binomial, 1.0), 0.0)
     reach = values.size // 2
     folded = counts[:, reach + 1 :] + counts[:, reach - 1 :: -1]
     # Sums beyond ten standard deviations have no weight, so that the lattice may end there.

@@ -51,12 +51,10 @@ def smallest(power: Power, target: float, *, start: int, exact: Callable[[int], 
     steadies it.
     """
     high = max(2, start)
-    while power(high) < target:
+    while high > MOST_PATIENTS or power(high) < target:
         high = 2 * high
         if high > MOST_PATIENTS:
-            raise InvalidValue(
-                f"more than {MOST_PATIENTS:,} patients would be needed; ask for less"
-            )
+            raise InvalidValue(f"more than {MOST_PATIENTS:,} patients are needed; ask for less")
     low = high // 2 if power(high // 2) < target else 1
     while high - low > max(1, 0 if exact(high) else high // 100):
         middle = (low + high) // 2
@@ -89,15 +87,21 @@ def _steadied(power: Power, target: float, near: int) -> int:
 
 
 def answered(
-    study: Study, power: Power, start: int, asked: Asked, exact: Callable[[int], bool]
+    study: Study,
+    power: Power,
+    start: int,
+    asked: Asked,
+    *,
+    exact: Callable[[int], bool],
+    confirmed: Power,
 ) -> tuple[Point, tuple[Point, ...]]:
-    """Return the answer, given or found, and the power around it."""
+    """Return the answer, given or found, with its ``confirmed`` power, and the power around it."""
     if study.n_patients is not None:
         found = asked.n_counted(study.n_patients)
-        point = asked.asked(study.n_patients, power(found))
+        point = asked.asked(study.n_patients, confirmed(found))
     else:
         found = smallest(power, study.power, start=start, exact=exact)
-        point = asked.point(found, power(found))
+        point = asked.point(found, confirmed(found))
     sizes = sorted({max(1, round(found * share)) for share in _AROUND})
     around = [asked.point(n, power(n)) for n in sizes if n != found]
     return point, tuple(sorted((point, *around), key=lambda one: one.n_patients))

@@ -14,9 +14,9 @@ from krisis.statistics.mid_p import mid_p_quantile
 from krisis.statistics.share_design import ShareDesign
 from krisis.statistics.shares import PRIOR_ICC, share_interval
 
-N_WORLDS = 10_000
+N_WORLDS = 6000
 MOST_CLOSED_ROWS = 10_000  # of `ShareDesign`, beyond which limits are not made monotone
-_N_WHOLE = 300
+_N_WHOLE = 250
 _SAME = 1e-9
 
 
