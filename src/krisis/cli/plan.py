@@ -10,12 +10,22 @@ import typer
 
 from krisis.cli.console import warn_of_damage
 from krisis.cli.streams import echo_json
-from krisis.decisions.plan import Pilot, Plan, Study, plan_compare, plan_estimate, plan_non_inferior
+from krisis.decisions.plan import (
+    Pilot,
+    Plan,
+    Study,
+    plan_certificate,
+    plan_compare,
+    plan_estimate,
+    plan_non_inferior,
+)
+from krisis.decisions.plan_certify import check_bounds
 from krisis.decisions.plan_cost import Pace, TokenPrice, Use, cost_text, with_cost
 from krisis.decisions.plan_pilot import patients_of
 from krisis.errors import InvalidValue, UnknownName
 from krisis.execution.pacing.prices import list_price, price_for, read_prices
 from krisis.json_values import dumps
+from krisis.metrics.abstention import SelectiveAccuracy
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_from_name
 from krisis.results.loading import load_result
@@ -171,6 +181,41 @@ def non_inferior(  # noqa: PLR0913, PLR0917 - each parameter is one option of th
     plan = plan_non_inferior(
         chosen, study, margin=margin, difference=difference, discordance=discordance, pilot=pilot
     )
+    _show(plan, (input_tokens, output_tokens), Pace(*pace, max_concurrency), prices, model, as_json)
+
+
+@app.command(
+    epilog="Example:  krisis plan certify --risk 0.05 --delta 0.1 --expected-risk 0.02",
+)
+def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+    risk: float = typer.Option(..., "--risk", help="The bound to be certified."),
+    delta: float = typer.Option(0.1, "--delta", help="How often a certificate may be wrong."),
+    expected_risk: float | None = typer.Option(
+        None, "--expected-risk", help="The true share of errors among the answers."
+    ),
+    power: Power = 0.8,
+    cluster_size: Size = None,
+    icc: Icc = None,
+    n: Number = None,
+    pilots: From = None,
+    seed: Seed = 42,
+    prices: Prices = None,
+    model: Model = None,
+    input_tokens: InputTokens = None,
+    output_tokens: OutputTokens = None,
+    requests_per_minute: Requests = None,
+    tokens_per_minute: Tokens = None,
+    max_concurrency: Concurrency = None,
+    as_json: Json = False,
+) -> None:
+    """Find the patients for `krisis certify` to find a threshold."""
+    check_bounds(risk, delta)
+    pace = (requests_per_minute, tokens_per_minute)
+    if len(pilots or []) > 1:
+        raise InvalidValue("one run is certified: give --from once")
+    pilot = _pilot(pilots, SelectiveAccuracy())
+    study = Study(power, min(delta, 0.5), patients_of(pilot, cluster_size, icc), n, seed)
+    plan = plan_certificate(study, risk=risk, delta=delta, expected_risk=expected_risk, pilot=pilot)
     _show(plan, (input_tokens, output_tokens), Pace(*pace, max_concurrency), prices, model, as_json)
 
 

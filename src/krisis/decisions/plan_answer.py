@@ -117,10 +117,9 @@ def inputs(study: Study, metric: BaseMetric | None, **given: object) -> JsonObje
     """Return what the plan was told, as JSON values."""
     patients = study.patients
     return {
-        **({} if metric is None else {"metric": metric.identifier}),
+        **({} if metric is None else {"metric": metric.identifier, "alpha": study.alpha}),
         **given,
         "power": study.power,
-        "alpha": study.alpha,
         "cluster_size": patients.mean_size,
         "icc": patients.icc,
         "n_patients": study.n_patients,
@@ -171,6 +170,21 @@ def paired_assumptions(
     if study.alpha != 0.05:
         notes.append("`krisis compare` judges at 0.05; another alpha is an option in Python.")
     return tuple(notes)
+
+
+def certify_assumptions(delta: float, *, clustered: bool) -> tuple[str, ...]:
+    """Say what the power of a certificate rests on."""
+    how = "simulated" if clustered else "computed exactly"
+    certified = (
+        f"Certified means that `krisis certify` with delta {delta:g} and its default method, "
+        f"fixed-sequence, finds any threshold; its power is {how}."
+    )
+    return (
+        certified,
+        "All scores differ, and the risk is taken to be the same at every threshold.",
+        "From this number on the power stays reached; it goes up and down below.",
+        "Patients are those with an answer and a score; ask for more where the model abstains.",
+    )
 
 
 def shared_assumptions(study: Study, pilot: Pilot | None, *, paired: bool) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from krisis.decisions.certify import Sample, find_threshold
 from krisis.decisions.plan_patients import MOST_ROWS_OF_A_PATIENT, FloatArray, IntArray, Patients
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -197,6 +198,22 @@ class Pilot:
         alone = sum(self._ahead(one, one.p_value, 0.0, alpha) for one in found)
         together = sum(self._ahead(one, one.p_adjusted, 0.0, alpha) for one in found)
         return len(forms), alone, together
+
+    def certified(self, n_patients: int, risk: float, delta: float, *, n: int, seed: int) -> float:
+        """Return how often `krisis certify` finds a threshold in n studies of drawn patients."""
+        table, generator, n_found = self.table, np.random.default_rng(seed), 0
+        score = np.where(table.answered, table.confidence, math.nan)
+        loss = (table.answered & ~table.correct).astype(np.float64)
+        most = int(np.bincount(table.patients.code).max())
+        for draw in range(n):
+            drawn = generator.integers(0, table.patients.n, n_patients)
+            rows, patient = _rows_of(table.patients, drawn)
+            sample = Sample(
+                score[rows], loss[rows], patient, n_patients, most_rows=most, seed=seed + draw
+            )
+            found = find_threshold(sample, "fixed-sequence", risk, delta)
+            n_found += found.threshold is not None
+        return n_found / n
 
     def _tested(
         self, n_patients: int, forms: Mapping[str, TableForm], alpha: float, n: int, seed: int
