@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -107,14 +107,16 @@ def estimate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the co
     as_json: Json = False,
 ) -> None:
     """Find the patients for an interval of a wished width."""
-    chosen, pace = metric_from_name(metric), (requests_per_minute, tokens_per_minute)
+    chosen = metric_from_name(metric)
+    pace = Pace(requests_per_minute, tokens_per_minute, max_concurrency)
+    use, table = (input_tokens, output_tokens), _prices(prices, model or [])
     if len(pilots or []) > 1:
         raise InvalidValue("one run is estimated: give --from once")
     pilot = _pilot(pilots, chosen)
     wished = power if assurance is None else assurance
     study = Study(wished, alpha, patients_of(pilot, cluster_size, icc), n, seed)
     plan = plan_estimate(chosen, study, expected=expected, half_width=half_width, pilot=pilot)
-    _show(plan, (input_tokens, output_tokens), Pace(*pace, max_concurrency), prices, model, as_json)
+    _show(plan, use, pace, table, as_json)
 
 
 @app.command(
@@ -142,11 +144,13 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     as_json: Json = False,
 ) -> None:
     """Find the patients for `krisis compare` to find a difference."""
-    chosen, pace = metric_from_name(metric), (requests_per_minute, tokens_per_minute)
+    chosen = metric_from_name(metric)
+    pace = Pace(requests_per_minute, tokens_per_minute, max_concurrency)
+    use, table = (input_tokens, output_tokens), _prices(prices, model or [])
     pilot = _pilot(pilots, chosen)
     study = Study(power, alpha, patients_of(pilot, cluster_size, icc), n, seed)
     plan = plan_compare(chosen, study, difference=difference, discordance=discordance, pilot=pilot)
-    _show(plan, (input_tokens, output_tokens), Pace(*pace, max_concurrency), prices, model, as_json)
+    _show(plan, use, pace, table, as_json)
 
 
 @app.command(
@@ -175,13 +179,15 @@ def non_inferior(  # noqa: PLR0913, PLR0917 - each parameter is one option of th
     as_json: Json = False,
 ) -> None:
     """Find the patients to show that a run is at most so much worse."""
-    chosen, pace = metric_from_name(metric), (requests_per_minute, tokens_per_minute)
+    chosen = metric_from_name(metric)
+    pace = Pace(requests_per_minute, tokens_per_minute, max_concurrency)
+    use, table = (input_tokens, output_tokens), _prices(prices, model or [])
     pilot = _pilot(pilots, chosen)
     study = Study(power, alpha, patients_of(pilot, cluster_size, icc), n, seed)
     plan = plan_non_inferior(
         chosen, study, margin=margin, difference=difference, discordance=discordance, pilot=pilot
     )
-    _show(plan, (input_tokens, output_tokens), Pace(*pace, max_concurrency), prices, model, as_json)
+    _show(plan, use, pace, table, as_json)
 
 
 @app.command(
@@ -210,13 +216,14 @@ def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
 ) -> None:
     """Find the patients for `krisis certify` to find a threshold."""
     check_bounds(risk, delta)
-    pace = (requests_per_minute, tokens_per_minute)
+    pace = Pace(requests_per_minute, tokens_per_minute, max_concurrency)
+    use, table = (input_tokens, output_tokens), _prices(prices, model or [])
     if len(pilots or []) > 1:
         raise InvalidValue("one run is certified: give --from once")
     pilot = _pilot(pilots, SelectiveAccuracy())
     study = Study(power, min(delta, 0.5), patients_of(pilot, cluster_size, icc), n, seed)
     plan = plan_certificate(study, risk=risk, delta=delta, expected_risk=expected_risk, pilot=pilot)
-    _show(plan, (input_tokens, output_tokens), Pace(*pace, max_concurrency), prices, model, as_json)
+    _show(plan, use, pace, table, as_json)
 
 
 def _pilot(paths: Sequence[Path] | None, metric: BaseMetric) -> Pilot | None:
@@ -235,12 +242,11 @@ def _show(
     plan: Plan,
     tokens: tuple[float | None, float | None],
     pace: Pace,
-    prices: Path | None,
-    models: Sequence[str] | None,
+    prices: Mapping[str, TokenPrice],
     as_json: bool,
 ) -> None:
     use = Use.of(plan.pilot, input_tokens=tokens[0], output_tokens=tokens[1])
-    priced = with_cost(plan, use, pace, _prices(prices, models or []))
+    priced = with_cost(plan, use, pace, prices)
     if as_json:
         echo_json(dumps(priced.to_dict()))
         return

@@ -48,6 +48,11 @@ class PairedQuestion:
                 f"a difference of {self.difference!r} cannot be larger than the discordance of "
                 f"{self.discordance!r}: runs differ only on rows that one of them alone has right"
             )
+        if not self.alpha >= 1 / (N_EXCHANGES + 1):
+            raise InvalidValue(
+                f"the {N_EXCHANGES:,} exchanges of a comparison show no p-value below "
+                f"{1 / (N_EXCHANGES + 1):g}; alpha cannot be {self.alpha!r}"
+            )
         if not 0 <= self.margin < 1:
             raise InvalidValue(
                 f"the non-inferiority margin must lie between 0 and 1, not {self.margin!r}"
