@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.decisions.certify import Method, Sample, find_threshold
+from krisis.decisions.sample import Method, Sample, find_threshold
 
 FloatArray = NDArray[np.float64]
 Generator = np.random.Generator
@@ -55,9 +55,7 @@ class World:
         score = CONFIDENCE[level] + (rng.uniform(0, SPREAD, shape) if self.distinct else 0.0)
         place = rng.random(shape)
         if icc:
-            place = np.where(
-                rng.random(shape) < math.sqrt(icc), rng.random((shape[0], 1)), place
-            )
+            place = np.where(rng.random(shape) < math.sqrt(icc), rng.random((shape[0], 1)), place)
         return score, (place < self.error(score, level)).astype(np.float64)
 
     def error(self, score: FloatArray, level: NDArray[np.int64]) -> FloatArray:

@@ -36,6 +36,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "krisis.cli.calibrate",
         "Fit a calibrator on a run: from signals of confidence to a probability.",
     ),
+    "certify": (
+        "krisis.cli.certify",
+        "Find a confidence threshold with a bounded risk, or verify one on new patients.",
+    ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
     "check": (
         "krisis.cli.check",

@@ -1,232 +1,250 @@
-"""A confidence threshold above which the risk is bounded: the sample, the test and the search."""
+"""A confidence threshold above which the risk is bounded, certified on the rows of one run."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from krisis.decisions.plan_certify import FEWEST_FOR_BETTING
-from krisis.decisions.threshold_search import Search, crc, fixed_sequence, sgr
-from krisis.metrics.table import BoolArray, FloatArray, IntArray
-from krisis.statistics.intervals import Interval
-from krisis.statistics.risk_tests import (
-    betting_p,
-    binomial_p,
-    exact_interval,
-    fewest_rows,
-    hoeffding_bentkus_p,
-    inverted_interval,
+from krisis import __version__
+from krisis.decisions.certificate import Certificate, Identity, TestedThreshold, Threshold
+from krisis.decisions.plan_certify import check_bounds, plan_certify
+from krisis.decisions.run_sample import (
+    ScoreOptions,
+    groups_of,
+    patient_hashes,
+    patient_scores,
+    rows_hash,
+    sample_of,
+    suite_rows,
 )
+from krisis.decisions.sample import (
+    METHODS,
+    Certified,
+    Method,
+    Sample,
+    find_threshold,
+    ratio_interval,
+)
+from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics.items import RunItems
+from krisis.statistics.risk_tests import fewest_rows
 
-Method = Literal["fixed-sequence", "sgr", "crc"]
-METHODS: tuple[Method, ...] = ("fixed-sequence", "sgr", "crc")
-TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Curve:
-    """Every candidate: its threshold, the rows that it accepts and the sum of their losses.
-
-    ``order`` are the rows with a score from the surest on, so that a candidate accepts the first.
-    """
-
-    order: IntArray
-    threshold: FloatArray
-    n_accepted: IntArray
-    loss_sum: FloatArray
-
-    def risk(self, candidate: int) -> float:
-        """Return the mean loss of the accepted rows."""
-        return float(self.loss_sum[candidate] / self.n_accepted[candidate])
+_PLANNED_POWER = 0.8
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """The rows of the population: score (NaN: deferred at every threshold), loss and patient.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifyOptions:
+    """What is to be certified, and how; ``by`` names groups that get a threshold each."""
 
-    ``binary`` says that a loss can only be 0 or 1, ``most_rows`` how many rows a patient can have.
-    """
+    risk: float
+    delta: float | None = None
+    method: Method = "fixed-sequence"
+    by: Sequence[str] = ()
+    score: ScoreOptions = field(default_factory=ScoreOptions)
 
-    score: FloatArray
-    loss: FloatArray
-    patient: IntArray
-    n_patients: int
-    binary: bool = True
-    most_rows: int = 1
-    seed: int = 42
-
-    @property
-    def n_rows(self) -> int:
-        """Count the rows, deferred ones among them."""
-        return self.score.size
-
-    @cached_property
-    def clustered(self) -> bool:
-        """Tell whether a patient has several rows."""
-        return self.n_patients < self.n_rows
-
-    @cached_property
-    def n_scored(self) -> int:
-        """Count the answered rows with a score."""
-        return int(np.count_nonzero(~np.isnan(self.score)))
-
-    @cached_property
-    def curve(self) -> Curve:
-        """The candidates: distinct scores from strict to lax."""
-        scored = np.flatnonzero(~np.isnan(self.score))
-        order = scored[np.argsort(-self.score[scored], kind="stable")]
-        ranked = self.score[order]
-        last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: order.size]
-        return Curve(order, ranked[last], last + 1, np.cumsum(self.loss[order])[last])
-
-    @cached_property
-    def betting_order(self) -> IntArray:
-        """The patients in the seeded random order in which bets are placed."""
-        return np.random.default_rng(self.seed).permutation(self.n_patients)
-
-    def accepts(self, threshold: float | None) -> BoolArray:
-        """True where a row is answered at a threshold; None accepts nothing."""
-        if threshold is None:
-            return np.zeros(self.n_rows, dtype=np.bool_)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(self.score >= threshold)
-
-    def patient_sums(self, values: FloatArray | BoolArray) -> FloatArray:
-        """Add up one number per row within every patient, in the order of the bets."""
-        sums = np.bincount(self.patient, weights=values, minlength=self.n_patients)
-        return np.asarray(sums[self.betting_order], dtype=np.float64)
-
-    def part(self, rows: BoolArray) -> Sample:
-        """Return some of the rows, with the patients who have any."""
-        kept, patient = np.unique(self.patient[rows], return_inverse=True)
-        return replace(
-            self,
-            score=self.score[rows],
-            loss=self.loss[rows],
-            patient=patient.astype(np.int64),
-            n_patients=kept.size,
-        )
-
-    def one_row_each(self) -> Sample:
-        """Return one row per patient, drawn as a place from 1 to ``most_rows``.
-
-        A patient without a row at that place is skipped: so every row is drawn with one chance,
-        and the risk of the drawn rows is the risk per row.
-        """
-        generator = np.random.default_rng(self.seed)
-        wanted = generator.integers(self.most_rows, size=self.n_patients)
-        order = np.argsort(self.patient, kind="stable")
-        counts = np.bincount(self.patient, minlength=self.n_patients)
-        place = np.empty(self.n_rows, dtype=np.int64)
-        place[order] = np.arange(self.n_rows) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.part(place == wanted[self.patient])
-
-    def few_patients(self, risk: float, delta: float) -> bool:
-        """Tell whether there are too few patients to bet on their sums."""
-        return self.n_patients < FEWEST_FOR_BETTING * fewest_rows(risk, delta)
-
-
-@dataclass(frozen=True, slots=True)
-class Certified:
-    """The search on a sample: the threshold, if any, and the rows on which it was tested.
-
-    ``tested`` is the sample itself, or the rows of it that were drawn, one per patient.
-    """
-
-    search: Search
-    test: TestName
-    tested: Sample
-    threshold: float | None
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UnknownName.among("method", self.method, METHODS)
+        if self.method == "crc" and self.delta is not None:
+            raise InvalidValue(
+                "crc promises an expectation and has no delta; omit it or use fixed-sequence"
+            )
+        if self.method == "crc" and self.by:
+            raise InvalidValue(
+                "crc has no delta to divide over groups; omit --by or use fixed-sequence"
+            )
+        check_bounds(self.risk, self.chance)
 
     @property
-    def start(self) -> int | None:
-        """The first candidate tested, or the laxest where there are too few rows for a test."""
-        n_candidates = self.tested.curve.threshold.size
-        if not n_candidates:
-            return None
-        return self.search.tests[0].candidate if self.search.tests else n_candidates - 1
+    def chance(self) -> float:
+        """The delta: 0.1 unless another is given."""
+        return 0.1 if self.delta is None else self.delta
 
 
-def find_threshold(sample: Sample, method: Method, risk: float, delta: float) -> Certified:
-    """Return the laxest threshold that a method certifies on a sample."""
-    if method == "crc":
-        return _crc(sample, risk)
-    drawn = sample.clustered and (method == "sgr" or sample.few_patients(risk, delta))
-    tested = sample.one_row_each() if drawn else sample
-    curve = tested.curve
-    if tested.clustered:
-        test: TestName = "betting"
-        equivalents = curve.n_accepted // tested.most_rows  # patients, all of whose rows count
-        search = fixed_sequence(
-            equivalents, lambda j: _betting_p(tested, j, risk, delta), risk, delta
-        )
-    elif method == "sgr":
-        test = "exact binomial"
-        search = sgr(curve.n_accepted, np.rint(curve.loss_sum).astype(np.int64), risk, delta)
-    else:
-        test = "exact binomial" if tested.binary else "Hoeffding–Bentkus"
-        search = fixed_sequence(curve.n_accepted, lambda j: _row_p(tested, j, risk), risk, delta)
-    return Certified(search, test, tested, _threshold(curve, search.chosen))
-
-
-def _threshold(curve: Curve, chosen: int | None) -> float | None:
-    return None if chosen is None else float(curve.threshold[chosen])
-
-
-def _row_p(sample: Sample, candidate: int, risk: float) -> float:
-    n, total = int(sample.curve.n_accepted[candidate]), float(sample.curve.loss_sum[candidate])
-    if sample.binary:
-        return float(binomial_p(round(total), n, risk))
-    return hoeffding_bentkus_p(total, n, risk)
-
-
-def _betting_p(sample: Sample, candidate: int, risk: float, delta: float) -> float:
-    rows = sample.curve.order[: sample.curve.n_accepted[candidate]]
-    patient, n = sample.patient[rows], sample.n_patients
-    losses = np.bincount(patient, weights=sample.loss[rows], minlength=n)
-    counts = np.bincount(patient, minlength=n).astype(np.float64)
-    order = sample.betting_order
-    return betting_p(losses[order], counts[order], risk, most_rows=sample.most_rows, level=delta)
-
-
-def _crc(sample: Sample, risk: float) -> Certified:
-    """Take the mean over the rows of every patient where patients have several."""
-    curve = sample.curve
-    counts = np.bincount(sample.patient, minlength=sample.n_patients)
-    means = sample.loss / counts[sample.patient]
-    chosen = crc(np.cumsum(means[curve.order])[curve.n_accepted - 1], sample.n_patients, risk)
-    return Certified(Search((), chosen), "none", sample, _threshold(curve, chosen))
-
-
-def ratio_interval(
-    sample: Sample, hits: FloatArray, rows: BoolArray, *, level: float = 0.95
-) -> Interval:
-    """Return the interval of Σ hits / Σ rows, valid for any number of patients.
-
-    ``hits`` lie in [0, 1] and are 0 outside ``rows``.
-    """
-    n, total = int(rows.sum()), float(hits.sum())
-    if n == 0:
-        return Interval.undefined("no_rows", level=level)
-    if not sample.clustered:
-        if bool(np.isin(hits, (0.0, 1.0)).all()) and sample.binary:
-            return exact_interval(total, n, level)
-        return inverted_interval(
-            lambda r: hoeffding_bentkus_p(total, n, r),
-            lambda r: hoeffding_bentkus_p(n - total, n, 1 - r),
-            level,
-            "Hoeffding–Bentkus",
-        )
-    sums, counts = sample.patient_sums(hits), sample.patient_sums(rows)
-    tail = (1 - level) / 2
-
-    def p(found: FloatArray, r: float) -> float:
-        return betting_p(found, counts, r, most_rows=sample.most_rows, level=tail)
-
-    return inverted_interval(
-        lambda r: p(sums, r), lambda r: p(counts - sums, 1 - r), level, "betting"
+def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
+    """Find the laxest threshold whose risk is bounded, for all rows or for every group."""
+    _check_score(run, options)
+    sample = sample_of(run, options.score)
+    groups = groups_of(run, options.by) if options.by else {"": np.ones(run.n_items, np.bool_)}
+    chance = options.chance / len(groups)
+    parts = [
+        _threshold(run, sample.part(rows), (name, chance), options) for name, rows in groups.items()
+    ]
+    calibrator = options.score.calibrator
+    return Certificate(
+        krisis_version=__version__,
+        method=options.method,
+        risk=options.risk,
+        delta=None if options.method == "crc" else options.chance,
+        threshold=None if options.by else parts[0].threshold,
+        loss=options.score.loss_of(run),
+        costs=[(*pair, cost) for pair, cost in (options.score.costs or {}).items()],
+        confidence=options.score.variant(run),
+        calibrator_hash=None if calibrator is None else calibrator.content_hash,
+        rows_per_patient=sample.most_rows,
+        seed=sample.seed,
+        by=list(options.by),
+        parts=parts,
+        identity=Identity.of(run),
+        n_failed=run.table.n_failed,
+        calibration_rows_hash=rows_hash(run, sample),
+        calibration_patients=patient_hashes(run),
+        calibration_scores=[None if math.isnan(s) else s for s in patient_scores(sample)],
+        assumptions=_assumptions(run, sample, options, parts),
     )
+
+
+def _check_score(run: RunItems, options: CertifyOptions) -> None:
+    calibrator = options.score.calibrator
+    n_seen = 0 if calibrator is None else calibrator.overlap(run)
+    if n_seen:
+        raise InvalidValue(
+            f"the calibrator was fitted on {n_seen} of the {run.words[0]}s of {run.source.path}, "
+            "which voids the guarantee; fit it on others"
+        )
+    if options.method == "sgr" and options.score.loss_of(run) != "error":
+        raise InvalidValue(
+            f"sgr is for the loss 'error', not {options.score.loss_of(run)!r}; use fixed-sequence"
+        )
+
+
+def _threshold(
+    run: RunItems, sample: Sample, named: tuple[str, float], options: CertifyOptions
+) -> Threshold:
+    found = find_threshold(sample, options.method, options.risk, named[1])
+    accepted = sample.accepts(found.threshold)
+    coverage = ratio_interval(sample, accepted.astype(np.float64), np.ones(sample.n_rows, np.bool_))
+    lost, n_accepted = float(sample.loss[accepted].sum()), int(accepted.sum())
+    curve = found.tested.curve
+    return Threshold(
+        group=named[0],
+        delta=None if options.method == "crc" else named[1],
+        threshold=found.threshold,
+        reason="" if found.threshold is not None else _why_none(run, sample, found, named, options),
+        test=found.test,
+        n_patients=sample.n_patients,
+        n_rows=sample.n_rows,
+        n_answered=int(np.count_nonzero(~np.isnan(sample.loss))),
+        n_scored=sample.n_scored,
+        n_tested=found.tested.n_rows,
+        n_accepted=n_accepted,
+        loss_sum=lost,
+        coverage=n_accepted / sample.n_rows,
+        coverage_low=coverage.low,
+        coverage_high=coverage.high,
+        risk=lost / n_accepted if n_accepted else None,
+        tests=[
+            TestedThreshold(
+                threshold=float(curve.threshold[one.candidate]),
+                n_accepted=int(curve.n_accepted[one.candidate]),
+                loss_sum=float(curve.loss_sum[one.candidate]),
+                p=one.p,
+                level=one.level,
+            )
+            for one in found.search.tests
+        ],
+    )
+
+
+def _why_none(
+    run: RunItems,
+    sample: Sample,
+    found: Certified,
+    named: tuple[str, float],
+    options: CertifyOptions,
+) -> str:
+    """Say why there is no threshold, and how many cases could give one."""
+    risk, start = options.risk, found.start
+    if start is None:
+        return "no answered row has a score"
+    if options.method == "crc":
+        return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold"
+    seen = found.tested.curve.risk(start)
+    n_start = int(found.tested.curve.n_accepted[start])
+    rows = f"the {n_start} surest answers that are tested first have a risk of {seen:.3g}"
+    fewest = fewest_rows(risk, named[1])
+    if not found.search.tests and n_start < fewest:
+        rows = (
+            f"too small: {n_start} answers with a score are tested and without any error it would "
+            f"take {fewest}; their risk is {seen:.3g}"
+        )
+    if seen >= risk:
+        return f"{rows}, which is not below {risk:g}, so that no size helps"
+    size = sample.most_rows if sample.clustered else 1
+    plan = plan_certify(
+        risk=risk,
+        delta=named[1],
+        expected_risk=seen,
+        power=_PLANNED_POWER,
+        cluster_size=size,
+        icc=_icc(sample) if size > 1 else 0.0,
+        seed=sample.seed,
+    )
+    if plan.n is None:
+        return f"{rows}; at that risk {plan.reason}"
+    n_cases = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
+    what = f"{run.words[0]}s of {size} rows" if sample.clustered else "cases"
+    return (
+        f"{rows}; at that risk {n_cases:,} {what} ({plan.n:,} with answers) certify a threshold "
+        f"with a probability of {_PLANNED_POWER:g}"
+    )
+
+
+def _icc(sample: Sample) -> float:
+    """Return the correlation of the losses of one patient, by the analysis of variance."""
+    scored = ~np.isnan(sample.score)
+    patient, loss = sample.patient[scored], sample.loss[scored]
+    size = np.bincount(patient, minlength=sample.n_patients)
+    total = np.bincount(patient, loss, sample.n_patients)
+    size, total = size[size > 0], total[size > 0]
+    n, k = loss.size, size.size
+    if k < 2 or n == k:
+        return 0.0
+    between = float((np.square(total) / size).sum() - loss.sum() ** 2 / n) / (k - 1)
+    within = float(np.square(loss).sum() - (np.square(total) / size).sum()) / (n - k)
+    typical = (n - float(np.square(size).sum()) / n) / (k - 1)
+    scale = between + (typical - 1) * within
+    return float(np.clip((between - within) / scale, 0.0, 1.0)) if scale > 0 else 0.0
+
+
+def _assumptions(
+    run: RunItems, sample: Sample, options: CertifyOptions, parts: Sequence[Threshold]
+) -> list[str]:
+    person, unit = run.words
+    found = [
+        (
+            f"Future {person}s are exchangeable with the {sample.n_patients} calibration "
+            f"{person}s: same setting, case mix, model and prompt."
+        ),
+        (
+            f"The score ({options.score.variant(run)}), the bound and the method were chosen "
+            "before these rows were looked at."
+        ),
+        "The labels are right.",
+    ]
+    if run.table.n_failed:
+        found.append(
+            f"The {run.table.n_failed} failed rows, which are left out, are like the others."
+        )
+    if not sample.clustered:
+        found.append(f"Every {person} has one {unit}, independent of the others.")
+    else:
+        source = "as declared" if options.score.rows_per_patient else "as in the suite"
+        if not options.score.rows_per_patient and suite_rows(run) is None:
+            source = "the most that was seen: declare it with --rows-per-patient"
+        found.append(
+            f"{person.capitalize()}s are independent of each other, their rows need not be, and "
+            f"none has more than {sample.most_rows} rows ({source})."
+        )
+        if options.method == "crc":
+            found.append(f"Every {person} counts once, with the mean of its rows.")
+        elif any(part.test != "betting" for part in parts):
+            found.append(f"One row per {person}, drawn with the seed {sample.seed}, was tested.")
+    if options.method == "sgr":
+        found.append("The risk never falls as the threshold is lowered, which sgr needs.")
+    if options.by:
+        found.append(f"Delta is divided by {len(parts)}, the number of groups.")
+    return found

@@ -21,9 +21,9 @@ from krisis.statistics.risk_tests import (
 MOST_PATIENTS = 100_000
 FEWEST_FOR_BETTING = 5
 """With several rows per patient: so many times the fewest rows must there be patients to bet on."""
-_MOST_SIMULATED = 20_000
+_MOST_SIMULATED = 10_000
 _N_REPETITIONS = 1000
-_MOST_ROWS = 20_000_000
+_MOST_ROWS = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _exact_power(n: int, risk: float, delta: float, expected: float) -> float:
     errors = np.arange(allowed + 1, start + 1)
     left = int(allowed_errors(second, risk, second_level)) - errors
     passes = np.where(left >= 0, binomial_p(np.maximum(left, 0), second - start, expected), 0.0)
-    chance = _binomial_mass(errors, start, expected)
+    chance = _binomial_mass(errors.astype(np.float64), start, expected)
     return float(1 - chance @ (1 - passes))
 
 

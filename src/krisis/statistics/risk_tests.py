@@ -53,6 +53,28 @@ def fewest_rows(risk: float, level: float) -> int:
     return n
 
 
+@lru_cache(maxsize=256)
+def _rows_for_errors(n_kinds: int, risk: float, level: float) -> IntArray:
+    """Return, for k = 0, 1, …, the smallest n with P(Bin(n, risk) ≤ k) ≤ level."""
+    k = np.arange(n_kinds)
+    near = special.bdtrin(k.astype(np.float64), level, risk)
+    n: IntArray = np.maximum(np.ceil(np.nan_to_num(near, nan=1.0)).astype(np.int64), k + 1)
+    while (under := binomial_p(k, n, risk) > level).any():
+        n = n + under
+    while (over := (n > k + 1) & (binomial_p(k, n - 1, risk) <= level)).any():
+        n = n - over
+    n.setflags(write=False)
+    return n
+
+
+def _rows_up_to(n: int, risk: float, level: float) -> IntArray:
+    """Return the sizes at which one more error is allowed, those up to n among them."""
+    n_kinds = 16
+    while (found := _rows_for_errors(n_kinds, risk, level))[-1] <= n:
+        n_kinds *= 2
+    return found
+
+
 def allowed_errors(n: ArrayLike, risk: float, level: float) -> IntArray:
     """Return a(n, level): the largest k with P(Bin(n, risk) ≤ k) ≤ level, −1 where there is none.
 
@@ -60,26 +82,14 @@ def allowed_errors(n: ArrayLike, risk: float, level: float) -> IntArray:
     [-1, 0, 1, 12]
     """
     rows = np.asarray(n, dtype=np.int64)
-    near = special.bdtrik(level, rows.astype(np.float64), float(risk))
-    k = np.floor(np.nan_to_num(near, nan=0.0)).astype(np.int64)
-    k = np.minimum(k + 1, rows)
-    while (over := (k >= 0) & (binomial_p(np.maximum(k, 0), rows, risk) > level)).any():
-        k = k - over
-    return k
+    sizes = _rows_up_to(int(rows.max(initial=0)), risk, level)
+    return np.searchsorted(sizes, rows, side="right") - 1
 
 
-@lru_cache
 def first_alike(n: int, risk: float, level: float) -> int:
     """Return J(n, level): the fewest rows that allow as many errors as n rows do."""
     k = int(allowed_errors(n, risk, level))
-    if k < 0:
-        return 1
-    low, high = k, n  # low rows allow fewer errors, high rows as many
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = float(binomial_p(k, middle, risk)) <= level
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+    return 1 if k < 0 else int(_rows_up_to(n, risk, level)[k])
 
 
 def hoeffding_bentkus_p(loss_sum: float, n: int, risk: float) -> float:
