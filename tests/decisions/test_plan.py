@@ -17,7 +17,6 @@ from tests.invented_runs import invented_rows, result_of
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
-from krisis.decisions.certify import Sample, find_threshold
 from krisis.decisions.plan import (
     PairedQuestion,
     Patients,
@@ -35,6 +34,7 @@ from krisis.decisions.plan_cost import Pace, TokenPrice, Use, cost_text, with_co
 from krisis.decisions.plan_pilot import correlation
 from krisis.decisions.plan_power import _tail, paired_power
 from krisis.decisions.plan_width import assurance
+from krisis.decisions.sample import Sample, find_threshold
 from krisis.errors import InvalidValue, UserError
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.accuracy import Accuracy

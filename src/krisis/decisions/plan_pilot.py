@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from krisis.decisions.certify import Sample, find_threshold
 from krisis.decisions.plan_patients import MOST_ROWS_OF_A_PATIENT, FloatArray, IntArray, Patients
+from krisis.decisions.sample import Sample, find_threshold
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics import default_benchmark_metrics
