@@ -25,11 +25,11 @@ from krisis.decisions.plan import (
     Study,
     WidthQuestion,
     is_share,
-    plan_certificate,
     plan_compare,
     plan_estimate,
     plan_non_inferior,
 )
+from krisis.decisions.plan_certificate import plan_certificate
 from krisis.decisions.plan_cost import Pace, TokenPrice, Use, cost_text, with_cost
 from krisis.decisions.plan_pilot import correlation
 from krisis.decisions.plan_power import _tail, paired_power
@@ -253,6 +253,7 @@ PAIRED = [  # difference, discordance, margin, rows per patient, ICC, power
     (0.1, 0.25, None, 4, 0.4, 0.8),
     (0.08, 0.2, None, 2, 0.3, 0.9),
     (0.03, 0.1, None, 1, 0.0, 0.8),
+    (0.025, 0.1, None, 1, 0.0, 0.8),
     (0.0, 0.1, 0.05, 1, 0.0, 0.8),
     (0.0, 0.15, 0.05, 4, 0.2, 0.8),
     (-0.02, 0.3, 0.1, 8, 0.1, 0.8),

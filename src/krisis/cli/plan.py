@@ -14,11 +14,11 @@ from krisis.decisions.plan import (
     Pilot,
     Plan,
     Study,
-    plan_certificate,
     plan_compare,
     plan_estimate,
     plan_non_inferior,
 )
+from krisis.decisions.plan_certificate import plan_certificate
 from krisis.decisions.plan_certify import check_bounds
 from krisis.decisions.plan_cost import Pace, TokenPrice, Use, cost_text, with_cost
 from krisis.decisions.plan_pilot import patients_of

@@ -9,13 +9,12 @@ from functools import cache
 from krisis.decisions.plan_answer import (
     Plan,
     Study,
-    certify_assumptions,
     inputs,
     paired_assumptions,
+    planned,
     shared_assumptions,
     width_assumptions,
 )
-from krisis.decisions.plan_certify import certify_power, plan_certify
 from krisis.decisions.plan_patients import Patients
 from krisis.decisions.plan_pilot import N_FAMILIES, N_RESAMPLES, Pilot
 from krisis.decisions.plan_power import N_CONFIRMED, PairedQuestion, paired_power
@@ -29,12 +28,10 @@ from krisis.decisions.plan_width import (
     wilson_assurance,
 )
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Answers, Table
 from krisis.statistics.bootstrap import MOST_POOLS
-from krisis.statistics.risk_tests import allowed_errors, binomial_p
 
 __all__ = [
     "PairedQuestion",
@@ -43,7 +40,6 @@ __all__ = [
     "Plan",
     "Study",
     "WidthQuestion",
-    "plan_certificate",
     "plan_compare",
     "plan_estimate",
     "plan_non_inferior",
@@ -191,19 +187,17 @@ def _width_plan(
         )
         label = f"assurance by drawing {point.n_patients:,} patients of the pilot"
         beside[label] = float((half <= question.half_width * (1 + 1e-9)).mean())
-    return Plan(
-        "estimate",
+    aim = (
         f"that the interval of {metric.key} around {question.expected:.4g} is at most "
-        f"± {question.half_width:.4g} wide",
-        point.n_patients,
-        point.n_rows,
-        point.power,
-        "assurance",
-        points,
+        f"± {question.half_width:.4g} wide"
+    )
+    return planned(
+        ("estimate", aim, "assurance"),
+        (point, points),
         beside,
         width_assumptions(metric, study) + shared_assumptions(study, pilot, paired=False),
         inputs(study, metric, expected=question.expected, half_width=question.half_width),
-        {} if pilot is None else pilot.facts(),
+        pilot,
     )
 
 
@@ -252,25 +246,15 @@ def _paired_plan(
         beside["rows by Connor's formula, one row per patient"] = question.connor(study.power)
     if pilot is not None and pilot.right is not None:
         beside |= _drawn_power(pilot, question.margin, study, point.n_patients)
-    return Plan(
-        "non-inferior" if question.margin else "compare",
-        _paired_aim(question, metric),
-        point.n_patients,
-        point.n_rows,
-        point.power,
-        "power",
-        points,
+    told = {"difference": question.difference, "discordance": question.discordance}
+    sized = replace(study, n_patients=point.n_patients)
+    return planned(
+        ("non-inferior" if question.margin else "compare", _paired_aim(question, metric), "power"),
+        (point, points),
         beside,
-        paired_assumptions(question, metric, replace(study, n_patients=point.n_patients))
-        + shared_assumptions(study, pilot, paired=True),
-        inputs(
-            study,
-            metric,
-            difference=question.difference,
-            discordance=question.discordance,
-            margin=question.margin or None,
-        ),
-        {} if pilot is None else pilot.facts(),
+        paired_assumptions(question, metric, sized) + shared_assumptions(study, pilot, paired=True),
+        inputs(study, metric, **told, margin=question.margin or None),
+        pilot,
     )
 
 
@@ -333,63 +317,3 @@ def _reached(blank: WidthQuestion, study: Study) -> WidthQuestion:
         blank, study.n_patients, study.patients, study.power, seed=study.seed, stretch=stretch
     )
     return replace(blank, half_width=min(math.ceil(half * 1e5) / 1e5, 0.49999))
-
-
-def plan_certificate(
-    study: Study,
-    *,
-    risk: float,
-    delta: float,
-    expected_risk: float | None = None,
-    pilot: Pilot | None = None,
-) -> Plan:
-    """Plan for `krisis certify` to find a threshold; a pilot must be one of selective accuracy."""
-    if expected_risk is None:
-        if pilot is None:
-            raise InvalidValue("give --expected-risk, or a pilot with --from RUN")
-        expected_risk = 1 - float(pilot.values()[0].mean())
-    patients = study.patients
-    size = math.floor(patients.mean_size + 0.5)
-    if not patients.sizes and size != patients.mean_size:
-        raise InvalidValue(
-            f"a certificate is planned with a whole number of rows per patient, not "
-            f"{patients.mean_size!r}; round --cluster-size"
-        )
-    world: JsonObject = {"risk": risk, "delta": delta, "expected_risk": expected_risk}
-    world |= {"cluster_size": size, "icc": patients.icc if size > 1 else 0.0, "seed": study.seed}
-    asked = Asked(patients, pilot)
-    if study.n_patients is None:
-        found = plan_certify(**world, power=study.power)
-        if found.n is None:
-            raise InvalidValue(f"nothing can be certified: {found.reason}")
-        n, point = found.n, asked.point(found.n, found.power)
-    else:
-        n = asked.n_counted(study.n_patients)
-        point = asked.asked(study.n_patients, certify_power(n, **world))
-    shares = (0.5, 0.75, 0.9, 1.1, 1.25, 1.5) if size == 1 else (0.75, 1.25)
-    sizes = sorted({max(1, round(n * share)) for share in shares} - {n})
-    points = [asked.point(one, certify_power(one, **world)) for one in sizes]
-    allowed = int(allowed_errors(n * size, risk, delta))
-    beside: dict[str, object] = {
-        "power of one test at one threshold, which is not what runs": (
-            float(binomial_p(allowed, n * size, expected_risk)) if allowed >= 0 else 0.0
-        ),
-    }
-    if pilot is not None:
-        label = f"certified in {N_RESAMPLES} studies of so many patients of the pilot"
-        drawn = pilot.n_scored(point.n_patients)
-        beside[label] = pilot.certified(drawn, risk, delta, n=N_RESAMPLES, seed=study.seed)
-    return Plan(
-        "certify",
-        f"to certify a risk of at most {risk:g} at some threshold, {expected_risk:.4g} being true",
-        point.n_patients,
-        point.n_rows,
-        point.power,
-        "power",
-        tuple(sorted((point, *points), key=lambda one: one.n_patients)),
-        beside,
-        certify_assumptions(delta, clustered=size > 1)
-        + shared_assumptions(study, pilot, paired=False),
-        inputs(study, None, risk=risk, delta=delta, expected_risk=expected_risk),
-        {} if pilot is None else pilot.facts(),
-    )

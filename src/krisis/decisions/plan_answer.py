@@ -212,3 +212,29 @@ def shared_assumptions(study: Study, pilot: Pilot | None, *, paired: bool) -> tu
             "which a small pilot knows roughly."
         )
     return tuple(notes)
+
+
+def planned(
+    words: tuple[str, str, str],
+    sizes: tuple[Point, tuple[Point, ...]],
+    beside: dict[str, object],
+    assumptions: tuple[str, ...],
+    told: JsonObject,
+    pilot: Pilot | None,
+) -> Plan:
+    """Put a plan together: question, aim and what is reached; the answer and the sizes around."""
+    question, aim, reached = words
+    point, points = sizes
+    return Plan(
+        question,
+        aim,
+        point.n_patients,
+        point.n_rows,
+        point.power,
+        reached,
+        points,
+        beside,
+        assumptions,
+        told,
+        {} if pilot is None else pilot.facts(),
+    )
