@@ -207,10 +207,13 @@ def shared_assumptions(study: Study, pilot: Pilot | None, *, paired: bool) -> tu
             f"As in the pilot of {pilot.table.patients.n:,} patients, {failed:.1%} of the rows "
             f"fail and {pilot.counted_patients:.1%} of the patients bring a row that counts."
         )
-        notes.append(
-            "Drawing the pilot's patients with replacement answers for the pilot's own rates, "
-            "which a small pilot knows roughly."
-        )
+        if paired and pilot.right is None:
+            notes.append("The ICC of one pilot is that of its right answers, if none is given.")
+        else:
+            notes.append(
+                "Drawing the pilot's patients answers for the pilot's own rates and rows per "
+                "patient, whatever else is given; a small pilot knows them roughly."
+            )
     return tuple(notes)
 
 
