@@ -34,6 +34,41 @@ _SUSPECT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """A bound on the risk above a threshold; with ``whole``, deferred rows count, with no loss."""
+
+    threshold: float
+    risk: float
+    delta: float = 0.1
+    whole: bool = False
+
+    @classmethod
+    def of(cls, certificate: Certificate, part: Threshold) -> Promise:
+        """Take the promise of one part of a certificate."""
+        whole = certificate.method == "crc"
+        return cls(float(part.threshold or 0.0), certificate.risk, part.delta or 0.1, whole)
+
+    def losses(self, sample: Sample) -> tuple[FloatArray, BoolArray]:
+        """Return the losses of the accepted rows, and the rows that the risk is an average of."""
+        accepted = sample.accepts(self.threshold)
+        return np.where(accepted, sample.loss, 0.0), accepted | self.whole
+
+    def judged(self, sample: Sample, *, level: float = _LEVEL) -> tuple[Verdict, Interval]:
+        """Return what new rows say, with the interval of their risk, by the test that certifies.
+
+        Held where the interval lies below the bound, broken where it lies above.
+        """
+        if sample.clustered and sample.few_patients(self.risk, self.delta):
+            sample = sample.one_row_each()
+        interval = ratio_interval(sample, *self.losses(sample), level=level)
+        if interval.defined and interval.high <= self.risk:
+            return "held", interval
+        if interval.defined and interval.low > self.risk:
+            return "broken", interval
+        return "cannot tell", interval
+
+
+@dataclass(frozen=True, slots=True)
 class PartVerdict:
     """What new rows say to one threshold: risk and coverage with exact intervals."""
 
@@ -155,21 +190,14 @@ def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample
 def _judged(
     certificate: Certificate, part: Threshold, rows: tuple[Sample, BoolArray], level: float
 ) -> PartVerdict:
-    sample = rows[0].part(rows[1])
-    accepted = sample.accepts(part.threshold)
-    lost, among = _promised(sample, part, certificate)
-    tested = sample
-    if sample.clustered and sample.few_patients(certificate.risk, part.delta or 1 - level):
-        tested = sample.one_row_each()
-    risk = ratio_interval(tested, *_promised(tested, part, certificate), level=level)
-    verdict: Verdict = "cannot tell"
-    if risk.defined:
-        verdict = "held" if risk.high <= certificate.risk else verdict
-        verdict = "broken" if risk.low > certificate.risk else verdict
+    sample, promise = rows[0].part(rows[1]), Promise.of(certificate, part)
+    accepted = sample.accepts(promise.threshold)
+    lost, among = promise.losses(sample)
+    verdict, risk = promise.judged(sample, level=level)
     everyone = np.ones(sample.n_rows, dtype=np.bool_)
     return PartVerdict(
         part.group,
-        float(part.threshold or 0.0),
+        promise.threshold,
         verdict,
         sample.n_patients,
         sample.n_rows,
@@ -180,15 +208,6 @@ def _judged(
         float(accepted.mean()) if sample.n_rows else math.nan,
         ratio_interval(sample, accepted.astype(np.float64), everyone, level=level),
     )
-
-
-def _promised(
-    sample: Sample, part: Threshold, certificate: Certificate
-) -> tuple[FloatArray, BoolArray]:
-    """Return the losses of the accepted rows, and the rows that the promise is an average of."""
-    accepted = sample.accepts(part.threshold)
-    whole = certificate.method == "crc"
-    return np.where(accepted, sample.loss, 0.0), accepted | whole
 
 
 def same_scores_p(before: Sequence[float | None], now: Sequence[float | None], seed: int) -> float:
