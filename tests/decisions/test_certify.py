@@ -1,4 +1,4 @@
-"""A threshold is certified by chains that were fixed beforehand, or the size that would do is told."""
+"""A threshold is certified by chains fixed beforehand, or the size that would do is told."""
 
 from __future__ import annotations
 

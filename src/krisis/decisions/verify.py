@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,7 +28,8 @@ from krisis.statistics.intervals import Interval
 
 Verdict = Literal["held", "broken", "cannot tell"]
 _LEVEL = 0.95
-_N_PERMUTATIONS = 2000
+_N_PERMUTATIONS = 1000
+_VALUES_PER_BLOCK = 1_000_000
 # Below this, scores are said to differ.
 _SUSPECT = 0.05
 
@@ -223,16 +224,28 @@ def same_scores_p(before: Sequence[float | None], now: Sequence[float | None], s
     n, m = len(before), len(now)
     if not (n and m):
         return math.nan
-    member = (np.arange(n + m) < n)[order]
+    step = np.where((np.arange(n + m) < n)[order], 1 / n, -1 / m)
 
-    def distance(of_first: BoolArray) -> float:
-        step = np.where(of_first, 1 / n, -1 / m)
-        return float(np.abs(np.cumsum(step)[ends]).max())
+    def distance(steps: FloatArray) -> FloatArray:
+        found: FloatArray = np.abs(np.cumsum(steps, axis=1)[:, ends]).max(axis=1)
+        return found
 
+    return _permutation_p(distance, step, seed)
+
+
+def _permutation_p(
+    statistic: Callable[[FloatArray], FloatArray], values: FloatArray, seed: int
+) -> float:
+    """Return how often a statistic of the rows of a table is as large for permuted values."""
     generator = np.random.default_rng(seed)
-    seen = distance(member) - 1e-12
-    drawn = (distance(generator.permutation(member)) for _ in range(_N_PERMUTATIONS))
-    return (1 + sum(one >= seen for one in drawn)) / (1 + _N_PERMUTATIONS)
+    seen = float(statistic(values[None, :])[0]) * (1 - 1e-12)
+    n_block = max(1, _VALUES_PER_BLOCK // values.size)
+    n_as_large = 0
+    for start in range(0, _N_PERMUTATIONS, n_block):
+        n_rows = min(n_block, _N_PERMUTATIONS - start)
+        block = generator.permuted(np.tile(values, (n_rows, 1)), axis=1)
+        n_as_large += int(np.count_nonzero(statistic(block) >= seen))
+    return (1 + n_as_large) / (1 + _N_PERMUTATIONS)
 
 
 def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
@@ -257,10 +270,7 @@ def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
     score = np.where(np.isnan(scores[codes]), -np.inf, scores[codes])
     _, score_rank = np.unique(score, return_inverse=True)
     centred = score_rank - score_rank.mean()
-    generator = np.random.default_rng(seed)
-    seen = abs(float(centred @ time)) - 1e-9
-    drawn = (abs(float(centred @ generator.permutation(time))) for _ in range(_N_PERMUTATIONS))
-    return (1 + sum(one >= seen for one in drawn)) / (1 + _N_PERMUTATIONS)
+    return _permutation_p(lambda times: np.abs(times @ centred), time - time.mean(), seed)
 
 
 def verification_json(found: Verification) -> JsonObject:
