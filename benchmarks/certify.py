@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.decisions.sample import Method, Sample, find_threshold
+from krisis.decisions.verify import Promise
 
 FloatArray = NDArray[np.float64]
 Generator = np.random.Generator
@@ -170,6 +171,28 @@ def all_cells(n_runs: int, worlds: Iterable[World] = WORLDS) -> Iterator[list[Ce
                 yield cells(world, icc, n_patients, n_runs)
 
 
+def verified(world: World, icc: float | None, n_patients: int, n_runs: int) -> dict[str, float]:
+    """Certify runs and verify each certificate on as many fresh patients."""
+    thresholds, _, risk = world.truth()
+    rng = np.random.default_rng(zlib.crc32(f"verify {world.name} {icc} {n_patients}".encode()))
+    shape = (n_patients, 1 if icc is None else ROWS_PER_PATIENT)
+    counts = {"certified": 0, "true risk above": 0, "held": 0, "broken": 0, "cannot tell": 0}
+    counts["broken although true"] = 0
+    for number in range(n_runs):
+        found = _certified(sample_of(*world.draw(rng, shape, icc or 0.0), number), METHODS[0])
+        fresh = sample_of(*world.draw(rng, shape, icc or 0.0), number)
+        if found is None:
+            continue
+        place = int(np.searchsorted(-thresholds, -found, side="right")) - 1
+        above = bool(place >= 0 and risk[place] > RISK)
+        verdict, _ = Promise(found, RISK, DELTA).judged(fresh)
+        counts["certified"] += 1
+        counts["true risk above"] += above
+        counts[verdict] += 1
+        counts["broken although true"] += verdict == "broken" and not above
+    return {name: count / n_runs for name, count in counts.items()}
+
+
 def table(found: Iterable[Cell]) -> str:
     """Return the cells as Markdown, methods side by side."""
     lines = [
@@ -190,8 +213,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=4000)
     parser.add_argument("--world", default="", help="only the world of this name")
+    parser.add_argument("--verify", action="store_true", help="verify on fresh patients instead")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
+    if asked.verify:
+        for world in WORLDS[:3]:
+            for icc in DESIGNS[::2]:
+                print(world.name, icc, verified(world, icc, 300, asked.runs), flush=True)
+        return
     found: list[Cell] = []
     start = time.perf_counter()
     for fresh in all_cells(asked.runs, [w for w in WORLDS if asked.world in ("", w.name)]):

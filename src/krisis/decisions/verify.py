@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,9 +28,45 @@ from krisis.statistics.intervals import Interval
 
 Verdict = Literal["held", "broken", "cannot tell"]
 _LEVEL = 0.95
-_N_PERMUTATIONS = 2000
+_N_PERMUTATIONS = 1000
+_VALUES_PER_BLOCK = 1_000_000
 # Below this, scores are said to differ.
 _SUSPECT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A bound on the risk above a threshold; with ``whole``, deferred rows count, with no loss."""
+
+    threshold: float
+    risk: float
+    delta: float = 0.1
+    whole: bool = False
+
+    @classmethod
+    def of(cls, certificate: Certificate, part: Threshold) -> Promise:
+        """Take the promise of one part of a certificate."""
+        whole = certificate.method == "crc"
+        return cls(float(part.threshold or 0.0), certificate.risk, part.delta or 0.1, whole)
+
+    def losses(self, sample: Sample) -> tuple[FloatArray, BoolArray]:
+        """Return the losses of the accepted rows, and the rows that the risk is an average of."""
+        accepted = sample.accepts(self.threshold)
+        return np.where(accepted, sample.loss, 0.0), accepted | self.whole
+
+    def judged(self, sample: Sample, *, level: float = _LEVEL) -> tuple[Verdict, Interval]:
+        """Return what new rows say, with the interval of their risk, by the test that certifies.
+
+        Held where the interval lies below the bound, broken where it lies above.
+        """
+        if sample.clustered and sample.few_patients(self.risk, self.delta):
+            sample = sample.one_row_each()
+        interval = ratio_interval(sample, *self.losses(sample), level=level)
+        if interval.defined and interval.high <= self.risk:
+            return "held", interval
+        if interval.defined and interval.low > self.risk:
+            return "broken", interval
+        return "cannot tell", interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +191,14 @@ def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample
 def _judged(
     certificate: Certificate, part: Threshold, rows: tuple[Sample, BoolArray], level: float
 ) -> PartVerdict:
-    sample = rows[0].part(rows[1])
-    accepted = sample.accepts(part.threshold)
-    lost, among = _promised(sample, part, certificate)
-    tested = sample
-    if sample.clustered and sample.few_patients(certificate.risk, part.delta or 1 - level):
-        tested = sample.one_row_each()
-    risk = ratio_interval(tested, *_promised(tested, part, certificate), level=level)
-    verdict: Verdict = "cannot tell"
-    if risk.defined:
-        verdict = "held" if risk.high <= certificate.risk else verdict
-        verdict = "broken" if risk.low > certificate.risk else verdict
+    sample, promise = rows[0].part(rows[1]), Promise.of(certificate, part)
+    accepted = sample.accepts(promise.threshold)
+    lost, among = promise.losses(sample)
+    verdict, risk = promise.judged(sample, level=level)
     everyone = np.ones(sample.n_rows, dtype=np.bool_)
     return PartVerdict(
         part.group,
-        float(part.threshold or 0.0),
+        promise.threshold,
         verdict,
         sample.n_patients,
         sample.n_rows,
@@ -180,15 +209,6 @@ def _judged(
         float(accepted.mean()) if sample.n_rows else math.nan,
         ratio_interval(sample, accepted.astype(np.float64), everyone, level=level),
     )
-
-
-def _promised(
-    sample: Sample, part: Threshold, certificate: Certificate
-) -> tuple[FloatArray, BoolArray]:
-    """Return the losses of the accepted rows, and the rows that the promise is an average of."""
-    accepted = sample.accepts(part.threshold)
-    whole = certificate.method == "crc"
-    return np.where(accepted, sample.loss, 0.0), accepted | whole
 
 
 def same_scores_p(before: Sequence[float | None], now: Sequence[float | None], seed: int) -> float:
@@ -204,16 +224,28 @@ def same_scores_p(before: Sequence[float | None], now: Sequence[float | None], s
     n, m = len(before), len(now)
     if not (n and m):
         return math.nan
-    member = (np.arange(n + m) < n)[order]
+    step = np.where((np.arange(n + m) < n)[order], 1 / n, -1 / m)
 
-    def distance(of_first: BoolArray) -> float:
-        step = np.where(of_first, 1 / n, -1 / m)
-        return float(np.abs(np.cumsum(step)[ends]).max())
+    def distance(steps: FloatArray) -> FloatArray:
+        found: FloatArray = np.abs(np.cumsum(steps, axis=1)[:, ends]).max(axis=1)
+        return found
 
+    return _permutation_p(distance, step, seed)
+
+
+def _permutation_p(
+    statistic: Callable[[FloatArray], FloatArray], values: FloatArray, seed: int
+) -> float:
+    """Return how often a statistic of the rows of a table is as large for permuted values."""
     generator = np.random.default_rng(seed)
-    seen = distance(member) - 1e-12
-    drawn = (distance(generator.permutation(member)) for _ in range(_N_PERMUTATIONS))
-    return (1 + sum(one >= seen for one in drawn)) / (1 + _N_PERMUTATIONS)
+    seen = float(statistic(values[None, :])[0]) * (1 - 1e-12)
+    n_block = max(1, _VALUES_PER_BLOCK // values.size)
+    n_as_large = 0
+    for start in range(0, _N_PERMUTATIONS, n_block):
+        n_rows = min(n_block, _N_PERMUTATIONS - start)
+        block = generator.permuted(np.tile(values, (n_rows, 1)), axis=1)
+        n_as_large += int(np.count_nonzero(statistic(block) >= seen))
+    return (1 + n_as_large) / (1 + _N_PERMUTATIONS)
 
 
 def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
@@ -238,10 +270,7 @@ def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
     score = np.where(np.isnan(scores[codes]), -np.inf, scores[codes])
     _, score_rank = np.unique(score, return_inverse=True)
     centred = score_rank - score_rank.mean()
-    generator = np.random.default_rng(seed)
-    seen = abs(float(centred @ time)) - 1e-9
-    drawn = (abs(float(centred @ generator.permutation(time))) for _ in range(_N_PERMUTATIONS))
-    return (1 + sum(one >= seen for one in drawn)) / (1 + _N_PERMUTATIONS)
+    return _permutation_p(lambda times: np.abs(times @ centred), time - time.mean(), seed)
 
 
 def verification_json(found: Verification) -> JsonObject:
