@@ -259,6 +259,9 @@ PAIRED = [  # difference, discordance, margin, rows per patient, ICC, power
     (-0.02, 0.3, 0.1, 8, 0.1, 0.8),
 ]
 WIDTHS = [  # expected, half width, rows per patient, ICC, assurance
+    (0.9, 0.03, 1, 0.0, 0.8),
+    (0.75, 0.06, 8, 0.1, 0.8),
+    (0.9, 0.05, 4, 0.3, 0.8),
     (0.8, 0.025, 1, 0.0, 0.8),
     (0.9, 0.03, 4, 0.3, 0.8),
     (0.75, 0.03, 8, 0.1, 0.9),
@@ -304,8 +307,10 @@ def test_runs_keep_the_assurance_that_was_planned(
     plan = plan_estimate(ACCURACY, study, expected=expected, half_width=half_width)
     kept = simulated_assurance(question, plan.n_patients, patients, 2000)
     print(plan.n_patients, plan.n_rows, plan.power, kept)
-    assert abs(plan.power - power) <= 0.02
-    assert abs(kept - power) <= 0.02 + 2 * math.sqrt(power * (1 - power) / 2000)
+    error = math.sqrt(power * (1 - power) / 2000)
+    assert abs(kept - plan.power) <= 0.02
+    # One patient more can add some points, so that more may be kept than was wished, not less.
+    assert power - 0.02 <= kept <= power + 0.02 + 2 * error
 
 
 def simulated_certificates(
