@@ -38,11 +38,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "krisis.cli.calibrate",
         "Fit a calibrator on a run: from signals of confidence to a probability.",
     ),
+    "certify": (
+        "krisis.cli.certify",
+        "Find a confidence threshold with a bounded risk, or verify one on new patients.",
+    ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
     "check": (
         "krisis.cli.check",
         "Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged.",
     ),
+    "plan": ("krisis.cli.plan", "Say how many patients a study needs, and what it costs."),
     "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
     "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),
     "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),

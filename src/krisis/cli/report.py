@@ -6,10 +6,14 @@ from pathlib import Path
 
 import typer
 
-from krisis.json_values import write_text
-from krisis.reporting.report import build_report, report_html, save_figures
+from krisis.confidence.calibrators import calibrator_from
+from krisis.decisions.certificate import certificate_from
+from krisis.json_values import read_object, write_text
+from krisis.reporting.certificate import certificate_section
+from krisis.reporting.report import Section, build_report, report_html, save_figures
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
+from krisis.results.run_items import read_items
 
 app = typer.Typer(add_completion=False)
 
@@ -27,15 +31,30 @@ def report(
     baseline: list[Path] = typer.Option(
         [], "--baseline", help="Another run to show beside it in the metric table; repeatable."
     ),
+    certificate: Path | None = typer.Option(
+        None, "--certificate", help="Show this certificate of `krisis certify`, and verify it."
+    ),
+    calibration: Path | None = typer.Option(
+        None, "--calibration", help="The calibrator that the certificate was made with."
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
     result = load_result(run)
     others = load_results(baseline)
     refuse_other_data({run.name: result, **others})
-    page = build_report(result, baselines=others, reproduce=reproduce_command(run))
+    shown = [] if certificate is None else [_certified(certificate, run, calibration)]
+    page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
     typer.echo(f"wrote {output}")
     if figures is not None:
         n_files = len(save_figures(page, figures))
         typer.echo(f"wrote {n_files} files into {figures}")
+
+
+def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
+    certificate = certificate_from(read_object(path), place=path)
+    fitted = None
+    if calibration is not None:
+        fitted = calibrator_from(read_object(calibration), place=calibration)
+    return certificate_section(certificate, read_items(run), calibrator=fitted)

@@ -122,6 +122,11 @@ class Calibrator(BaseModel):
         uncalibrated = figures_of(_unit_interval(raw, signal_of(before).scale), goal)
         return before, uncalibrated, figures_of(self.apply(run), goal)
 
+    @property
+    def content_hash(self) -> str:
+        """The hash of everything in the artifact."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
     def is_temperature_of(self, feature: str) -> bool:
         """Tell whether this is a temperature fitted on that signal."""
         return isinstance(self.model, TemperatureModel) and self.features == [feature]
@@ -129,7 +134,7 @@ class Calibrator(BaseModel):
     def overlap(self, run: RunItems) -> int:
         """Count the participants of a run on which the calibrator was fitted."""
         seen = set(self.fitted_on.participant_hashes)
-        return sum(_hash(name) in seen for name in run.participants)
+        return sum(participant_hash(name) in seen for name in run.participants)
 
     def warnings(self) -> list[str]:
         """Say plainly what speaks against using the calibrator."""
@@ -328,12 +333,13 @@ def _uncalibrated(
     return np.full(goal.size, goal.mean()), "the mean of the target"
 
 
-def _hash(participant: str) -> str:
+def participant_hash(participant: str) -> str:
+    """Return what artifacts keep of a name: enough to notice the participant again."""
     return hashlib.sha256(str(participant).encode()).hexdigest()[:16]
 
 
 def _fitted_on(run: RunItems, n_samples: int) -> FittedOn:
-    hashes = sorted(map(_hash, run.participants))
+    hashes = sorted(map(participant_hash, run.participants))
     source = run.source
     return FittedOn(
         path=source.path,

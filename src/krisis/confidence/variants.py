@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
-from krisis.confidence.signals import signal_values
+from krisis.confidence.signals import signal_of, signal_values
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import FloatArray
@@ -100,6 +100,28 @@ def confidence_of(
     with np.errstate(over="ignore"):
         values = chosen.rule(signals)
     return _finite(run, variant, values)
+
+
+def scores_of(run: RunItems, variant: str, *, calibrator: Calibrator | None = None) -> FloatArray:
+    """Return the confidence of every item; NaN where it was not predicted or lacks a signal."""
+    scores = np.full(run.n_items, np.nan)
+    needed = [
+        name
+        for part in [*variant.removeprefix("secondary:").rpartition(":")[0].split("+"), variant]
+        for name in (VARIANTS[part].signals if part in VARIANTS else ())
+        if signal_of(name).null_means is None
+    ]
+    present = np.array(
+        [all(signals.get(name) is not None for name in needed) for signals in run.signals],
+        dtype=np.bool_,
+    )
+    rows = run.predicted & present
+    if rows.any() or not run.predicted.any():
+        part = replace(run, table=run.table.restricted(rows))
+        scores[rows] = confidence_of(part, variant, calibrator=calibrator)
+    else:
+        confidence_of(run, variant, calibrator=calibrator)  # says what is missing
+    return scores
 
 
 def _secondary(run: RunItems, variant: str, calibrator: Calibrator | None) -> FloatArray:

@@ -168,7 +168,8 @@ class BaseDataSuite(ABC):
     the records is kept in a run, because it may quote them; ``notice`` is shown before the records
     are put to a model, such as the terms of a licence; ``baselines`` names the backends that every
     result is read against; ``feature_sets`` are those that `load` tells apart; ``run_format`` is
-    the registered file format that finished runs are also written in. A subclass without a
+    the registered file format that finished runs are also written in; ``rows_per_patient`` is the
+    largest number of records that a patient can have, where there is one. A subclass without a
     ``name`` is called after its class.
 
     >>> class SepsisSuite(BaseDataSuite):
@@ -186,6 +187,7 @@ class BaseDataSuite(ABC):
     notice: str = ""
     feature_sets: tuple[FeatureSet, ...] = ()
     run_format: str = ""
+    rows_per_patient: int | None = None
     config: SuiteConfig = SuiteConfig()
     # What it was made with, so that a run can be continued from elsewhere.
     made_with: tuple[tuple[object, ...], dict[str, object]] = ((), {})

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypedDict
 
@@ -232,7 +232,7 @@ class Session:
         return replace(
             spending,
             **_cost(self._price, spent),
-            price_per_million_tokens=asdict(self._price) if self._price else {},
+            price_per_million_tokens=self._price.per_million if self._price else {},
             limit_history=tuple(gate.concurrency.history),
             cache_fault=(cache.fault or None) if cache is not None else None,
         )

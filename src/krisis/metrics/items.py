@@ -27,6 +27,8 @@ class Source:
     mode: str | None = None
     suite: str = ""
     model: str = ""
+    task: str = ""
+    features: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,8 +92,12 @@ def build_report(
     *,
     baselines: Mapping[str, BenchmarkResult] | None = None,
     reproduce: str = "",
+    sections: Sequence[Section] = (),
 ) -> RunReport:
-    """Work out the whole page of a run; ``baselines`` are other runs to read it against."""
+    """Work out the whole page of a run; ``baselines`` are other runs to read it against.
+
+    ``sections`` come after those that every run has.
+    """
     rows, made = result.rows, result.provenance
     prompts = provenance.prompt_templates(result)
     return RunReport(
@@ -107,7 +111,7 @@ def build_report(
         stopping=stopping_lines(result),
         segments=_segments(rows),
         metric_tables=metric_tables(result, baselines or {}),
-        sections=chart_sections(result),
+        sections=[*chart_sections(result), *sections],
         costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
         data=provenance.data_facts(result.suite_description),

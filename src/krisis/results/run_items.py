@@ -61,7 +61,14 @@ def _source(result: BenchmarkResult, asked: str | None, path: Path) -> Source:
         made_in = f"was made in mode {known.mode!r}" if known.mode else "has no modes"
         raise InvalidFile(f"{path} {made_in}, not {asked!r}; omit --mode or name another run")
     return Source(
-        str(path), known.run_id, known.git_commit, known.mode or None, known.suite, known.model
+        str(path),
+        known.run_id,
+        known.git_commit,
+        known.mode or None,
+        known.suite,
+        known.model,
+        known.task,
+        known.features,
     )
 
 

@@ -75,6 +75,7 @@ class PHQ8Suite(BaseDataSuite):
     name = "phq8"
     tasks = MappingProxyType({TASK.name: TASK})
     run_format = "phq8-run"
+    rows_per_patient = len(ITEMS)
 
     def __init__(
         self,

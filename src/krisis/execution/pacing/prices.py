@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -16,15 +16,33 @@ from krisis.execution.config import read_mapping
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens, going in and coming out."""
+    """US dollars for a million tokens, going in and coming out.
+
+    ``batch`` is the share of these prices that a provider's batch costs, where it is known.
+    """
 
     input_per_million: float
     output_per_million: float
+    batch: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for value in (self.input_per_million, self.output_per_million):
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise InvalidValue(f"a price must be a number of 0 or more, not {value!r}")
+        if self.batch is not None and (
+            isinstance(self.batch, bool)
+            or not isinstance(self.batch, int | float)
+            or not 0 < self.batch <= 1
+        ):
+            raise InvalidValue(
+                f"batch must be the share of the price that a batch costs, such as 0.5, not "
+                f"{self.batch!r}"
+            )
+
+    @property
+    def per_million(self) -> dict[str, float]:
+        """The two prices by name."""
+        return {name: getattr(self, name) for name in ("input_per_million", "output_per_million")}
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
         """Return the dollars for these tokens.
@@ -96,16 +114,19 @@ def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
 
 
 def read_prices(path: str | Path) -> dict[str, Price]:
-    """Read a YAML or JSON table ``model: {input: dollars, output: dollars}`` per million tokens."""
+    """Read a YAML or JSON table ``model: {input: dollars, output: dollars}`` per million tokens.
+
+    ``batch`` may stand beside them: the share of the price that a provider's batch costs.
+    """
     path = Path(path)
     content = read_mapping(path, "a price table, models mapped to prices", option="--prices")
     return {str(model): _price(model, entry, path) for model, entry in content.items()}
 
 
 def _price(model: object, entry: object, path: Path) -> Price:
-    if not isinstance(entry, dict) or set(entry) != {"input", "output"}:
+    if not isinstance(entry, dict) or set(entry) - {"batch"} != {"input", "output"}:
         raise InvalidFile(
             f"{path}: {model!r} must have exactly the keys input and output, in dollars per "
-            f"million tokens, not {entry!r}"
+            f"million tokens, and batch at most, not {entry!r}"
         )
-    return Price(entry["input"], entry["output"])
+    return Price(entry["input"], entry["output"], entry.get("batch"))

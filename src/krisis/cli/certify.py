@@ -1,0 +1,137 @@
+"""`krisis certify`: a threshold with a guarantee, or the check of one on new patients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+import yaml
+
+from krisis.cli.streams import echo_json
+from krisis.confidence.calibrators import Calibrator, calibrator_from
+from krisis.decisions.certificate import certificate_from, certificate_lines
+from krisis.decisions.certify import CertifyOptions, certify_run
+from krisis.decisions.run_sample import Costs, ScoreOptions, costs_from
+from krisis.decisions.sample import METHODS
+from krisis.decisions.verify import verification_json, verification_lines, verify_run
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import dumps, read_object, write_text
+from krisis.metrics.items import RunItems
+from krisis.results.run_items import read_items
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    epilog="Examples:  krisis certify runs/RUN --risk 0.05 --delta 0.1 -o certificate.json  |  "
+    "krisis certify runs/RUN --risk 0.1 --by sex,site  |  krisis certify runs/NEW --verify "
+    "certificate.json",
+)
+def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+    run: Path = typer.Argument(..., help="A run directory, a saved result or a run file."),
+    risk: float | None = typer.Option(
+        None, "--risk", help="Largest risk among the answered cases, between 0 and 1."
+    ),
+    delta: float | None = typer.Option(
+        None, "--delta", help="Chance that the certificate is wrong; default 0.1."
+    ),
+    method: str = typer.Option("", "--method", help="One of: " + ", ".join(METHODS) + "."),
+    by: str = typer.Option("", "--by", help="Groups that get a threshold each, with commas."),
+    confidence: str = typer.Option(
+        "", "--confidence", help="Confidence variant; default: that of the task."
+    ),
+    calibration: Path | None = typer.Option(
+        None, "--calibration", help="Artifact of `krisis calibrate` that makes the score."
+    ),
+    loss: str = typer.Option(
+        "", "--loss", help="error, abs_norm or cost; default: that of the task."
+    ),
+    cost: Path | None = typer.Option(
+        None, "--cost", help="YAML with `costs`, truth to answer to cost; scaled to 1."
+    ),
+    rows_per_patient: int | None = typer.Option(
+        None, "--rows-per-patient", min=1, help="Most rows that a patient can have."
+    ),
+    verify: Path | None = typer.Option(
+        None, "--verify", help="A certificate to check on this run of other patients."
+    ),
+    time: str = typer.Option(
+        "", "--time", help="With --verify: metadata column that orders the patients."
+    ),
+    mode: str | None = typer.Option(None, "--mode", help="Experiment of a run file."),
+    seed: int = typer.Option(42, "--seed", min=0, help="Seed of the order of the patients."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Write the certificate to this new file (JSON)."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON, not sentences."),
+) -> None:
+    """Find the laxest threshold with a bounded risk, or verify one on new patients."""
+    if output is not None and output.exists():
+        raise InvalidFile(f"{output} exists already; choose another name or remove it first")
+    calibrator = None if calibration is None else _calibrator(calibration)
+    if verify is not None:
+        given = (risk, delta, method, by, loss, cost, rows_per_patient, output)
+        names = ("risk", "delta", "method", "by", "loss", "cost", "rows-per-patient", "output")
+        for name, value in zip(names, given, strict=True):
+            if value not in (None, ""):
+                raise InvalidValue(f"--verify takes all from the certificate; omit --{name}")
+        _verify(verify, read_items(run, mode), confidence, calibrator, time, as_json)
+    if risk is None:
+        raise InvalidValue("the bound is missing; add for instance --risk 0.05")
+    if time:
+        raise InvalidValue("--time belongs to --verify; omit it")
+    score = ScoreOptions(
+        confidence=confidence,
+        calibrator=calibrator,
+        loss=loss,
+        costs=None if cost is None else _costs(cost),
+        rows_per_patient=rows_per_patient,
+        seed=seed,
+    )
+    columns = [part.strip() for part in by.split(",") if part.strip()]
+    options = CertifyOptions(
+        risk=risk,
+        delta=delta,
+        method=method or "fixed-sequence",  # type: ignore[arg-type] # checked there
+        by=columns,
+        score=score,
+    )
+    certificate = certify_run(read_items(run, mode), options)
+    text = dumps(certificate.to_json())
+    if output is not None:
+        write_text(output, text + "\n")
+    if as_json:
+        echo_json(text)
+    else:
+        typer.echo("\n".join(certificate_lines(certificate)))
+    if output is not None:
+        typer.echo(f"wrote {output}", err=as_json)
+
+
+def _verify(
+    path: Path,
+    run: RunItems,
+    confidence: str,
+    calibrator: Calibrator | None,
+    time: str,
+    as_json: bool,
+) -> None:
+    certificate = certificate_from(read_object(path), place=path)
+    found = verify_run(certificate, run, confidence=confidence, calibrator=calibrator, time=time)
+    if as_json:
+        echo_json(dumps(verification_json(found)))
+    else:
+        typer.echo("\n".join(verification_lines(found)))
+    raise typer.Exit(1 if found.verdict == "broken" else 0)
+
+
+def _calibrator(path: Path) -> Calibrator:
+    return calibrator_from(read_object(path), place=path)
+
+
+def _costs(path: Path) -> Costs:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidFile(f"{path} cannot be read as a cost table: {error}") from None
+    return costs_from(content if isinstance(content, dict) else {}, str(path))

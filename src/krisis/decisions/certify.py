@@ -1,0 +1,250 @@
+"""A confidence threshold above which the risk is bounded, certified on the rows of one run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from krisis import __version__
+from krisis.decisions.certificate import Certificate, Identity, TestedThreshold, Threshold
+from krisis.decisions.plan_certify import check_bounds, plan_certify
+from krisis.decisions.run_sample import (
+    ScoreOptions,
+    groups_of,
+    patient_hashes,
+    patient_scores,
+    rows_hash,
+    sample_of,
+    suite_rows,
+)
+from krisis.decisions.sample import (
+    METHODS,
+    Certified,
+    Method,
+    Sample,
+    find_threshold,
+    ratio_interval,
+)
+from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics.items import RunItems
+from krisis.statistics.risk_tests import fewest_rows
+
+_PLANNED_POWER = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifyOptions:
+    """What is to be certified, and how; ``by`` names groups that get a threshold each."""
+
+    risk: float
+    delta: float | None = None
+    method: Method = "fixed-sequence"
+    by: Sequence[str] = ()
+    score: ScoreOptions = field(default_factory=ScoreOptions)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UnknownName.among("method", self.method, METHODS)
+        if self.method == "crc" and self.delta is not None:
+            raise InvalidValue(
+                "crc promises an expectation and has no delta; omit it or use fixed-sequence"
+            )
+        if self.method == "crc" and self.by:
+            raise InvalidValue(
+                "crc has no delta to divide over groups; omit --by or use fixed-sequence"
+            )
+        check_bounds(self.risk, self.chance)
+
+    @property
+    def chance(self) -> float:
+        """The delta: 0.1 unless another is given."""
+        return 0.1 if self.delta is None else self.delta
+
+
+def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
+    """Find the laxest threshold whose risk is bounded, for all rows or for every group."""
+    _check_score(run, options)
+    sample = sample_of(run, options.score)
+    groups = groups_of(run, options.by) if options.by else {"": np.ones(run.n_items, np.bool_)}
+    chance = options.chance / len(groups)
+    parts = [
+        _threshold(run, sample.part(rows), (name, chance), options) for name, rows in groups.items()
+    ]
+    calibrator = options.score.calibrator
+    return Certificate(
+        krisis_version=__version__,
+        method=options.method,
+        risk=options.risk,
+        delta=None if options.method == "crc" else options.chance,
+        threshold=None if options.by else parts[0].threshold,
+        loss=options.score.loss_of(run),
+        costs=[(*pair, cost) for pair, cost in (options.score.costs or {}).items()],
+        confidence=options.score.variant(run),
+        calibrator_hash=None if calibrator is None else calibrator.content_hash,
+        rows_per_patient=sample.most_rows,
+        seed=sample.seed,
+        by=list(options.by),
+        parts=parts,
+        identity=Identity.of(run),
+        n_failed=run.table.n_failed,
+        calibration_rows_hash=rows_hash(run, sample),
+        calibration_patients=patient_hashes(run),
+        calibration_scores=[None if math.isnan(s) else s for s in patient_scores(sample)],
+        assumptions=_assumptions(run, sample, options, parts),
+    )
+
+
+def _check_score(run: RunItems, options: CertifyOptions) -> None:
+    calibrator = options.score.calibrator
+    n_seen = 0 if calibrator is None else calibrator.overlap(run)
+    if n_seen:
+        raise InvalidValue(
+            f"the calibrator was fitted on {n_seen} of the {run.words[0]}s of {run.source.path}, "
+            "which voids the guarantee; fit it on others"
+        )
+    if options.method == "sgr" and options.score.loss_of(run) != "error":
+        raise InvalidValue(
+            f"sgr is for the loss 'error', not {options.score.loss_of(run)!r}; use fixed-sequence"
+        )
+
+
+def _threshold(
+    run: RunItems, sample: Sample, named: tuple[str, float], options: CertifyOptions
+) -> Threshold:
+    found = find_threshold(sample, options.method, options.risk, named[1])
+    accepted = sample.accepts(found.threshold)
+    coverage = ratio_interval(sample, accepted.astype(np.float64), np.ones(sample.n_rows, np.bool_))
+    lost, n_accepted = float(sample.loss[accepted].sum()), int(accepted.sum())
+    curve = found.tested.curve
+    return Threshold(
+        group=named[0],
+        delta=None if options.method == "crc" else named[1],
+        threshold=found.threshold,
+        reason="" if found.threshold is not None else _why_none(run, sample, found, named, options),
+        test=found.test,
+        n_patients=sample.n_patients,
+        n_rows=sample.n_rows,
+        n_answered=int(np.count_nonzero(~np.isnan(sample.loss))),
+        n_scored=sample.n_scored,
+        n_tested=found.tested.n_rows,
+        n_accepted=n_accepted,
+        loss_sum=lost,
+        coverage=n_accepted / sample.n_rows,
+        coverage_low=coverage.low,
+        coverage_high=coverage.high,
+        risk=lost / n_accepted if n_accepted else None,
+        tests=[
+            TestedThreshold(
+                threshold=float(curve.threshold[one.candidate]),
+                n_accepted=int(curve.n_accepted[one.candidate]),
+                loss_sum=float(curve.loss_sum[one.candidate]),
+                p=one.p,
+                level=one.level,
+            )
+            for one in found.search.tests
+        ],
+    )
+
+
+def _why_none(
+    run: RunItems,
+    sample: Sample,
+    found: Certified,
+    named: tuple[str, float],
+    options: CertifyOptions,
+) -> str:
+    """Say why there is no threshold, and how many cases could give one."""
+    risk, start = options.risk, found.start
+    if start is None:
+        return "no answered row has a score"
+    if options.method == "crc":
+        return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold"
+    seen = found.tested.curve.risk(start)
+    n_start = int(found.tested.curve.n_accepted[start])
+    rows = f"the {n_start} surest answers that are tested first have a risk of {seen:.3g}"
+    fewest = fewest_rows(risk, named[1])
+    if not found.search.tests and n_start < fewest:
+        rows = (
+            f"too small: {n_start} answers with a score are tested and without any error it would "
+            f"take {fewest}; their risk is {seen:.3g}"
+        )
+    if seen >= risk:
+        return f"{rows}, which is not below {risk:g}, so that no size helps"
+    size = sample.most_rows if sample.clustered else 1
+    plan = plan_certify(
+        risk=risk,
+        delta=named[1],
+        expected_risk=seen,
+        power=_PLANNED_POWER,
+        cluster_size=size,
+        icc=_icc(sample) if size > 1 else 0.0,
+        seed=sample.seed,
+    )
+    if plan.n is None:
+        return f"{rows}; at that risk {plan.reason}"
+    n_cases = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
+    what = f"{run.words[0]}s of {size} rows" if sample.clustered else "cases"
+    return (
+        f"{rows}; at that risk {n_cases:,} {what} ({plan.n:,} with answers) certify a threshold "
+        f"with a probability of {_PLANNED_POWER:g}"
+    )
+
+
+def _icc(sample: Sample) -> float:
+    """Return the correlation of the losses of one patient, by the analysis of variance."""
+    scored = ~np.isnan(sample.score)
+    patient, loss = sample.patient[scored], sample.loss[scored]
+    size = np.bincount(patient, minlength=sample.n_patients)
+    total = np.bincount(patient, loss, sample.n_patients)
+    size, total = size[size > 0], total[size > 0]
+    n, k = loss.size, size.size
+    if k < 2 or n == k:
+        return 0.0
+    between = float((np.square(total) / size).sum() - loss.sum() ** 2 / n) / (k - 1)
+    within = float(np.square(loss).sum() - (np.square(total) / size).sum()) / (n - k)
+    typical = (n - float(np.square(size).sum()) / n) / (k - 1)
+    scale = between + (typical - 1) * within
+    return float(np.clip((between - within) / scale, 0.0, 1.0)) if scale > 0 else 0.0
+
+
+def _assumptions(
+    run: RunItems, sample: Sample, options: CertifyOptions, parts: Sequence[Threshold]
+) -> list[str]:
+    person, unit = run.words
+    found = [
+        (
+            f"Future {person}s are exchangeable with the {sample.n_patients} calibration "
+            f"{person}s: same setting, case mix, model and prompt."
+        ),
+        (
+            f"The score ({options.score.variant(run)}), the bound and the method were chosen "
+            "before these rows were looked at."
+        ),
+        "The labels are right.",
+    ]
+    if run.table.n_failed:
+        found.append(
+            f"The {run.table.n_failed} failed rows, which are left out, are like the others."
+        )
+    if not sample.clustered:
+        found.append(f"Every {person} has one {unit}, independent of the others.")
+    else:
+        source = "as declared" if options.score.rows_per_patient else "as in the suite"
+        if not options.score.rows_per_patient and suite_rows(run) is None:
+            source = "the most that was seen: declare it with --rows-per-patient"
+        found.append(
+            f"{person.capitalize()}s are independent of each other, their rows need not be, and "
+            f"none has more than {sample.most_rows} rows ({source})."
+        )
+        if options.method == "crc":
+            found.append(f"Every {person} counts once, with the mean of its rows.")
+        elif any(part.test != "betting" for part in parts):
+            found.append(f"One row per {person}, drawn with the seed {sample.seed}, was tested.")
+    if options.method == "sgr":
+        found.append("The risk never falls as the threshold is lowered, which sgr needs.")
+    if options.by:
+        found.append(f"Delta is divided by {len(parts)}, the number of groups.")
+    return found

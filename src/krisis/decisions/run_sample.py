@@ -1,0 +1,195 @@
+"""A run as the sample that is certified or verified: its scores, losses, patients and groups."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from krisis import registry
+from krisis.confidence.calibrators import Calibrator, participant_hash
+from krisis.confidence.variants import scores_of
+from krisis.decisions.sample import Sample
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonValue, dumps
+from krisis.metrics.items import RunItems
+from krisis.metrics.labels import Label, canonical_label, is_label
+from krisis.metrics.table import BoolArray, FloatArray
+
+LOSSES = ("error", "abs_norm", "cost")
+_UNNAMED = re.compile(r"row \d+")
+Costs = Mapping[tuple[Label, Label], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions:
+    """How rows are scored and what a wrong answer costs; empty names are those of the task.
+
+    ``costs`` maps truth and answer to a cost and belongs to the loss ``cost``. ``rows_per_patient``
+    is the largest number of rows that a patient can have.
+    """
+
+    confidence: str = ""
+    calibrator: Calibrator | None = None
+    loss: str = ""
+    costs: Costs | None = None
+    rows_per_patient: int | None = None
+    seed: int = 42
+
+    def variant(self, run: RunItems) -> str:
+        """Return the confidence variant: the one named, else the calibrated or the task's one."""
+        return self.confidence or ("calibrated" if self.calibrator else run.default_confidence)
+
+    def loss_of(self, run: RunItems) -> str:
+        """Return the loss: the one named, else that of the costs or of the task."""
+        default = run.table.answers.default_loss
+        name = self.loss or ("cost" if self.costs else "abs_norm" if default == "abs" else default)
+        if name not in LOSSES:
+            raise UnknownName.among("loss", name, LOSSES)
+        if (name == "cost") != (self.costs is not None):
+            raise InvalidValue(f"the loss {name!r} and a cost table do not go together")
+        return name
+
+
+def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
+    """Return the answered and abstained rows of a run; failed rows are left out."""
+    table, loss = run.table, options.loss_of(run)
+    if not table.n_scored:
+        raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
+    if not table.answered.any():
+        raise InvalidValue(
+            f"the model abstained on all {table.n_scored} rows of {run.source.path}, so there is "
+            "no answer to accept"
+        )
+    losses = _cost_losses(run, options.costs) if options.costs else _plain_losses(run, loss)
+    counts = np.bincount(table.patients.code, minlength=table.patients.n)
+    return Sample(
+        score=scores_of(run, options.variant(run), calibrator=options.calibrator),
+        loss=losses,
+        patient=table.patients.code,
+        n_patients=table.patients.n,
+        binary=loss == "error",
+        most_rows=_most_rows(run, int(counts.max()), options.rows_per_patient),
+        seed=options.seed,
+    )
+
+
+def _plain_losses(run: RunItems, loss: str) -> FloatArray:
+    losses = np.full(run.n_items, math.nan)
+    losses[run.predicted] = run.losses("error" if loss == "error" else "abs_norm")
+    if run.predicted.any() and np.nanmax(losses) > 1:
+        raise InvalidValue(
+            f"an answer of {run.source.path} lies beyond the answers of its task, so its distance "
+            "is above 1; use the loss 'error'"
+        )
+    return losses
+
+
+def _cost_losses(run: RunItems, costs: Costs) -> FloatArray:
+    """Return the costs over the largest; an answer without a prediction costs the most."""
+    table, most = run.table, max(costs.values())
+    losses = np.full(run.n_items, math.nan)
+    for index in np.flatnonzero(run.predicted).tolist():
+        truth = table.labels[table.truth[index]]
+        code = table.prediction[index]
+        pair = truth, (table.labels[code] if code >= 0 else truth)
+        if pair not in costs and pair[0] != pair[1]:
+            raise InvalidValue(
+                f"the cost table says nothing of the answer {pair[1]!r} where {truth!r} is right; "
+                "add it"
+            )
+        losses[index] = costs.get(pair, 0.0) / most if code >= 0 else 1.0
+    return losses
+
+
+def costs_from(content: JsonMapping, place: str) -> Costs:
+    """Read ``costs: {truth: {answer: cost}}``; a right answer costs 0 unless it is listed."""
+    table: JsonValue = content.get("costs")
+    found: dict[tuple[Label, Label], float] = {}
+    usable = isinstance(table, Mapping) and all(isinstance(r, Mapping) for r in table.values())
+    for truth, row in table.items() if usable else ():
+        for answer, cost in row.items():
+            number = isinstance(cost, int | float) and not isinstance(cost, bool)
+            if not (is_label(truth) and is_label(answer) and number and 0 <= cost < math.inf):
+                raise InvalidValue(
+                    f"{place}: the cost of the answer {answer!r} where {truth!r} is right must be "
+                    f"a number of 0 or more, not {cost!r}"
+                )
+            found[canonical_label(truth), canonical_label(answer)] = float(cost)
+    if not found or max(found.values()) == 0:
+        raise InvalidValue(
+            f"{place} must hold `costs`, a mapping of truth to answer to cost, with one above 0"
+        )
+    return found
+
+
+def _most_rows(run: RunItems, seen: int, declared: int | None) -> int:
+    """Return the largest number of rows of a patient: declared, the suite's, else the one seen."""
+    most = declared or suite_rows(run) or seen
+    if most < seen:
+        raise InvalidValue(
+            f"a {run.words[0]} of {run.source.path} has {seen} rows and at most {most} were "
+            f"declared; declare {seen} or more"
+        )
+    return most
+
+
+def suite_rows(run: RunItems) -> int | None:
+    """Return how many rows a patient can have in the suite of a run, if it says so."""
+    if run.source.suite not in registry.names("suites"):
+        return None
+    found: int | None = registry.find("suites", run.source.suite).rows_per_patient
+    return found
+
+
+def groups_of(run: RunItems, columns: Sequence[str]) -> dict[str, BoolArray]:
+    """Return the rows of every combination of the groups of some columns that has rows."""
+    table = run.table
+    known = {*table.answers.groups, *(key for row in table.rows for key in row.metadata)}
+    for column in columns:
+        if column not in known:
+            raise UnknownName.among("group", column, map(str, known))
+    if len(set(columns)) < len(columns):
+        raise InvalidValue(f"name every group once, not {', '.join(columns)}")
+    parts = [table.grouped(column) for column in columns]
+    found: dict[str, BoolArray] = {}
+    for combination in product(*(range(len(names)) for names, _ in parts)):
+        rows = np.ones(table.n_scored, dtype=np.bool_)
+        for (_, codes), code in zip(parts, combination, strict=True):
+            rows &= codes == code
+        if rows.any():
+            named = [names[code] for (names, _), code in zip(parts, combination, strict=True)]
+            found[", ".join(named)] = rows
+    return found
+
+
+def rows_hash(run: RunItems, sample: Sample) -> str:
+    """Return the hash of every row with its score and loss, whatever their order."""
+    rows = sorted(
+        dumps([row.record_id, row.cluster_id, row.ground_truth, row.prediction, score, loss])
+        for row, score, loss in zip(
+            run.table.rows, sample.score.tolist(), sample.loss.tolist(), strict=True
+        )
+    )
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def patient_hashes(run: RunItems) -> list[str]:
+    """Return the hashes of the patients who have a name."""
+    named = [name for name in run.participants if not _UNNAMED.fullmatch(name)]
+    return sorted(map(participant_hash, named))
+
+
+def patient_scores(sample: Sample) -> list[float]:
+    """Return the mean score of every patient, NaN without any, in the order of the patients."""
+    scored = ~np.isnan(sample.score)
+    count = np.bincount(sample.patient[scored], minlength=sample.n_patients)
+    total = np.bincount(sample.patient[scored], sample.score[scored], sample.n_patients)
+    with np.errstate(invalid="ignore"):
+        means: list[float] = (total / count).tolist()
+    return means

@@ -1,0 +1,231 @@
+"""Rows with scores and losses: the thresholds they offer, and those that a method certifies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from krisis.decisions.plan_certify import FEWEST_FOR_BETTING
+from krisis.decisions.threshold_search import Search, crc, fixed_sequence, sgr
+from krisis.metrics.table import BoolArray, FloatArray, IntArray
+from krisis.statistics.intervals import Interval
+from krisis.statistics.risk_tests import (
+    betting_p,
+    binomial_p,
+    exact_interval,
+    fewest_rows,
+    hoeffding_bentkus_p,
+    inverted_interval,
+)
+
+Method = Literal["fixed-sequence", "sgr", "crc"]
+METHODS: tuple[Method, ...] = ("fixed-sequence", "sgr", "crc")
+TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Every candidate: its threshold, the rows that it accepts and the sum of their losses.
+
+    ``order`` are the rows with a score from the surest on, so that a candidate accepts the first.
+    """
+
+    order: IntArray
+    threshold: FloatArray
+    n_accepted: IntArray
+    loss_sum: FloatArray
+
+    def risk(self, candidate: int) -> float:
+        """Return the mean loss of the accepted rows."""
+        return float(self.loss_sum[candidate] / self.n_accepted[candidate])
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The rows of the population: score (NaN: deferred at every threshold), loss and patient.
+
+    ``binary`` says that a loss can only be 0 or 1, ``most_rows`` how many rows a patient can have.
+    """
+
+    score: FloatArray
+    loss: FloatArray
+    patient: IntArray
+    n_patients: int
+    binary: bool = True
+    most_rows: int = 1
+    seed: int = 42
+
+    @property
+    def n_rows(self) -> int:
+        """Count the rows, deferred ones among them."""
+        return self.score.size
+
+    @cached_property
+    def clustered(self) -> bool:
+        """Tell whether a patient has several rows."""
+        return self.n_patients < self.n_rows
+
+    @cached_property
+    def n_scored(self) -> int:
+        """Count the answered rows with a score."""
+        return int(np.count_nonzero(~np.isnan(self.score)))
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The candidates: distinct scores from strict to lax."""
+        scored = np.flatnonzero(~np.isnan(self.score))
+        order = scored[np.argsort(-self.score[scored], kind="stable")]
+        ranked = self.score[order]
+        last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))[: order.size]
+        return Curve(order, ranked[last], last + 1, np.cumsum(self.loss[order])[last])
+
+    @cached_property
+    def betting_order(self) -> IntArray:
+        """The patients in the seeded random order in which bets are placed."""
+        return np.random.default_rng(self.seed).permutation(self.n_patients)
+
+    def accepts(self, threshold: float | None) -> BoolArray:
+        """True where a row is answered at a threshold; None accepts nothing."""
+        if threshold is None:
+            return np.zeros(self.n_rows, dtype=np.bool_)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.score >= threshold)
+
+    def patient_sums(self, values: FloatArray | BoolArray) -> FloatArray:
+        """Add up one number per row within every patient, in the order of the bets."""
+        sums = np.bincount(self.patient, weights=values, minlength=self.n_patients)
+        return np.asarray(sums[self.betting_order], dtype=np.float64)
+
+    def part(self, rows: BoolArray) -> Sample:
+        """Return some of the rows, with the patients who have any."""
+        kept, patient = np.unique(self.patient[rows], return_inverse=True)
+        return replace(
+            self,
+            score=self.score[rows],
+            loss=self.loss[rows],
+            patient=patient.astype(np.int64),
+            n_patients=kept.size,
+        )
+
+    def one_row_each(self) -> Sample:
+        """Return one row per patient, drawn as a place from 1 to ``most_rows``.
+
+        A patient without a row at that place is skipped: so every row is drawn with one chance,
+        and the risk of the drawn rows is the risk per row.
+        """
+        generator = np.random.default_rng(self.seed)
+        wanted = generator.integers(self.most_rows, size=self.n_patients)
+        order = np.argsort(self.patient, kind="stable")
+        counts = np.bincount(self.patient, minlength=self.n_patients)
+        place = np.empty(self.n_rows, dtype=np.int64)
+        place[order] = np.arange(self.n_rows) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.part(place == wanted[self.patient])
+
+    def few_patients(self, risk: float, delta: float) -> bool:
+        """Tell whether there are too few patients to bet on their sums."""
+        return self.n_patients < FEWEST_FOR_BETTING * fewest_rows(risk, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """The search on a sample: the threshold, if any, and the rows on which it was tested.
+
+    ``tested`` is the sample itself, or the rows of it that were drawn, one per patient.
+    """
+
+    search: Search
+    test: TestName
+    tested: Sample
+    threshold: float | None
+
+    @property
+    def start(self) -> int | None:
+        """The first candidate tested, or the laxest where there are too few rows for a test."""
+        n_candidates = self.tested.curve.threshold.size
+        if not n_candidates:
+            return None
+        return self.search.tests[0].candidate if self.search.tests else n_candidates - 1
+
+
+def find_threshold(sample: Sample, method: Method, risk: float, delta: float) -> Certified:
+    """Return the laxest threshold that a method certifies on a sample."""
+    if method == "crc":
+        return _crc(sample, risk)
+    drawn = sample.clustered and (method == "sgr" or sample.few_patients(risk, delta))
+    tested = sample.one_row_each() if drawn else sample
+    curve = tested.curve
+    if tested.clustered:
+        test: TestName = "betting"
+        equivalents = curve.n_accepted // tested.most_rows  # patients, all of whose rows count
+        search = fixed_sequence(
+            equivalents, lambda j: _betting_p(tested, j, risk, delta), risk, delta
+        )
+    elif method == "sgr":
+        test = "exact binomial"
+        search = sgr(curve.n_accepted, np.rint(curve.loss_sum).astype(np.int64), risk, delta)
+    else:
+        test = "exact binomial" if tested.binary else "Hoeffding–Bentkus"
+        search = fixed_sequence(curve.n_accepted, lambda j: _row_p(tested, j, risk), risk, delta)
+    return Certified(search, test, tested, _threshold(curve, search.chosen))
+
+
+def _threshold(curve: Curve, chosen: int | None) -> float | None:
+    return None if chosen is None else float(curve.threshold[chosen])
+
+
+def _row_p(sample: Sample, candidate: int, risk: float) -> float:
+    n, total = int(sample.curve.n_accepted[candidate]), float(sample.curve.loss_sum[candidate])
+    if sample.binary:
+        return float(binomial_p(round(total), n, risk))
+    return hoeffding_bentkus_p(total, n, risk)
+
+
+def _betting_p(sample: Sample, candidate: int, risk: float, delta: float) -> float:
+    rows = sample.curve.order[: sample.curve.n_accepted[candidate]]
+    patient, n = sample.patient[rows], sample.n_patients
+    losses = np.bincount(patient, weights=sample.loss[rows], minlength=n).astype(np.float64)
+    counts = np.bincount(patient, minlength=n).astype(np.float64)
+    order = sample.betting_order
+    return betting_p(losses[order], counts[order], risk, most_rows=sample.most_rows, level=delta)
+
+
+def _crc(sample: Sample, risk: float) -> Certified:
+    """Take the mean over the rows of every patient where patients have several."""
+    curve = sample.curve
+    counts = np.bincount(sample.patient, minlength=sample.n_patients)
+    means = sample.loss / counts[sample.patient]
+    chosen = crc(np.cumsum(means[curve.order])[curve.n_accepted - 1], sample.n_patients, risk)
+    return Certified(Search((), chosen), "none", sample, _threshold(curve, chosen))
+
+
+def ratio_interval(
+    sample: Sample, hits: FloatArray, rows: BoolArray, *, level: float = 0.95
+) -> Interval:
+    """Return the interval of Σ hits / Σ rows, valid for any number of patients.
+
+    ``hits`` lie in [0, 1] and are 0 outside ``rows``.
+    """
+    n, total = int(rows.sum()), float(hits.sum())
+    if n == 0:
+        return Interval.undefined("no_rows", level=level)
+    if not sample.clustered:
+        if bool(np.isin(hits, (0.0, 1.0)).all()) and sample.binary:
+            return exact_interval(total, n, level)
+        return inverted_interval(
+            lambda r: hoeffding_bentkus_p(total, n, r),
+            lambda r: hoeffding_bentkus_p(n - total, n, 1 - r),
+            level,
+            "Hoeffding–Bentkus",
+        )
+    sums, counts = sample.patient_sums(hits), sample.patient_sums(rows)
+    tail = (1 - level) / 2
+
+    def p(found: FloatArray, r: float) -> float:
+        return betting_p(found, counts, r, most_rows=sample.most_rows, level=tail)
+
+    return inverted_interval(
+        lambda r: p(sums, r), lambda r: p(counts - sums, 1 - r), level, "betting"
+    )

@@ -1,0 +1,332 @@
+"""A certificate on new patients: whether its promise held, and whether they are exchangeable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from krisis.confidence.calibrators import Calibrator
+from krisis.decisions.certificate import Certificate, Identity, Threshold
+from krisis.decisions.run_sample import (
+    ScoreOptions,
+    groups_of,
+    patient_hashes,
+    patient_scores,
+    rows_hash,
+    sample_of,
+)
+from krisis.decisions.sample import Sample, ratio_interval
+from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject, JsonValue
+from krisis.metrics.items import RunItems
+from krisis.metrics.table import BoolArray, FloatArray
+from krisis.statistics.intervals import Interval
+
+Verdict = Literal["held", "broken", "cannot tell"]
+_LEVEL = 0.95
+_N_PERMUTATIONS = 1000
+_VALUES_PER_BLOCK = 1_000_000
+# Below this, scores are said to differ.
+_SUSPECT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A bound on the risk above a threshold; with ``whole``, deferred rows count, with no loss."""
+
+    threshold: float
+    risk: float
+    delta: float = 0.1
+    whole: bool = False
+
+    @classmethod
+    def of(cls, certificate: Certificate, part: Threshold) -> Promise:
+        """Take the promise of one part of a certificate."""
+        whole = certificate.method == "crc"
+        return cls(float(part.threshold or 0.0), certificate.risk, part.delta or 0.1, whole)
+
+    def losses(self, sample: Sample) -> tuple[FloatArray, BoolArray]:
+        """Return the losses of the accepted rows, and the rows that the risk is an average of."""
+        accepted = sample.accepts(self.threshold)
+        return np.where(accepted, sample.loss, 0.0), accepted | self.whole
+
+    def judged(self, sample: Sample, *, level: float = _LEVEL) -> tuple[Verdict, Interval]:
+        """Return what new rows say, with the interval of their risk, by the test that certifies.
+
+        Held where the interval lies below the bound, broken where it lies above.
+        """
+        if sample.clustered and sample.few_patients(self.risk, self.delta):
+            sample = sample.one_row_each()
+        interval = ratio_interval(sample, *self.losses(sample), level=level)
+        if interval.defined and interval.high <= self.risk:
+            return "held", interval
+        if interval.defined and interval.low > self.risk:
+            return "broken", interval
+        return "cannot tell", interval
+
+
+@dataclass(frozen=True, slots=True)
+class PartVerdict:
+    """What new rows say to one threshold: risk and coverage with exact intervals."""
+
+    group: str
+    threshold: float
+    verdict: Verdict
+    n_patients: int
+    n_rows: int
+    n_accepted: int
+    loss_sum: float
+    risk: float
+    risk_interval: Interval
+    coverage: float
+    coverage_interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What new patients say to a certificate; the p-values are of exchangeable scores.
+
+    ``not_certified`` are groups of the new run that have no threshold.
+    """
+
+    certificate: Certificate
+    parts: Sequence[PartVerdict]
+    not_certified: Sequence[str]
+    p_scores: float
+    p_time: float | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Broken where any part is, held where all are."""
+        found = {part.verdict for part in self.parts}
+        if "broken" in found:
+            return "broken"
+        return "held" if found == {"held"} else "cannot tell"
+
+
+def verify_run(
+    certificate: Certificate,
+    run: RunItems,
+    *,
+    confidence: str = "",
+    calibrator: Calibrator | None = None,
+    time: str = "",
+) -> Verification:
+    """Judge a certificate on the rows of another run of the same model, suite and variant.
+
+    ``time`` names a metadata column that orders the patients.
+    """
+    _refuse_other(certificate, run, confidence, calibrator)
+    sample = sample_of(run, score_options(certificate, calibrator))
+    _refuse_calibration_patients(certificate, run, sample)
+    groups = groups_of(run, certificate.by) if certificate.by else {}
+    known = {part.group: part for part in certificate.parts if part.threshold is not None}
+    if not known:
+        raise InvalidValue("the certificate names no threshold, so there is nothing to verify")
+    everyone = np.ones(run.n_items, dtype=np.bool_)
+    judged = {name: groups.get(name, everyone & (not certificate.by)) for name in known}
+    level = 1 - (1 - _LEVEL) / len(known)
+    scores = patient_scores(sample)
+    return Verification(
+        certificate,
+        [_judged(certificate, known[name], (sample, rows), level) for name, rows in judged.items()],
+        sorted(set(groups) - set(known)),
+        p_scores=same_scores_p(certificate.calibration_scores, scores, sample.seed),
+        p_time=None if not time else _time_p(run, np.array(scores), time, sample.seed),
+    )
+
+
+def _refuse_other(
+    certificate: Certificate, run: RunItems, confidence: str, calibrator: Calibrator | None
+) -> None:
+    was, here = certificate.identity.model_dump(), Identity.of(run).model_dump()
+    for name, value in was.items():
+        if here[name] != value:
+            raise InvalidValue(
+                f"the certificate is of the {name} {value!r} and {run.source.path} is of "
+                f"{here[name]!r}; verify it on a run of the same {name}"
+            )
+    if confidence and confidence != certificate.confidence:
+        raise InvalidValue(
+            f"the certificate is of the confidence variant {certificate.confidence!r}, not "
+            f"{confidence!r}; omit --confidence"
+        )
+    given = None if calibrator is None else calibrator.content_hash
+    if given != certificate.calibrator_hash:
+        was_with = "another calibrator" if certificate.calibrator_hash else "no calibrator"
+        need = "add --calibration with that artifact" if given is None else "name the right one"
+        if not certificate.calibrator_hash:
+            need = "omit --calibration"
+        raise InvalidValue(f"the certificate was made with {was_with}; {need}")
+
+
+def score_options(certificate: Certificate, calibrator: Calibrator | None) -> ScoreOptions:
+    """Return how the rows of a certificate were scored."""
+    costs = {(truth, answer): cost for truth, answer, cost in certificate.costs}
+    return ScoreOptions(
+        confidence=certificate.confidence,
+        calibrator=calibrator,
+        loss=certificate.loss,
+        costs=costs or None,
+        rows_per_patient=certificate.rows_per_patient,
+        seed=certificate.seed,
+    )
+
+
+def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample: Sample) -> None:
+    n_seen = len(set(certificate.calibration_patients) & set(patient_hashes(run)))
+    if rows_hash(run, sample) == certificate.calibration_rows_hash:
+        n_seen = sample.n_patients
+    if n_seen:
+        raise InvalidValue(
+            f"{n_seen} of the {sample.n_patients} {run.words[0]}s of {run.source.path} are those "
+            "that the certificate was made on; verify it on others"
+        )
+
+
+def _judged(
+    certificate: Certificate, part: Threshold, rows: tuple[Sample, BoolArray], level: float
+) -> PartVerdict:
+    sample, promise = rows[0].part(rows[1]), Promise.of(certificate, part)
+    accepted = sample.accepts(promise.threshold)
+    lost, among = promise.losses(sample)
+    verdict, risk = promise.judged(sample, level=level)
+    everyone = np.ones(sample.n_rows, dtype=np.bool_)
+    return PartVerdict(
+        part.group,
+        promise.threshold,
+        verdict,
+        sample.n_patients,
+        sample.n_rows,
+        int(accepted.sum()),
+        float(lost.sum()),
+        float(lost.sum()) / int(among.sum()) if among.any() else math.nan,
+        risk,
+        float(accepted.mean()) if sample.n_rows else math.nan,
+        ratio_interval(sample, accepted.astype(np.float64), everyone, level=level),
+    )
+
+
+def same_scores_p(before: Sequence[float | None], now: Sequence[float | None], seed: int) -> float:
+    """Return the p-value of a two-sample permutation test of the scores of patients.
+
+    The statistic is that of Kolmogorov and Smirnov; a patient without a score has the lowest.
+    """
+    values = np.array([*before, *now], dtype=np.float64)  # None becomes NaN
+    values = np.where(np.isnan(values), -np.inf, values)
+    order = np.argsort(values, kind="stable")
+    ranked = values[order]
+    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+    n, m = len(before), len(now)
+    if not (n and m):
+        return math.nan
+    step = np.where((np.arange(n + m) < n)[order], 1 / n, -1 / m)
+
+    def distance(steps: FloatArray) -> FloatArray:
+        found: FloatArray = np.abs(np.cumsum(steps, axis=1)[:, ends]).max(axis=1)
+        return found
+
+    return _permutation_p(distance, step, seed)
+
+
+def _permutation_p(
+    statistic: Callable[[FloatArray], FloatArray], values: FloatArray, seed: int
+) -> float:
+    """Return how often a statistic of the rows of a table is as large for permuted values."""
+    generator = np.random.default_rng(seed)
+    seen = float(statistic(values[None, :])[0]) * (1 - 1e-12)
+    n_block = max(1, _VALUES_PER_BLOCK // values.size)
+    n_as_large = 0
+    for start in range(0, _N_PERMUTATIONS, n_block):
+        n_rows = min(n_block, _N_PERMUTATIONS - start)
+        block = generator.permuted(np.tile(values, (n_rows, 1)), axis=1)
+        n_as_large += int(np.count_nonzero(statistic(block) >= seen))
+    return (1 + n_as_large) / (1 + _N_PERMUTATIONS)
+
+
+def _time_p(run: RunItems, scores: FloatArray, column: str, seed: int) -> float:
+    """Return the p-value of a permutation test of no rank correlation of score and time."""
+    found: dict[int, list[JsonValue]] = {}
+    for code, row in zip(run.table.patients.code.tolist(), run.table.rows, strict=True):
+        if row.metadata.get(column) is not None:
+            found.setdefault(code, []).append(row.metadata[column])
+    if not found:
+        raise InvalidValue(f"no row of {run.source.path} has the time {column!r} in its metadata")
+    try:
+        first = {code: min(moments) for code, moments in found.items()}
+        moments = sorted(set(first.values()))
+    except TypeError:
+        raise InvalidValue(
+            f"the values of {column!r} cannot be put in order; write all as numbers or as dates "
+            "such as 2026-01-31"
+        ) from None
+    place = {moment: index for index, moment in enumerate(moments)}
+    codes = np.array(sorted(first))
+    time = np.array([place[first[code]] for code in codes.tolist()], dtype=np.float64)
+    score = np.where(np.isnan(scores[codes]), -np.inf, scores[codes])
+    _, score_rank = np.unique(score, return_inverse=True)
+    centred = score_rank - score_rank.mean()
+    return _permutation_p(lambda times: np.abs(times @ centred), time - time.mean(), seed)
+
+
+def verification_json(found: Verification) -> JsonObject:
+    """Return the verification as JSON values."""
+    return {
+        "kind": "krisis.verification",
+        "schema_version": 1,
+        "verdict": found.verdict,
+        "risk_bound": found.certificate.risk,
+        "method": found.certificate.method,
+        "parts": [
+            {
+                "group": part.group,
+                "threshold": part.threshold,
+                "verdict": part.verdict,
+                "n_patients": part.n_patients,
+                "n_rows": part.n_rows,
+                "n_accepted": part.n_accepted,
+                "loss_sum": part.loss_sum,
+                "risk": part.risk,
+                "risk_interval": [part.risk_interval.low, part.risk_interval.high],
+                "coverage": part.coverage,
+                "coverage_interval": [part.coverage_interval.low, part.coverage_interval.high],
+                "level": part.risk_interval.level,
+                "interval_method": part.risk_interval.method,
+            }
+            for part in found.parts
+        ],
+        "groups_not_certified": list(found.not_certified),
+        "exchangeability": {"p_scores": found.p_scores, "p_time": found.p_time},
+    }
+
+
+def verification_lines(found: Verification) -> list[str]:
+    """Return the verification in words."""
+    lines = [_line(found.certificate, part) for part in found.parts]
+    lines += [f"{name}: the certificate has no threshold" for name in found.not_certified]
+    lines.append(_exchangeable("the calibration patients", found.p_scores))
+    if found.p_time is not None:
+        lines.append(_exchangeable("patients earlier or later in time", found.p_time))
+    return [f"{found.verdict}: {found.certificate.promise}", *lines]
+
+
+def _exchangeable(others: str, p: float) -> str:
+    words = "the scores differ" if p <= _SUSPECT else "no difference of the scores is shown"
+    return f"against {others}, {words} (permutation test, p = {p:.4f})"
+
+
+def _line(certificate: Certificate, part: PartVerdict) -> str:
+    whose = f"{part.group}: " if part.group else ""
+    risk, coverage = part.risk_interval, part.coverage_interval
+    seen = "no row is accepted, so there is no risk"
+    if risk.defined:
+        seen = f"risk {part.risk:.4f} ({risk.low:.4f} to {risk.high:.4f}, {risk.method})"
+    return (
+        f"{whose}{part.verdict}: {seen} against {certificate.risk:g}; coverage {part.coverage:.3f} "
+        f"({coverage.low:.3f} to {coverage.high:.3f}), {part.n_accepted} of {part.n_rows} rows of "
+        f"{part.n_patients} patients accepted at {part.threshold!r}"
+    )

@@ -1,0 +1,519 @@
+"""A threshold is certified by chains fixed beforehand, or the size that would do is told."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special, stats
+from tests.invented_runs import ANSWERS, TASK
+from typer.testing import CliRunner
+
+from krisis.cli.app import app
+from krisis.confidence.calibrators import fit_calibrator
+from krisis.decisions.certificate import certificate_from, certificate_lines
+from krisis.decisions.certify import CertifyOptions, certify_run
+from krisis.decisions.plan_certify import certify_power, plan_certify
+from krisis.decisions.run_sample import ScoreOptions, costs_from
+from krisis.decisions.sample import Sample, find_threshold
+from krisis.decisions.threshold_search import chain_starts, chains_of, crc, fixed_sequence, sgr
+from krisis.decisions.verify import same_scores_p, verify_run
+from krisis.errors import InvalidFile, InvalidValue, UserError
+from krisis.json_values import dumps
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.items import RunItems
+from krisis.reporting.certificate import certificate_facts, certificate_section
+from krisis.results.result import BenchmarkResult
+from krisis.results.run_items import read_items
+
+
+def sample(losses: Sequence[float], scores: Sequence[float] | None = None, size: int = 1) -> Sample:
+    """Return a sample of patients with so many rows each; scores fall unless they are given."""
+    n = len(losses)
+    score = np.linspace(1, 0.5, n) if scores is None else np.array(scores, dtype=float)
+    patient = np.arange(n) // size
+    return Sample(score, np.array(losses, float), patient, n // size, most_rows=size)
+
+
+def brute_force(accepted: Sequence[int], errors: Sequence[int], a: float, d: float) -> int | None:
+    """The procedure once more, written from its description with SciPy alone."""
+
+    @cache
+    def allowed(n: int, level: float) -> int:
+        k = -1
+        while k < n and special.bdtr(k + 1, n, a) <= level:
+            k += 1
+        return k
+
+    def fewest(level: float) -> int:
+        return next(n for n in range(1, 10_000) if (1 - a) ** n <= level)
+
+    def first(n: int, level: float) -> int:
+        return next(m for m in range(n + 1) if allowed(m, level) == allowed(n, level))
+
+    def chain(start: int, stop: float, level: float) -> list[int]:
+        kept, last = [], -1
+        for j, n in enumerate(accepted):
+            if start <= n < stop and allowed(n, level) > last:
+                kept.append(j)
+                last = allowed(n, level)
+        return kept
+
+    def passes(j: int, level: float) -> bool:
+        return bool(special.bdtr(errors[j], accepted[j], a) <= level)
+
+    def walk(steps: list[int], level: float) -> tuple[list[int], bool]:
+        found = []
+        for j in steps:
+            if not passes(j, level):
+                return found, False
+            found.append(j)
+        return found, True
+
+    total, part = accepted[-1], math.ceil(35 * accepted[-1] / 100)
+    if total < 4 * fewest(d):
+        found, _ = walk(chain(first(max(fewest(d), part), d), math.inf, d), d)
+        return max(found, default=None)
+    second = first(max(2 * fewest(d), part), d)
+    start = first(2 * fewest(0.3 * d), 0.3 * d)
+    if start >= second:
+        return max(walk(chain(second, math.inf, d), d)[0], default=None)
+    later = chain(second, math.inf, 0.7 * d)
+    early = chain(start, accepted[later[0]] if later else math.inf, 0.3 * d)
+    one, whole = walk(early, 0.3 * d)
+    two, _ = walk(later, d if whole else 0.7 * d)
+    return max([*one, *two], default=None)
+
+
+TABLES = st.lists(
+    st.tuples(st.integers(1, 40), st.floats(0, 0.35)), min_size=1, max_size=14
+).flatmap(lambda levels: st.tuples(st.just(levels), st.integers(0, 2**31)))
+
+
+@given(table=TABLES, risk=st.sampled_from([0.1, 0.15, 0.3]), delta=st.sampled_from([0.05, 0.1]))
+@settings(max_examples=40, deadline=None)
+def test_the_chains_are_those_of_the_description(
+    table: tuple[list[tuple[int, float]], int], risk: float, delta: float
+) -> None:
+    levels, seed = table
+    generator = np.random.default_rng(seed)
+    accepted = np.cumsum([n for n, _ in levels])
+    errors = np.cumsum([generator.binomial(n, p / 2) for n, p in levels])
+    found = fixed_sequence(
+        accepted, lambda j: float(special.bdtr(errors[j], accepted[j], risk)), risk, delta
+    )
+    assert found.chosen == brute_force(accepted.tolist(), errors.tolist(), risk, delta)
+
+
+def test_29_of_29_right_are_certified_and_28_are_too_few() -> None:
+    # 0.9²⁹ = 0.047 ≤ 0.05 < 0.9²⁸
+    assert find_threshold(sample([0] * 29), "fixed-sequence", 0.1, 0.05).threshold == 0.5
+    assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.05).threshold is None
+    # One start at 2·15 rows would say none to 29 of 29 at risk 0.15 and delta 0.1 (p = 0.009).
+    # The chain has 15 and 25 rows: 29 allow no more errors than 25 do.
+    found = find_threshold(sample([0] * 29), "fixed-sequence", 0.15, 0.1)
+    assert [test.candidate + 1 for test in found.search.tests] == [15, 25]
+    assert found.threshold == pytest.approx(1 - 0.5 * 24 / 28)
+
+
+def test_the_starts_by_hand() -> None:
+    # n_min(0.1) = 15, n_min(0.03) = 22 at risk 0.15. 59 < 60: one chain from J(⌈20.65⌉ = 21) = 15.
+    assert chain_starts(59, 0.15, 0.1) == [(0.1, 15)]
+    # 100: s₂ = J(35) = 34 as a(34) = a(35) = 2; s₁ = J(44, 0.03) ≥ 34: one chain at delta.
+    assert chain_starts(100, 0.15, 0.1) == [(0.1, 34)]
+    starts = chain_starts(1000, 0.15, 0.1)
+    assert [level for level, _ in starts] == pytest.approx([0.03, 0.07])
+    assert starts[0][1] <= 44 < starts[1][1] <= 350
+
+
+def test_a_plateau_is_one_candidate_and_chains_keep_what_allows_one_more_error() -> None:
+    assert [c.candidates for c in chains_of(np.array([10, 40, 41, 60]), 0.15, 0.1)] == [[1, 3]]
+    plateau = sample([0] * 30 + [1] * 30, [0.9] * 60)
+    assert plateau.curve.threshold.tolist() == [0.9]
+    assert find_threshold(plateau, "fixed-sequence", 0.1, 0.1).threshold is None
+
+
+def test_a_first_chain_that_passes_hands_its_level_on() -> None:
+    accepted = np.array([60, 400])
+    p_of = {0: 0.02, 1: 0.09}
+    assert fixed_sequence(accepted, p_of.__getitem__, 0.15, 0.1).chosen == 1
+    p_of[0] = 0.04  # the first chain fails, so that the second is tested at 0.07
+    assert fixed_sequence(accepted, p_of.__getitem__, 0.15, 0.1).chosen is None
+    p_of[1] = 0.06
+    assert fixed_sequence(accepted, p_of.__getitem__, 0.15, 0.1).chosen == 1
+
+
+def test_bisection_by_hand() -> None:
+    # A = 8 candidates: level 0.4/3 = 0.133; middles 3, 5, 6: 0.5⁴ = 0.0625, 0.5⁶, 0.5⁷ pass.
+    accepted, none = np.arange(1, 9), np.zeros(8, dtype=np.int64)
+    found = sgr(accepted, none, 0.5, 0.4)
+    assert [test.candidate for test in found.tests] == [3, 5, 6]
+    assert found.chosen == 6
+    assert all(test.level == pytest.approx(0.4 / 3) for test in found.tests)
+
+
+def test_conformal_risk_control_by_hand() -> None:
+    # (Σ loss + 1)/(20 + 1) ≤ 0.15 ⇔ Σ loss ≤ 2.15
+    assert crc(np.array([0.0, 1.0, 2.0, 3.0]), 20, 0.15) == 2
+    assert crc(np.array([0.0]), 5, 0.15) is None
+    # Two rows each: the means of the patients count, half a loss where one row of two is wrong.
+    rows = sample([0, 0, 0, 1, 0, 0, 0, 1], size=2)
+    assert find_threshold(rows, "crc", 0.5, 0.1).threshold == 0.5  # (1 + 1)/5 ≤ 0.5
+    assert find_threshold(rows, "crc", 0.35, 0.1).threshold > 0.5  # (0.5 + 1)/5 ≤ 0.35
+
+
+@given(
+    losses=st.lists(st.integers(0, 1), min_size=1, max_size=120),
+    place=st.integers(0, 119),
+    method=st.sampled_from(["fixed-sequence", "crc"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_one_error_more_never_lowers_the_threshold(
+    losses: list[int], place: int, method: str
+) -> None:
+    worse = list(losses)
+    worse[place % len(worse)] = 1
+    found = [find_threshold(sample(one), method, 0.2, 0.1).threshold for one in (losses, worse)]  # type: ignore[arg-type]
+    strict = [math.inf if one is None else one for one in found]
+    assert strict[1] >= strict[0]
+
+
+def test_rows_without_a_score_are_deferred_and_counted() -> None:
+    rows = sample([0] * 40 + [0] * 10, [*np.linspace(1, 0.6, 40), *[math.nan] * 10])
+    assert rows.n_scored == 40
+    assert rows.n_rows == 50
+    assert rows.accepts(0.0).sum() == 40
+
+
+def test_several_rows_per_patient_are_bet_on_or_drawn() -> None:
+    few, many = sample([0] * 300, size=4), sample([0] * 320, size=4)
+    drawn = find_threshold(few, "fixed-sequence", 0.15, 0.1).tested  # 75 patients are enough
+    assert find_threshold(few, "fixed-sequence", 0.15, 0.1).test == "betting"
+    assert find_threshold(many, "sgr", 0.15, 0.1).tested.n_rows == 80
+    assert drawn is few
+    fewer = find_threshold(sample([0] * 296, size=4), "fixed-sequence", 0.15, 0.1)
+    assert fewer.test == "exact binomial"
+    assert fewer.tested.n_rows == fewer.tested.n_patients == 74
+
+
+def test_every_row_is_drawn_with_one_chance_whatever_the_size_of_its_patient() -> None:
+    # Patients of 1 and of 4 rows: a pick among a patient's rows would favour the single rows.
+    patient = np.array([0, 1, 1, 1, 1])
+    rows = Sample(np.arange(5.0), np.zeros(5), patient, 2, most_rows=4)
+    drawn = np.zeros(5)
+    for seed in range(800):
+        drawn[replace(rows, seed=seed).one_row_each().score.astype(int)] += 1
+    assert drawn / 800 == pytest.approx(np.full(5, 0.25), abs=0.06)
+
+
+def made_run(
+    folder: Path,
+    n: int = 300,
+    *,
+    name: str = "a",
+    wrong: float = 0.04,
+    size: int = 1,
+    **fields: object,
+) -> Path:
+    """Write a run whose errors lie among its less confident answers."""
+    generator = np.random.default_rng(len(name) + n)
+    rows = []
+    for i in range(n):
+        score = round(0.99 - 0.5 * generator.random(), 4)
+        error = bool(generator.random() < wrong * (1 + 6 * (0.99 - score)))
+        metadata = {"sex": ("f", "m")[i % 2], "site": "big" if i % 20 else "small", "day": i}
+        rows.append(
+            EvaluationResult(
+                int(error),
+                0,
+                confidence=score,
+                metadata=metadata,
+                record_id=f"{name}{i}",
+                cluster_id=f"{name}-{i // size}",
+            )
+        )
+    rows = [replace(row, **fields) for row in rows]
+    path = folder / f"{name}.json"
+    suite = {"suite": "ckd", "task": "detection", "features": "reduced"}
+    made = BenchmarkResult(
+        Rows(rows, ANSWERS), {}, suite, "openai/some-model", {"task_facts": TASK}
+    )
+    made.save(path)
+    return path
+
+
+def items(folder: Path, **settings: object) -> RunItems:
+    return read_items(made_run(folder, **settings))  # type: ignore[arg-type]
+
+
+def test_a_certificate_says_what_it_promises_and_is_read_back(tmp_path: Path) -> None:
+    run = items(tmp_path)
+    certificate = certify_run(run, CertifyOptions(risk=0.15))
+    part = certificate.parts[0]
+    assert certificate.threshold == part.threshold is not None
+    accepted = [r for r in run.table.rows if r.confidence >= part.threshold]  # type: ignore[operator]
+    assert part.n_accepted == len(accepted)
+    assert part.loss_sum == sum(r.prediction for r in accepted)  # type: ignore[misc]
+    assert part.coverage_low < part.coverage < part.coverage_high
+    assert certificate.identity.model == "openai/some-model"
+    assert certificate.promise in certificate_lines(certificate)
+    assert all(one in "\n".join(certificate_lines(certificate)) for one in certificate.assumptions)
+    stored = json.loads(dumps(certificate.to_json()))
+    assert certificate_from(stored, place="c.json") == certificate
+    again = certify_run(run, CertifyOptions(risk=0.15))
+    assert dumps(again.to_json()) == dumps(certificate.to_json())
+
+
+@pytest.mark.parametrize("change", ["threshold", "risk", "check", "cut", "more", "kind"])
+def test_an_edited_certificate_is_refused(tmp_path: Path, change: str) -> None:
+    content = certify_run(items(tmp_path), CertifyOptions(risk=0.15)).to_json()
+    if change == "cut":
+        del content["parts"]
+    else:
+        content[change] = {"threshold": 0.1, "risk": 0.5, "check": "0", "more": 1, "kind": "x"}[
+            change
+        ]
+    with pytest.raises(InvalidFile, match="certif"):
+        certificate_from(json.loads(dumps(content)), place="c.json")
+
+
+def test_groups_get_a_threshold_each_and_small_ones_are_named(tmp_path: Path) -> None:
+    certificate = certify_run(items(tmp_path), CertifyOptions(risk=0.15, by=["sex", "site"]))
+    assert {part.group for part in certificate.parts} == {
+        "sex_f, site_big",
+        "sex_f, site_small",
+        "sex_m, site_big",
+    }
+    assert all(part.delta == pytest.approx(0.1 / 3) for part in certificate.parts)
+    found = {part.group: part for part in certificate.parts}
+    assert found["sex_f, site_small"].threshold is None
+    assert "too small: 15 answers" in found["sex_f, site_small"].reason
+    assert found["sex_m, site_big"].threshold is not None
+    assert certificate.threshold is None
+
+
+def test_none_names_the_size_that_would_do_or_says_that_none_does(tmp_path: Path) -> None:
+    hopeful = certify_run(items(tmp_path, n=20, wrong=0), CertifyOptions(risk=0.1))
+    n = plan_certify(risk=0.1, delta=0.1, expected_risk=0.0).n
+    assert f"at that risk {n} cases" in hopeful.parts[0].reason
+    hopeless = certify_run(items(tmp_path, name="bb", wrong=0.5), CertifyOptions(risk=0.05))
+    assert "no size helps" in hopeless.parts[0].reason
+
+
+def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:
+    costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}}, "costs.yaml")
+    score = ScoreOptions(costs=costs)
+    certificate = certify_run(items(tmp_path), CertifyOptions(risk=0.15, score=score))
+    plain = certify_run(items(tmp_path, name="aa"), CertifyOptions(risk=0.15))
+    assert certificate.parts[0].test == "Hoeffding–Bentkus"
+    assert certificate.parts[0].loss_sum * 4 == pytest.approx(
+        round(certificate.parts[0].loss_sum * 4)
+    )
+    assert plain.parts[0].test == "exact binomial"
+    stored = certificate_from(json.loads(dumps(certificate.to_json())), place="c")
+    assert verify_run(stored, items(tmp_path, name="new")).verdict == "held"
+
+
+def test_a_certificate_is_verified_on_new_patients(tmp_path: Path) -> None:
+    certificate = certify_run(items(tmp_path, n=600), CertifyOptions(risk=0.15))
+    fresh = verify_run(certificate, items(tmp_path, name="new", n=600), time="day")
+    assert fresh.verdict == "held"
+    part = fresh.parts[0]
+    exact = stats.binomtest(round(part.loss_sum), part.n_accepted).proportion_ci(0.95, "exact")
+    assert (part.risk_interval.low, part.risk_interval.high) == pytest.approx(tuple(exact))
+    assert fresh.p_scores > 0.01
+    assert fresh.p_time is not None
+    assert verify_run(certificate, items(tmp_path, name="bad", wrong=0.5)).verdict == "broken"
+    assert verify_run(certificate, items(tmp_path, name="short", n=30)).verdict == "cannot tell"
+
+
+def test_several_rows_per_patient_are_certified_and_verified(tmp_path: Path) -> None:
+    run = items(tmp_path, n=800, size=4)
+    certificate = certify_run(run, CertifyOptions(risk=0.2))
+    assert certificate.parts[0].test == "betting"
+    assert certificate.rows_per_patient == 4
+    fresh = verify_run(certificate, items(tmp_path, name="new", n=800, size=4))
+    assert fresh.verdict == "held"
+    assert fresh.parts[0].risk_interval.method == "betting"
+    declared = ScoreOptions(rows_per_patient=3)
+    with pytest.raises(InvalidValue, match="has 4 rows and at most 3"):
+        certify_run(run, CertifyOptions(risk=0.2, score=declared))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "are those that the certificate was made on"),
+        ({"model": "other"}, "of the model"),
+        ({"suite": "other"}, "of the suite"),
+        ({"task": "staging"}, "of the task"),
+    ],
+)
+def test_another_run_is_refused_by_name(tmp_path: Path, fields: dict[str, str], said: str) -> None:
+    run = items(tmp_path)
+    certificate = certify_run(run, CertifyOptions(risk=0.15))
+    other = replace(run, source=replace(run.source, **fields))
+    with pytest.raises(InvalidValue, match=said):
+        verify_run(certificate, other)
+
+
+def test_the_variant_and_the_calibrator_belong_to_the_certificate(tmp_path: Path) -> None:
+    run, fresh = items(tmp_path), items(tmp_path, name="new")
+    calibrator = fit_calibrator(
+        items(tmp_path, name="fit"), ["stated_confidence"], method="isotonic"
+    )
+    with pytest.raises(InvalidValue, match="confidence variant"):
+        verify_run(certify_run(run, CertifyOptions(risk=0.15)), fresh, confidence="llm")
+    score = ScoreOptions(calibrator=calibrator)
+    certificate = certify_run(run, CertifyOptions(risk=0.15, score=score))
+    assert certificate.confidence == "calibrated"
+    with pytest.raises(InvalidValue, match="calibrator"):
+        verify_run(certificate, fresh)
+    assert verify_run(certificate, fresh, calibrator=calibrator).parts[0].n_accepted > 0
+    with pytest.raises(InvalidValue, match="voids the guarantee"):
+        certify_run(
+            items(tmp_path, name="fi2"),
+            CertifyOptions(
+                risk=0.15,
+                score=ScoreOptions(
+                    calibrator=fit_calibrator(
+                        read_items(tmp_path / "fi2.json"), ["stated_confidence"]
+                    ),
+                ),
+            ),
+        )
+
+
+def test_scores_of_other_patients_are_told_apart() -> None:
+    generator = np.random.default_rng(0)
+    first, second = generator.random(150), generator.random(120)
+    assert same_scores_p(first.tolist(), second.tolist(), 1) > 0.05
+    assert same_scores_p(first.tolist(), (second * 0.7).tolist(), 1) < 0.01
+    assert same_scores_p(first.tolist(), [*second[:60], *[None] * 60], 1) < 0.01
+
+
+@pytest.mark.parametrize(("expected", "n"), [(0.0, 60), (0.02, 400), (0.02, 900), (0.04, 1500)])
+def test_the_planned_power_is_that_of_the_procedure(expected: float, n: int) -> None:
+    generator = np.random.default_rng(n)
+    n_runs = 200
+    runs = (sample((generator.random(n) < expected).astype(float)) for _ in range(n_runs))
+    seen = sum(find_threshold(r, "fixed-sequence", 0.05, 0.1).threshold is not None for r in runs)
+    power = certify_power(n, risk=0.05, delta=0.1, expected_risk=expected)
+    spread = math.sqrt(power * (1 - power) / n_runs)
+    assert abs(seen / n_runs - power) <= 3.5 * spread + 1e-9
+
+
+def test_the_planned_size_is_sustained() -> None:
+    plan = plan_certify(risk=0.1, delta=0.1, expected_risk=0.04)
+    assert plan.n is not None
+
+    def power(n: int) -> float:
+        return certify_power(n, risk=0.1, delta=0.1, expected_risk=0.04)
+
+    assert power(plan.n - 1) < 0.8
+    assert min(power(n) for n in range(plan.n, 3 * plan.n)) >= 0.8
+    assert plan_certify(risk=0.1, delta=0.1, expected_risk=0.1).n is None
+    clustered = plan_certify(risk=0.15, delta=0.1, expected_risk=0.03, cluster_size=4, icc=0.2)
+    assert clustered.n is not None
+    assert clustered.n_rows == 4 * clustered.n
+    assert clustered.power >= 0.8
+
+
+def test_a_report_shows_the_certificate_on_the_curve(tmp_path: Path) -> None:
+    run = items(tmp_path)
+    certificate = certify_run(run, CertifyOptions(risk=0.15))
+    facts = json.loads(dumps(certificate_facts(certificate, run)))
+    assert facts["is_calibration_run"]
+    assert [p["threshold"] for p in facts["curve"] if p["certified"]] == [certificate.threshold]
+    fresh = items(tmp_path, name="new")
+    section = certificate_section(certificate, fresh)
+    verdict = verify_run(certificate, fresh).verdict
+    assert section.tables["On the patients of this run"][0][""].startswith(f"{verdict}: With a")
+    assert "Risk, coverage" in section.figures[0].svg
+
+
+def invoke(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["certify", *map(str, arguments)])
+    if isinstance(result.exception, UserError):
+        return result.exception.exit_code, str(result.exception)
+    return result.exit_code, result.output
+
+
+def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
+    run, fresh = made_run(tmp_path), made_run(tmp_path, name="new")
+    bad, path = made_run(tmp_path, name="bad", wrong=0.5), tmp_path / "certificate.json"
+    code, text = invoke(run, "--risk", 0.15, "-o", path)
+    assert code == 0
+    assert "answer where stated ≥" in text
+    assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "krisis.certificate"
+    assert invoke("--verify", path, fresh)[0] == 0
+    code, text = invoke(bad, "--verify", path, "--json")
+    assert (code, json.loads(text)["verdict"]) == (1, "broken")
+    code, text = invoke(run, "--risk", 0.15, "-o", path)
+    assert code == 2
+    assert "exists already" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--risk", 0], "risk must lie between 0 and 1"),
+        (["--risk", 1], "risk must lie between 0 and 1"),
+        (["--risk", "nan"], "risk must lie between 0 and 1"),
+        (["--risk", 0.1, "--delta", 1.5], "delta must lie between 0 and 1"),
+        (["--risk", 0.1, "--method", "magic"], "unknown method 'magic'"),
+        (["--risk", 0.1, "--method", "crc", "--delta", 0.1], "has no delta"),
+        (["--risk", 0.1, "--method", "crc", "--by", "sex"], "no delta to divide"),
+        (["--risk", 0.1, "--by", "sect"], "did you mean 'sex'"),
+        (["--risk", 0.1, "--by", "sex,sex"], "name every group once"),
+        (["--risk", 0.1, "--loss", "abs"], "unknown loss 'abs'"),
+        (["--risk", 0.1, "--loss", "cost"], "do not go together"),
+        (["--risk", 0.1, "--confidence", "verbalized"], "verbalized_confidence is missing"),
+        (["--risk", 0.1, "--time", "day"], "belongs to --verify"),
+        ([], "add for instance --risk 0.05"),
+        (["--risk", 0.1, "--verify", "x.json"], "omit --risk"),
+        (["--verify", "x.json"], "x.json does not exist"),
+        (["--risk", 0.1, "--cost", "none.yaml"], "cannot be read as a cost table"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path: Path, options: list[object], said: str) -> None:
+    code, text = invoke(made_run(tmp_path), *options)
+    assert code == 2
+    assert said in text
+    assert "\n" not in text.strip()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"confidence": None}, "is null"),
+        ({"abstained": True, "prediction": None}, "abstained on all 300 rows"),
+        ({"error": "no answer"}, "no row that was answered"),
+    ],
+)
+def test_a_run_without_answers_or_confidence_is_refused(
+    tmp_path: Path, fields: dict[str, object], said: str
+) -> None:
+    code, text = invoke(made_run(tmp_path, **fields), "--risk", 0.1)
+    assert code == 2
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["costs: {0: {1: -1}}", "costs: {0: {1: 0}}", "costs: 3", "[1]", "costs: {0: {1: x}}", ": :"],
+)
+def test_a_cost_table_without_costs_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "costs.yaml"
+    path.write_text(text, encoding="utf-8")
+    code, said = invoke(made_run(tmp_path), "--risk", 0.1, "--cost", path)
+    assert code == 2
+    assert "costs.yaml" in said
