@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -47,8 +47,10 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, given: object) -> object:
-        if isinstance(given, BaseModel):
-            return given
+        return cls._checked_keys(given)
+
+    @classmethod
+    def _checked_keys(cls, given: object) -> object:
         if cls.shorthand and not isinstance(given, Mapping):
             given = {cls.shorthand: given}
         known = [field.alias or name for name, field in cls.model_fields.items()]
@@ -149,7 +151,7 @@ class AnswerSpec(Part):
         if not isinstance(given, Mapping):
             raise ValueError("must map every answer to its words, as in {0: no, 1: yes}")
         if set(given) & {"column", "columns"}:
-            return super()._known_keys(given)
+            return cls._checked_keys(given)
         fixed = {_answer_key(key): _words(key, words) for key, words in given.items()}
         if len(fixed) < 2:
             raise ValueError("needs at least two answers")
@@ -205,6 +207,7 @@ class UncertaintySpec(Part):
     cv: float = Field(gt=0, lt=1, strict=True)
     limits: list[StrictInt | StrictFloat] = Field(min_length=1)
     risk: float = Field(0.2, gt=0, lt=1, strict=True)
+    hidden: Accepted | None = None
 
 
 def _one_or_more(given: object) -> object:
@@ -293,7 +296,7 @@ class Declaration(Part):
 
     def feature(self, name: str) -> FeatureSpec:
         """Return what the file says about a feature; nothing is said of most."""
-        return self.features.get(name) or FeatureSpec()
+        return self.features.get(name) or FeatureSpec.model_validate({})
 
     @property
     def synthetic(self) -> bool:
@@ -304,14 +307,16 @@ class Declaration(Part):
 class _Loader(yaml.SafeLoader):
     """Refuses a key that is written twice, of which YAML would drop the first."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> JsonObject:
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, JsonValue]:
         seen: set[str] = set()
         for key, _ in node.value:
             if key.value in seen:
                 line = key.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: the key {key.value!r} is written twice")
             seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)  # type: ignore[return-value]
+        return super().construct_mapping(node, deep=deep)
 
 
 def read_declaration(path: Path) -> Declaration:
