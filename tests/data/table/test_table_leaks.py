@@ -65,27 +65,24 @@ def test_a_label_by_expression_and_a_deferral_label_are_no_features(clinic: Clin
 
 
 @pytest.mark.parametrize(
-    "recode",
+    ("codes", "label"),
     [
-        lambda dm: dm,
-        lambda dm: {"0": 10, "1": 20}[dm],
-        lambda dm: {"0": 1, "1": 0}[dm],
-        lambda dm: {"0": "no", "1": "Yes"}[dm],
-        lambda dm: {"0": "", "1": "x"}[dm],
-        lambda dm: {"0": "false", "1": "true"}[dm],
+        ((0, 1), {"column": "dm"}),
+        ((10, 20), "dm = 1"),
+        ((1, 0), "case when dm = 1 then 1 else 0 end"),
+        (("no", "Yes"), {"column": "dm"}),
+        (("", "x"), {"column": "dm"}),
+        (("false", "true"), {"column": "dm"}),
     ],
 )
-@pytest.mark.parametrize(
-    "label", [{"column": "dm"}, "dm = 1", "case when dm = 1 then 1 else 0 end"]
-)
 def test_a_copy_or_recoding_of_the_label_is_refused(
-    clinic: Clinic, recode: Any, label: Any
+    clinic: Clinic, codes: tuple[Any, Any], label: Any
 ) -> None:
     def change(content: dict[str, Any]) -> None:
         task_of(content)["label"] = label
         task_of(content)["features"].append("hint")
 
-    data = with_column("hint", lambda row: recode(row["dm"]))
+    data = with_column("hint", lambda row: codes[int(row["dm"])])
     message = refusal(clinic, change, data)
     assert "p.csv row 1 (line 2), column hint: it gives the label away" in message
 
