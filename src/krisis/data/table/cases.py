@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import date, time
 from decimal import Decimal
+from typing import Literal
 
 from krisis.data.base import Label, PatientRecord, SuiteConfig, content_hash
 from krisis.data.table.choices import shuffled

@@ -228,6 +228,7 @@ class TaskSpec(Part):
     uncertainty: Annotated[list[UncertaintySpec], BeforeValidator(_one_or_more)] = Field(
         default_factory=list
     )
+    rule: dict[JsonValue, StrictStr] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -295,15 +296,20 @@ class Declaration(Part):
     provenance: JsonObject = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _rule_fits(self) -> Self:
-        keys = {str(key) for key in self.baselines.rule} - {"defer"}
-        for task in self.tasks.values():
-            if not keys or keys <= {
-                *map(str, task.answers.fixed),
-                *(LETTERS * task.answers.per_row),
-            }:
-                return self
-        raise ValueError(f"baselines.rule: no task has the answers {', '.join(sorted(keys))}")
+    def _rules_fit(self) -> Self:
+        for name, task in self.tasks.items():
+            answers = {*map(str, task.answers.fixed), *(LETTERS if task.answers.per_row else "")}
+            strange = sorted(self.rule(name).keys() - answers - {"defer"})
+            if strange:
+                place = f"tasks.{name}.rule" if task.rule else "baselines.rule"
+                raise ValueError(f"{place}: {strange[0]} is no answer of the task {name!r}")
+        return self
+
+    def rule(self, task: str) -> dict[str, str]:
+        """Return the rule of a task by its answers; the one under baselines is the first task's."""
+        is_first = task == next(iter(self.tasks))
+        given = self.tasks[task].rule or (self.baselines.rule if is_first else {})
+        return {str(_answer_key(key)): sql for key, sql in given.items()}
 
     def feature(self, name: str) -> FeatureSpec:
         """Return what the file says about a feature; nothing is said of most."""
