@@ -26,6 +26,8 @@ from krisis.json_values import JsonObject, JsonValue
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LabelForm = Literal["letter", "text", "index from 0", "index from 1"]
+# What krisis keeps about a record beside its groups.
+_OWN_METADATA = ("synthetic", "row", "should_abstain", "abstain_reasons", "deferral_kind")
 MissingCode = StrictInt | StrictFloat | StrictStr
 
 
@@ -205,7 +207,7 @@ class UncertaintySpec(Part):
 
     value: StrictStr
     cv: float = Field(gt=0, lt=1, strict=True)
-    limits: list[StrictInt | StrictFloat] = Field(min_length=1)
+    limits: list[Annotated[StrictInt | StrictFloat, Field(gt=0)]] = Field(min_length=1)
     risk: float = Field(0.2, gt=0, lt=1, strict=True)
     hidden: Accepted | None = None
 
@@ -238,6 +240,8 @@ class TaskSpec(Part):
             raise ValueError("ordinal is for fixed answers; options of a row have no order")
         if not self.features and isinstance(self.question, str) and not self.answers.per_row:
             raise ValueError("features is missing: name the columns that the model is shown")
+        if not self.question:
+            raise ValueError("question is empty: say what is asked")
         twice = [name for name in self.features if self.features.count(name) > 1]
         if twice:
             raise ValueError(f"features names {twice[0]!r} twice")
@@ -294,6 +298,13 @@ class Declaration(Part):
     groups: list[StrictStr] = Field(default_factory=list)
     baselines: BaselineSpec = BaselineSpec()
     provenance: JsonObject = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _groups_are_free(self) -> Self:
+        for name in self.groups:
+            if name in _OWN_METADATA:
+                raise ValueError(f"groups: {name!r} is a name of krisis; rename the column")
+        return self
 
     @model_validator(mode="after")
     def _rules_fit(self) -> Self:
