@@ -15,9 +15,8 @@ from pathlib import Path
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
-from krisis.data.base import BaseDataSuite, Records, SuiteConfig
+from krisis.data.base import BaseDataSuite, Records, SuiteConfig, first_records
 from krisis.errors import InvalidValue, KrisisError
-from krisis.execution.assembly import first_records
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.config import checked_config
 from krisis.execution.options import Execution

@@ -1,0 +1,477 @@
+"""Rows into DuckDB, and the lock: after loading, no expression can reach a file or a setting.
+
+Parquet stays in its files, which alone remain readable; everything else is copied into memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from glob import glob, has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krisis.data.table.declaration import Declaration, FeatureSpec
+from krisis.data.table.expressions import check_query, duckdb_says, quoted
+from krisis.errors import InvalidFile, MissingExtra
+from krisis.json_values import JsonValue, plain
+
+if TYPE_CHECKING:
+    import duckdb
+
+# The relation that every expression is evaluated on, and its number of a row, from 1.
+TABLE, ROW = "records", "krisis_row"
+_LOADED, _FILE = "krisis_loaded", "krisis_file"
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "lines",
+    ".ndjson": "lines",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT")
+NUMBERS += ("UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE")
+# So many of the values of a column that are numbers make the others slips of the pen.
+SHARE_OF_NUMBERS = 0.9
+
+
+def is_number(kind: str) -> bool:
+    """Say whether a type of DuckDB is one of numbers."""
+    return kind in NUMBERS or kind.startswith("DECIMAL")
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One file as DuckDB reads it."""
+
+    path: Path
+    form: str
+    call: str
+    columns: dict[str, str] = field(default_factory=dict)
+    n_rows: int | None = None
+
+
+class Source:
+    """The rows of a suite behind a locked connection, as the relation ``records``.
+
+    ``columns`` are the names and types of the user's columns, with missing codes already taken
+    out. ``krisis_row`` numbers the rows from 1 in the order of the files.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, name: str, readings: Sequence[_Reading]
+    ) -> None:
+        self.connection = connection
+        self.name = name
+        self.readings = list(readings)
+        self.columns: dict[str, str] = {}
+        self.row_number = "rowid + 1"
+        self._hash: Future[str] | None = None
+
+    def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
+        """Run one of krisis's own queries and return its rows."""
+        return self.connection.execute(sql, list(values)).fetchall()
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Return the number of rows."""
+        return int(self.query(f"select count(*) from {TABLE}")[0][0])  # noqa: S608
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of the bytes of all files, in their order."""
+        assert self._hash is not None
+        return self._hash.result()
+
+    def start_hashing(self) -> None:
+        """Hash the files beside everything else."""
+        thread = ThreadPoolExecutor(1, thread_name_prefix="krisis-hash")
+        self._hash = thread.submit(_sha256, [reading.path for reading in self.readings])
+        thread.shutdown(wait=False)
+
+    def place(self, row: int) -> str:
+        """Name the file and the row in it, and the line where each row has one of its own."""
+        for reading in self.readings:
+            n_rows = self._rows_of(reading)
+            if row <= n_rows:
+                return f"{reading.path} row {row}{_line(reading, row, n_rows)}"
+            row -= n_rows
+        return f"{self.name} row {row}"
+
+    def _rows_of(self, reading: _Reading) -> int:
+        if reading.n_rows is None and len(self.readings) == 1:
+            reading.n_rows = self.n_rows
+        if reading.n_rows is None:
+            number = self.readings.index(reading)
+            found = self.query(f"select count(*) from {_LOADED} where {_FILE} = {number}")  # noqa: S608
+            reading.n_rows = int(found[0][0])
+        return reading.n_rows
+
+
+def _sha256(paths: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _line(reading: _Reading, row: int, n_rows: int) -> str:
+    """Return the line of a row, where no value spans several lines."""
+    if reading.form not in ("csv", "tsv", "lines"):
+        return ""
+    text = reading.path.read_bytes()
+    n_lines = text.count(b"\n") + (not text.endswith(b"\n"))
+    n_header = int(reading.form != "lines")
+    return f" (line {row + n_header})" if n_lines == n_rows + n_header else ""
+
+
+def open_source(declaration: Declaration, folder: Path) -> Source:
+    """Load what the file names, relative to its folder, and lock the connection."""
+    connection = _connection()
+    given = declaration.source
+    if given.database is not None and given.query is not None:
+        readings = [_Reading(_existing(folder / given.database), "database", "")]
+        source = Source(connection, str(readings[0].path), readings)
+        source.start_hashing()
+        _load_database(source, given.query)
+    else:
+        readings = [
+            _reading(connection, path, _ids(declaration))
+            for name in given.files
+            for path in _paths(folder, name)
+        ]
+        source = Source(connection, ", ".join(str(one.path) for one in readings), readings)
+        source.start_hashing()
+        _load_files(source)
+    finish(source, declaration)
+    return source
+
+
+def finish(source: Source, declaration: Declaration) -> None:
+    """Put missing codes out of the columns, then refuse empty tables and mixed columns."""
+    described = source.query(f"describe {_LOADED}")
+    loaded = {row[0]: str(row[1]) for row in described if row[0] not in (ROW, _FILE)}
+    for name in loaded:
+        if name.lower() in (ROW, _FILE):
+            raise InvalidFile(f"{source.name} has the column {name!r}, a name of krisis; rename it")
+    if not source.query(f"select 1 from {_LOADED} limit 1"):  # noqa: S608
+        what = "the query returns" if source.readings[0].form == "database" else "it has"
+        raise InvalidFile(f"{source.name} holds no rows: {what} columns only; give rows")
+    is_text_file = source.readings[0].form in ("csv", "tsv")
+    expressions, kinds = [], {}
+    for name, kind in loaded.items():
+        expression, kinds[name] = _cleaned(
+            source, name, kind, declaration.feature(name), is_text_file=is_text_file
+        )
+        expressions.append(f"{expression} as {quoted(name)}")
+    source.connection.execute(
+        f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "  # noqa: S608
+        f"from {_LOADED}"
+    )
+    source.columns = kinds
+
+
+def described_pairs(described: Sequence[tuple[JsonValue, ...]]) -> Iterator[tuple[str, str]]:
+    """Return name and type of described columns."""
+    return ((str(row[0]), str(row[1])) for row in described)
+
+
+def _cleaned(
+    source: Source, name: str, kind: str, spec: FeatureSpec, *, is_text_file: bool
+) -> tuple[str, str]:
+    """Return the expression of a column without its missing codes, and its type."""
+    column = quoted(name)
+    if spec.missing:
+        codes = ", ".join(f"'{str(code).replace(chr(39), chr(39) * 2)}'" for code in spec.missing)
+        numbers = [str(float(code)) for code in spec.missing if not isinstance(code, str)]
+        same = f"trim({column}::varchar) in ({codes})"
+        if is_number(kind):
+            same = f"{column} in ({', '.join(numbers)})" if numbers else "false"
+        column = f"case when {same} then null else {column} end"
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"case when isnan({column}) then null else {column} end", kind
+    if kind != "VARCHAR":
+        return column, kind
+    if is_text_file:
+        column = f"nullif({column}, '')"
+    if spec.text or spec.values:
+        return column, kind
+    found = source.query(
+        f"select count(v), count(try_cast(v as double)), "  # noqa: S608
+        f"count(*) filter (try_cast(v as bigint) is null and v is not null) "
+        f"from (select {column} as v from {_LOADED})"
+    )[0]
+    n_given, n_numbers, n_not_whole = (int(cell) for cell in found)
+    _refuse_mixed(source, name, column, spec, n_given=n_given, n_numbers=n_numbers)
+    if n_given and n_numbers == n_given and (is_text_file or spec.is_number):
+        kind = "DOUBLE" if n_not_whole else "BIGINT"
+        return f"({column})::{kind}", kind
+    return column, kind
+
+
+def _refuse_mixed(
+    source: Source, name: str, column: str, spec: FeatureSpec, *, n_given: int, n_numbers: int
+) -> None:
+    n_words = n_given - n_numbers
+    promised = spec.is_number and n_words
+    if not promised and not (n_words and n_numbers >= SHARE_OF_NUMBERS * n_given):
+        return
+    row, value = source.query(
+        f"select {source.row_number}, {column} from {_LOADED} "  # noqa: S608
+        f"where {column} is not null and try_cast({column} as double) is null order by 1 limit 1"
+    )[0]
+    why = "the column has a unit or a range" if promised else f"{n_numbers} of {n_given} values are"
+    raise InvalidFile(
+        f"{source.place(row)}, column {name}: {value!r} is not a number, and {why}; correct it, "
+        f"list it under features.{name}.missing, or name the codes under features.{name}.values"
+    )
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra.named("tables", "the suite 'table'") from None
+    connection = duckdb.connect(":memory:")
+    for setting in (
+        "python_enable_replacements = false",  # else an unknown name is looked up in Python
+        "autoinstall_known_extensions = false",
+        "autoload_known_extensions = false",
+        "TimeZone = 'UTC'",
+        "preserve_insertion_order = true",
+    ):
+        connection.execute(f"set {setting}")
+    return connection
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, readable: Sequence[Path] = ()) -> None:
+    if readable:
+        paths = ", ".join(_text(path) for path in readable)
+        connection.execute(f"set allowed_paths = [{paths}]")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+def _text(value: object) -> str:
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _ids(declaration: Declaration) -> list[str]:
+    """Return the columns that are read as written: 007 is no number."""
+    return [name for name in (declaration.record_id, declaration.cluster) if name]
+
+
+def _paths(folder: Path, name: str) -> list[Path]:
+    if has_magic(name) and not (folder / name).exists():
+        found = sorted(Path(path) for path in glob(str(folder / name), recursive=True))
+        if not found:
+            raise InvalidFile(f"no file matches {folder / name}; check source in the YAML file")
+        return [_existing(path) for path in found]
+    return [_existing(folder / name)]
+
+
+def _existing(path: Path) -> Path:
+    if path.is_dir():
+        raise InvalidFile(f"{path} is a directory; name files in it, as in {path / '*.csv'}")
+    if not path.is_file():
+        raise InvalidFile(f"there is no file {path}; check source in the YAML file")
+    if path.stat().st_size == 0 or (path.stat().st_size < 100 and not path.read_bytes().strip()):
+        raise InvalidFile(f"{path} is empty; give a file with rows")
+    return path
+
+
+def _reading(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[str]) -> _Reading:
+    name = path.name.lower().removesuffix(".gz")
+    form = _FORMATS.get(Path(name).suffix, "")
+    if not form:
+        hint = "; name a database as {database: FILE, query: SELECT …}"
+        known = ", ".join(_FORMATS)
+        raise InvalidFile(f"{path} has no known ending; give one of {known}{hint}")
+    place = _text(path.resolve())
+    options = {
+        "csv": ", header = true, sample_size = -1",
+        "tsv": ", header = true, sample_size = -1, delim = '\t'",
+        "lines": ", format = 'newline_delimited', sample_size = -1",
+        "json": ", format = 'array', sample_size = -1",
+        "parquet": ", file_row_number = true",
+    }[form]
+    function = {"csv": "read_csv", "tsv": "read_csv", "parquet": "read_parquet"}
+    call = f"{function.get(form, 'read_json')}({place}{options})"
+    reading = _Reading(path, form, call)
+    columns = _described(connection, reading)
+    as_written = [name for name in ids if name in columns and form in ("csv", "tsv")]
+    if as_written:
+        types = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in as_written)
+        reading.call = f"read_csv({place}{options}, types = {{{types}}})"
+    reading.columns = {name: kind for name, kind in columns.items() if name != "file_row_number"}
+    return reading
+
+
+def _described(connection: duckdb.DuckDBPyConnection, reading: _Reading) -> dict[str, str]:
+    import duckdb
+
+    try:
+        rows = connection.execute(f"describe select * from {reading.call}").fetchall()  # noqa: S608
+    except duckdb.Error as error:
+        raise _unreadable(reading, error) from None
+    return dict(described_pairs(rows))
+
+
+def _unreadable(reading: _Reading, error: Exception) -> InvalidFile:
+    """Say in one sentence why a file cannot be read, with the line where DuckDB names it."""
+    text = str(error)
+    line = re.search(r"(?:CSV Error on Line|[Ll]ine): (\d+)", text)
+    if "utf-8" in text.lower() or "unicode" in text.lower():
+        where = f" line {line[1]}" if line else ""
+        return InvalidFile(f"{reading.path}{where} is not text in UTF-8; save the file as UTF-8")
+    where = f" line {line[1]}" if line else ""
+    return InvalidFile(
+        f"{reading.path}{where} cannot be read as {reading.path.suffix.lstrip('.').upper()}: "
+        f"{duckdb_says(error)}; the file may be cut or broken"
+    )
+
+
+def _load_files(source: Source) -> None:
+    import duckdb
+
+    first = source.readings[0]
+    for reading in source.readings[1:]:
+        if set(reading.columns) != set(first.columns):
+            differ = sorted(set(reading.columns) ^ set(first.columns))[0]
+            has, lacks = (reading, first) if differ in reading.columns else (first, reading)
+            raise InvalidFile(
+                f"{lacks.path} lacks the column {differ!r}, which {has.path} has; give files of "
+                "the same columns"
+            )
+    forms = {reading.form for reading in source.readings}
+    try:
+        if forms == {"parquet"}:
+            _view_parquet(source)
+        else:
+            _copy(source)
+    except duckdb.Error as error:
+        culprit = next((r for r in source.readings if str(r.path.resolve()) in str(error)), first)
+        raise _unreadable(culprit, error) from None
+
+
+def _view_parquet(source: Source) -> None:
+    parts, before = [], 0
+    source.row_number = ROW
+    for reading in source.readings:
+        place = _text(reading.path.resolve())
+        found = source.query(f"select num_rows from parquet_file_metadata({place})")  # noqa: S608
+        reading.n_rows = int(found[0][0])
+        parts.append(
+            f"select {before} + file_row_number + 1 as {ROW}, * exclude (file_row_number) "  # noqa: S608
+            f"from {reading.call}"
+        )
+        before += reading.n_rows
+    source.connection.execute(f"create view {_LOADED} as {' union all by name '.join(parts)}")
+    _lock(source.connection, [reading.path.resolve() for reading in source.readings])
+
+
+def _copy(source: Source) -> None:
+    parts = [
+        f"select {number} as {_FILE}, * "  # noqa: S608
+        f"{'exclude (file_row_number) ' if reading.form == 'parquet' else ''}from {reading.call}"
+        for number, reading in enumerate(source.readings)
+    ]
+    source.connection.execute(f"create table {_LOADED} as {' union all by name '.join(parts)}")
+    _lock(source.connection)
+
+
+def _load_database(source: Source, query: str) -> None:
+    import duckdb
+
+    path = source.readings[0].path
+    with path.open("rb") as file:
+        is_sqlite = file.read(16).startswith(b"SQLite format 3")
+    if is_sqlite:
+        _load_sqlite(source, query)
+        return
+    try:
+        source.connection.execute(f"attach {_text(path.resolve())} as given (read_only)")
+    except duckdb.Error as error:
+        raise InvalidFile(
+            f"{path} is no database of DuckDB or SQLite: {duckdb_says(error)}"
+        ) from None
+    source.connection.execute("use given")
+    _lock(source.connection)
+    check_query(source.connection, query)
+    try:
+        source.connection.execute(
+            f"create table memory.main.{_LOADED} as "
+            f"select 0 as {_FILE}, * from ({query.rstrip().rstrip(';')}\n)"  # noqa: S608
+        )
+    except duckdb.Error as error:
+        raise InvalidFile(
+            f"source.query on {path} cannot be run: {duckdb_says(error)}"
+        ) from None
+    source.connection.execute("use memory")
+    source.connection.execute("detach given")
+
+
+# What a query on SQLite may do: read tables and call functions that stay inside the database.
+_SQLITE_MAY = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_SQLITE_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random"}
+
+
+def _may(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() not in _SQLITE_NEVER:
+        return sqlite3.SQLITE_OK
+    if action not in _SQLITE_MAY or (first or "").lower().startswith(("sqlite_", "pragma_")):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _load_sqlite(source: Source, query: str) -> None:
+    """Copy the rows of a query: DuckDB's own reader of SQLite would have to be downloaded."""
+    path = source.readings[0].path
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".jsonl", delete=False, encoding="utf-8"
+    ) as lines:
+        copied = Path(lines.name)
+        try:
+            for row in _sqlite_rows(path, query):
+                lines.write(json.dumps(plain(row)) + "\n")
+        except sqlite3.Error as error:
+            lines.close()
+            copied.unlink()
+            raise InvalidFile(
+                f"source.query on {path} cannot be run: {error}; write one SELECT over its tables"
+            ) from None
+    try:
+        if not copied.stat().st_size:
+            raise InvalidFile(f"{path} holds no rows: the query returns none; give rows")
+        call = f"read_json({_text(copied)}, format = 'newline_delimited', sample_size = -1)"
+        source.connection.execute(
+            f"create table {_LOADED} as select 0 as {_FILE}, * from {call}"  # noqa: S608
+        )
+    finally:
+        copied.unlink()
+    _lock(source.connection)
+
+
+def _sqlite_rows(path: Path, query: str) -> Iterator[Mapping[str, JsonValue]]:
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.set_authorizer(_may)
+        cursor = connection.execute(query)
+        if cursor.description is None:
+            raise sqlite3.ProgrammingError("it is no SELECT")
+        names = [str(column[0]) for column in cursor.description]
+        for row in cursor:
+            if any(isinstance(value, bytes) for value in row):
+                raise sqlite3.DataError("a column holds bytes, which cannot be shown")
+            yield dict(zip(names, row, strict=True))
