@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from krisis.data.fhir.columns import Column, PathColumn, Value
 from krisis.data.fhir.moments import Moment, age_in_years, moment
 from krisis.data.fhir.paths import BIRTH_DATE, checked_path
 from krisis.data.fhir.resources import Located, read_resources
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
+
+if TYPE_CHECKING:
+    import duckdb
 
 Per = Literal["patient", "encounter"]
 INDEX_DATE = "index_date"
@@ -57,6 +62,23 @@ def fhir_table(
         reading.take(located, located.kind in kinds)
     reading.settle(place, kinds)
     return reading.table()
+
+
+def create_table(
+    connection: duckdb.DuckDBPyConnection, table: FhirTable, name: str, before: str
+) -> None:
+    """Put the rows into a table of DuckDB, after the expression ``before``."""
+    columns = dict(table.columns)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder) / "rows.ndjson"
+        with lines.open("w", encoding="utf-8", newline="") as file:
+            for row in table.rows:
+                file.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
+        connection.execute(
+            f"create table {name} as select {before}, * from read_json(?, columns = ?, "  # noqa: S608
+            "format = 'newline_delimited')",
+            [str(lines), columns],
+        )
 
 
 def _check_names(columns: Mapping[str, PathColumn], has_index: bool) -> None:
@@ -191,6 +213,9 @@ class _Reading:
             name: _sql_type(name, {type(row[i]) for row in rows if row[i] is not None})
             for i, name in enumerate(names)
         }
+        for column in self.columns:
+            if column.wanted.unit and types[column.name] == "VARCHAR":
+                types[column.name] = "DOUBLE"  # no record has a value
         for column in self.columns:
             column.refuse_undated()
         return FhirTable(types, rows, {k: n for k, n in sorted(self.notes.items()) if n})

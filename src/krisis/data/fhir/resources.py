@@ -71,7 +71,7 @@ def read_resources(place: Path, kinds: Collection[str]) -> Iterator[Located]:
     All resources of a bundle are yielded: its references may lead to any of them.
     """
     marks = [f'"{kind}"' for kind in kinds]
-    for file in _files(place):
+    for file in fhir_files(place):
         if file.suffix == ".json":
             yield from _of_json(file)
             continue
@@ -81,7 +81,8 @@ def read_resources(place: Path, kinds: Collection[str]) -> Iterator[Located]:
                 yield _located(parse_object(line, f"{file}, line {number}"), file, number)
 
 
-def _files(place: Path) -> list[Path]:
+def fhir_files(place: Path) -> list[Path]:
+    """Return the files of a place that are read, in order of name."""
     if not place.exists():
         raise InvalidFile(f"{place} does not exist; check the path after fhir:")
     if not place.is_dir():

@@ -20,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from krisis.data.fhir.columns import PathColumn, Pick
+from krisis.data.fhir.records import Per
 from krisis.data.task import Label
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonObject, JsonValue
@@ -77,17 +79,58 @@ def _files(given: object) -> object:
     return [given] if isinstance(given, str) else given
 
 
+class OfPath(Part):
+    """What a FHIRPath gives: which of several values, in which unit, before which date."""
+
+    fhirpath: StrictStr | None = None
+    pick: Pick | None = None
+    unit: StrictStr = ""
+    before: StrictStr | None = None
+    factor: dict[StrictStr, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def path(self) -> PathColumn | None:
+        """Return how the column is read from FHIR resources, where it is."""
+        if self.fhirpath is None:
+            return None
+        return PathColumn(self.fhirpath, self.pick, self.unit, self.before, self.factor)
+
+
+class PathSpec(OfPath):
+    """A column of a FHIR source that is no feature: an index date, a label, a group."""
+
+    shorthand = "fhirpath"
+
+    @model_validator(mode="after")
+    def _has_path(self) -> Self:
+        if self.fhirpath is None:
+            raise ValueError("fhirpath is missing")
+        return self
+
+
 class SourceSpec(Part):
-    """Where the rows come from: files, or a query on a database file."""
+    """Where the rows come from: files, a query on a database file, or FHIR resources."""
 
     shorthand = "files"
 
     files: Annotated[list[StrictStr], BeforeValidator(_files)] = Field(default_factory=list)
     database: StrictStr | None = None
     query: StrictStr | None = None
+    fhir: StrictStr | None = None
+    per: Per = "patient"
+    index_date: PathSpec | None = None
+    columns: dict[StrictStr, PathSpec] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        if self.fhir is not None:
+            if self.files or self.database is not None or self.query is not None:
+                raise ValueError("give files, a database or fhir, not two of them")
+            return self
+        if self.index_date is not None or self.columns or "per" in self.model_fields_set:
+            raise ValueError("per, index_date and columns belong to {fhir: FOLDER}")
         if (self.database is None) != (self.query is None):
             raise ValueError("a database needs both keys: {database: FILE, query: SELECT …}")
         if bool(self.files) == (self.database is not None):
@@ -240,11 +283,10 @@ class TaskSpec(Part):
         return self
 
 
-class FeatureSpec(Part):
+class FeatureSpec(OfPath):
     """How a column is shown, and which of its values mean: not measured."""
 
     label: StrictStr = ""
-    unit: StrictStr = ""
     usual: StrictStr = ""
     plausible: list[StrictInt | StrictFloat] | None = Field(None, min_length=2, max_length=2)
     missing: Annotated[list[MissingCode], BeforeValidator(_one_or_more)] = Field(
@@ -290,6 +332,35 @@ class Declaration(Part):
     groups: list[StrictStr] = Field(default_factory=list)
     baselines: BaselineSpec = BaselineSpec()
     provenance: JsonObject = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ids_of_fhir(cls, given: object) -> object:
+        """Name the records of a FHIR source by the ids that it brings along."""
+        source = given.get("source") if isinstance(given, Mapping) else None
+        if isinstance(source, Mapping) and "fhir" in source:
+            record = "encounter_id" if source.get("per") == "encounter" else "patient_id"
+            return {"record_id": record, "cluster": "patient_id", **dict(given)}  # type: ignore[call-overload]
+        return given
+
+    @model_validator(mode="after")
+    def _paths_have_resources(self) -> Self:
+        for name, feature in self.features.items():
+            of_path = {"fhirpath", "pick", "before", "factor"} & (
+                feature.model_fields_set if feature else set()
+            )
+            if of_path and self.source.fhir is None:
+                raise ValueError(f"features.{name}.{min(of_path)} needs source: {{fhir: FOLDER}}")
+            known = name in self.source.columns or (feature and feature.fhirpath)
+            if self.source.fhir is not None and not known:
+                raise ValueError(f"features.{name}.fhirpath is missing")
+        return self
+
+    @property
+    def paths(self) -> dict[str, PathColumn]:
+        """Return the columns that are read from FHIR resources."""
+        given = {n: f for n, f in self.features.items() if f} | dict(self.source.columns)
+        return {name: one.path for name, one in given.items() if one.path is not None}
 
     def feature(self, name: str) -> FeatureSpec:
         """Return what the file says about a feature; nothing is said of most."""

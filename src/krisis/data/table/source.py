@@ -19,6 +19,8 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krisis.data.fhir.records import create_table, fhir_table
+from krisis.data.fhir.resources import fhir_files
 from krisis.data.table.declaration import Declaration, FeatureSpec
 from krisis.data.table.expressions import check_query, duckdb_says, quoted
 from krisis.errors import InvalidFile, MissingExtra
@@ -75,6 +77,7 @@ class Source:
         self.readings = list(readings)
         self.columns: dict[str, str] = {}
         self.row_number = "rowid + 1"
+        self.notes: Mapping[str, int] = {}
         self._hash: Future[str] | None = None
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
@@ -101,6 +104,8 @@ class Source:
     def place(self, row: int) -> str:
         """Name the file and the row in it, and the line where each row has one of its own."""
         for reading in self.readings:
+            if reading.form == "fhir":  # a row comes from many resources
+                break
             n_rows = self._rows_of(reading)
             if row <= n_rows:
                 return f"{reading.path} row {row}{_line(reading, row, n_rows)}"
@@ -145,6 +150,12 @@ def open_source(declaration: Declaration, folder: Path) -> Source:
         source = Source(connection, str(readings[0].path), readings)
         source.start_hashing()
         _load_database(source, given.query)
+    elif given.fhir is not None:
+        place = folder / given.fhir
+        readings = [_Reading(path, "fhir", "") for path in fhir_files(place)]
+        source = Source(connection, str(place), readings)
+        source.start_hashing()
+        _load_fhir(source, declaration, place)
     else:
         readings = [
             _reading(connection, path, _ids(declaration))
@@ -156,6 +167,15 @@ def open_source(declaration: Declaration, folder: Path) -> Source:
         _load_files(source)
     finish(source, declaration)
     return source
+
+
+def _load_fhir(source: Source, declaration: Declaration, place: Path) -> None:
+    given = declaration.source
+    index_date = given.index_date.path if given.index_date else None
+    table = fhir_table(place, declaration.paths, per=given.per, index_date=index_date)
+    create_table(source.connection, table, _LOADED, f"0 as {_FILE}")
+    source.notes = table.notes
+    _lock(source.connection)
 
 
 def finish(source: Source, declaration: Declaration) -> None:
@@ -415,9 +435,7 @@ def _load_database(source: Source, query: str) -> None:
             f"select 0 as {_FILE}, * from ({query.rstrip().rstrip(';')}\n)"  # noqa: S608
         )
     except duckdb.Error as error:
-        raise InvalidFile(
-            f"source.query on {path} cannot be run: {duckdb_says(error)}"
-        ) from None
+        raise InvalidFile(f"source.query on {path} cannot be run: {duckdb_says(error)}") from None
     source.connection.execute("use memory")
     source.connection.execute("detach given")
 
@@ -438,9 +456,7 @@ def _may(action: int, first: str | None, second: str | None, *_: str | None) -> 
 def _load_sqlite(source: Source, query: str) -> None:
     """Copy the rows of a query: DuckDB's own reader of SQLite would have to be downloaded."""
     path = source.readings[0].path
-    with tempfile.NamedTemporaryFile(
-        "w", suffix=".jsonl", delete=False, encoding="utf-8"
-    ) as lines:
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", delete=False, encoding="utf-8") as lines:
         copied = Path(lines.name)
         try:
             for row in _sqlite_rows(path, query):
