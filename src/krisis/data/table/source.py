@@ -52,7 +52,7 @@ def is_number(kind: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Reading:
+class Reading:
     """One file as DuckDB reads it."""
 
     path: Path
@@ -70,7 +70,7 @@ class Source:
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, name: str, readings: Sequence[_Reading]
+        self, connection: duckdb.DuckDBPyConnection, name: str, readings: Sequence[Reading]
     ) -> None:
         self.connection = connection
         self.name = name
@@ -112,7 +112,7 @@ class Source:
             row -= n_rows
         return f"{self.name} row {row}"
 
-    def _rows_of(self, reading: _Reading) -> int:
+    def _rows_of(self, reading: Reading) -> int:
         if reading.n_rows is None and len(self.readings) == 1:
             reading.n_rows = self.n_rows
         if reading.n_rows is None:
@@ -131,7 +131,7 @@ def _sha256(paths: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def _line(reading: _Reading, row: int, n_rows: int) -> str:
+def _line(reading: Reading, row: int, n_rows: int) -> str:
     """Return the line of a row, where no value spans several lines."""
     if reading.form not in ("csv", "tsv", "lines"):
         return ""
@@ -143,22 +143,22 @@ def _line(reading: _Reading, row: int, n_rows: int) -> str:
 
 def open_source(declaration: Declaration, folder: Path) -> Source:
     """Load what the file names, relative to its folder, and lock the connection."""
-    connection = _connection()
+    connection = connect()
     given = declaration.source
     if given.database is not None and given.query is not None:
-        readings = [_Reading(_existing(folder / given.database), "database", "")]
+        readings = [Reading(existing(folder / given.database), "database", "")]
         source = Source(connection, str(readings[0].path), readings)
         source.start_hashing()
         _load_database(source, given.query)
     elif given.fhir is not None:
         place = folder / given.fhir
-        readings = [_Reading(path, "fhir", "") for path in fhir_files(place)]
+        readings = [Reading(path, "fhir", "") for path in fhir_files(place)]
         source = Source(connection, str(place), readings)
         source.start_hashing()
         _load_fhir(source, declaration, place)
     else:
         readings = [
-            _reading(connection, path, _ids(declaration))
+            reading_of(connection, path, _ids(declaration))
             for name in given.files
             for path in _paths(folder, name)
         ]
@@ -258,7 +258,8 @@ def _refuse_mixed(
     )
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
+def connect() -> duckdb.DuckDBPyConnection:
+    """Open a database in memory."""
     try:
         import duckdb
     except ImportError:
@@ -297,11 +298,12 @@ def _paths(folder: Path, name: str) -> list[Path]:
         found = sorted(Path(path) for path in glob(str(folder / name), recursive=True))
         if not found:
             raise InvalidFile(f"no file matches {folder / name}; check source in the YAML file")
-        return [_existing(path) for path in found]
-    return [_existing(folder / name)]
+        return [existing(path) for path in found]
+    return [existing(folder / name)]
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
+    """Return the path of a file that is there and not empty."""
     if path.is_dir():
         raise InvalidFile(f"{path} is a directory; name files in it, as in {path / '*.csv'}")
     if not path.is_file():
@@ -311,7 +313,7 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _reading(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[str]) -> _Reading:
+def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[str]) -> Reading:
     name = path.name.lower().removesuffix(".gz")
     form = _FORMATS.get(Path(name).suffix, "")
     if not form:
@@ -328,7 +330,7 @@ def _reading(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[st
     }[form]
     function = {"csv": "read_csv", "tsv": "read_csv", "parquet": "read_parquet"}
     call = f"{function.get(form, 'read_json')}({place}{options})"
-    reading = _Reading(path, form, call)
+    reading = Reading(path, form, call)
     columns = _described(connection, reading)
     as_written = [name for name in ids if name in columns and form in ("csv", "tsv")]
     if as_written:
@@ -338,17 +340,17 @@ def _reading(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[st
     return reading
 
 
-def _described(connection: duckdb.DuckDBPyConnection, reading: _Reading) -> dict[str, str]:
+def _described(connection: duckdb.DuckDBPyConnection, reading: Reading) -> dict[str, str]:
     import duckdb
 
     try:
         rows = connection.execute(f"describe select * from {reading.call}").fetchall()  # noqa: S608
     except duckdb.Error as error:
-        raise _unreadable(reading, error) from None
+        raise unreadable(reading, error) from None
     return dict(described_pairs(rows))
 
 
-def _unreadable(reading: _Reading, error: Exception) -> InvalidFile:
+def unreadable(reading: Reading, error: Exception) -> InvalidFile:
     """Say in one sentence why a file cannot be read, with the line where DuckDB names it."""
     text = str(error)
     line = re.search(r"(?:CSV Error on Line|[Ll]ine): (\d+)", text)
@@ -382,7 +384,7 @@ def _load_files(source: Source) -> None:
             _copy(source)
     except duckdb.Error as error:
         culprit = next((r for r in source.readings if str(r.path.resolve()) in str(error)), first)
-        raise _unreadable(culprit, error) from None
+        raise unreadable(culprit, error) from None
 
 
 def _view_parquet(source: Source) -> None:
