@@ -4,6 +4,8 @@ The answers of such a task are letters in the order of the options. A label is a
 of an option, or a number; where its values fit more than one reading, the file must say which.
 """
 
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
 from __future__ import annotations
 
 import hashlib
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from krisis.data.table.declaration import LETTERS, LabelForm, TaskSpec
-from krisis.data.table.expressions import Expression, quoted
+from krisis.data.table.expressions import Expression, quoted, sql_text
 from krisis.data.table.source import ROW, TABLE, Source, is_number
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonValue
@@ -71,11 +73,11 @@ def _list_sql(source: Source, columns: tuple[str, ...], place: str) -> str:
     if kind.endswith("[]"):
         return f"[trim(x::varchar) for x in {column}]"
     if kind.startswith("STRUCT("):
-        keys = source.query(f"select json_keys(to_json({column})) from {TABLE} limit 1")[0][0]  # noqa: S608
+        keys = source.query(f"select json_keys(to_json({column})) from {TABLE} limit 1")[0][0]
         _check_letters(source, keys, columns[0])
-        cells = ", ".join(f"trim({column}[{_key(key)}]::varchar)" for key in keys)
+        cells = ", ".join(f"trim({column}[{sql_text(key)}]::varchar)" for key in keys)
         last = " ".join(
-            f"when {column}[{_key(key)}] is not null then {number}"
+            f"when {column}[{sql_text(key)}] is not null then {number}"
             for number, key in reversed(list(enumerate(keys, 1)))
         )
         return f"[{cells}][1:(case {last} else 0 end)]"
@@ -84,10 +86,6 @@ def _list_sql(source: Source, columns: tuple[str, ...], place: str) -> str:
     raise InvalidFile(
         f"{source.name}, column {columns[0]}: it holds {kind}, not a list of options ({place})"
     )
-
-
-def _key(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _last_given(columns: tuple[str, ...]) -> str:
@@ -101,7 +99,7 @@ def _last_given(columns: tuple[str, ...]) -> str:
 def _json_list(source: Source, name: str) -> str:
     column = f"{quoted(name)}::varchar"
     row, value = source.query(
-        f"select min({ROW}), arg_min({column}, {ROW}) from {TABLE} where not coalesce("  # noqa: S608
+        f"select min({ROW}), arg_min({column}, {ROW}) from {TABLE} where not coalesce("
         f"json_valid({column}) and json_type({column}) in ('ARRAY', 'OBJECT'), false)"
     )[0]
     if row is not None:
@@ -110,7 +108,7 @@ def _json_list(source: Source, name: str) -> str:
             'JSON such as ["first", "second"]'
         )
     strange = source.query(
-        f"select json_keys({column}) from {TABLE} where json_type({column}) = 'OBJECT' limit 1"  # noqa: S608
+        f"select json_keys({column}) from {TABLE} where json_type({column}) = 'OBJECT' limit 1"
     )
     if strange:
         _check_letters(source, strange[0][0], name)
@@ -133,22 +131,24 @@ def _check_options(source: Source, columns: tuple[str, ...], listed: str) -> int
     name = " or ".join(columns) if len(columns) == 1 else f"{columns[0]} to {columns[-1]}"
     faults = {
         "has fewer than two options": f"coalesce(len({listed}), 0) < 2",
-        "has an option without text": f"list_contains([coalesce(x, '') = '' for x in {listed}], true)",
+        "has an option without text": f"list_contains([coalesce(x, '') for x in {listed}], '')",
         "has the same option twice": f"len(list_distinct({listed})) < len({listed})",
         f"has more than {len(LETTERS)} options": f"len({listed}) > {len(LETTERS)}",
     }
     for fault, sql in faults.items():
-        row = source.query(f"select min({ROW}) from {TABLE} where {sql}")[0][0]  # noqa: S608
+        row = source.query(f"select min({ROW}) from {TABLE} where {sql}")[0][0]
         if row is not None:
             raise InvalidFile(f"{source.place(row)}, column {name}: the question {fault}")
-    return int(source.query(f"select max(len({listed})) from {TABLE}")[0][0])  # noqa: S608
+    return int(source.query(f"select max(len({listed})) from {TABLE}")[0][0])
 
 
 def _readings(listed: str, label: Expression) -> dict[LabelForm, str]:
     """Return the place of the right option under every reading; null where it does not fit."""
     text = f"trim({label.sql}::varchar)"
-    number = f"try_cast({label.sql} as bigint)" if is_number(label.kind) else (
-        f"case when regexp_full_match({text}, '[0-9]+') then try_cast({text} as bigint) end"
+    number = (
+        f"try_cast({label.sql} as bigint)"
+        if is_number(label.kind)
+        else (f"case when regexp_full_match({text}, '[0-9]+') then try_cast({text} as bigint) end")
     )
     letter = f"case when regexp_full_match({text}, '[A-Za-z]') then ascii(upper({text})) - 64 end"
     places: dict[LabelForm, str] = {
@@ -168,7 +168,7 @@ def _only_form(
 ) -> LabelForm:
     """Return the reading that fits every row; two that differ must be decided by the user."""
     counted = ", ".join(f"count({sql})" for sql in forms.values())
-    found = source.query(f"select count({label.sql}), {counted} from {TABLE}")[0]  # noqa: S608
+    found = source.query(f"select count({label.sql}), {counted} from {TABLE}")[0]
     fits = [form for form, n in zip(forms, found[1:], strict=True) if n == found[0]]
     if len(fits) == 1:
         return fits[0]
@@ -176,7 +176,7 @@ def _only_form(
     if not fits:
         best = max(zip(found[1:], forms, strict=True))[1]
         row, value = source.query(
-            f"select min({ROW}), arg_min({label.sql}, {ROW}) from {TABLE} "  # noqa: S608
+            f"select min({ROW}), arg_min({label.sql}, {ROW}) from {TABLE} "
             f"where {label.sql} is not null and {forms[best]} is null"
         )[0]
         raise InvalidFile(
@@ -185,7 +185,7 @@ def _only_form(
         )
     same = all(
         not source.query(
-            f"select 1 from {TABLE} where {forms[fits[0]]} is distinct from {forms[other]} limit 1"  # noqa: S608
+            f"select 1 from {TABLE} where {forms[fits[0]]} is distinct from {forms[other]} limit 1"
         )
         for other in fits[1:]
     )
@@ -209,7 +209,7 @@ def _check_positions(
 
 def _first(source: Source, position: str, label: Expression) -> tuple[JsonValue, ...]:
     return source.query(
-        f"select min({ROW}), arg_min({label.sql}, {ROW}) from {TABLE} "  # noqa: S608
+        f"select min({ROW}), arg_min({label.sql}, {ROW}) from {TABLE} "
         f"where {position} is null and {label.sql} is not null"
     )[0]
 
@@ -217,11 +217,10 @@ def _first(source: Source, position: str, label: Expression) -> tuple[JsonValue,
 def _refuse_one_place(source: Source, position: str, place: str) -> None:
     """Refuse a file whose right option always stands in the same place."""
     low, high, n_rows = source.query(
-        f"select min({position}), max({position}), count({position}) from {TABLE}"  # noqa: S608
+        f"select min({position}), max({position}), count({position}) from {TABLE}"
     )[0]
     if low is not None and low == high and n_rows >= LEAST_ROWS_IN_ONE_PLACE:
         raise InvalidFile(
             f"{source.name}: the right option is number {low} in every row, so its place gives the "
             f"answer away; write shuffle: true under {place}"
         )
-

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -22,6 +21,7 @@ from pydantic import (
 
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
+from krisis.data.table.suite_file import read_suite_file
 from krisis.data.task import Label
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonObject, JsonValue
@@ -49,8 +49,10 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, given: object) -> object:
-        if isinstance(given, BaseModel):
-            return given
+        return cls._checked_keys(given)
+
+    @classmethod
+    def _checked_keys(cls, given: object) -> object:
         if cls.shorthand and not isinstance(given, Mapping):
             given = {cls.shorthand: given}
         known = [field.alias or name for name, field in cls.model_fields.items()]
@@ -192,7 +194,7 @@ class AnswerSpec(Part):
         if not isinstance(given, Mapping):
             raise ValueError("must map every answer to its words, as in {0: no, 1: yes}")
         if set(given) & {"column", "columns"}:
-            return super()._known_keys(given)
+            return cls._checked_keys(given)
         fixed = {_answer_key(key): _words(key, words) for key, words in given.items()}
         if len(fixed) < 2:
             raise ValueError("needs at least two answers")
@@ -248,6 +250,7 @@ class UncertaintySpec(Part):
     cv: float = Field(gt=0, lt=1, strict=True)
     limits: list[StrictInt | StrictFloat] = Field(min_length=1)
     risk: float = Field(0.2, gt=0, lt=1, strict=True)
+    hidden: Accepted | None = None
 
 
 def _one_or_more(given: object) -> object:
@@ -364,7 +367,7 @@ class Declaration(Part):
 
     def feature(self, name: str) -> FeatureSpec:
         """Return what the file says about a feature; nothing is said of most."""
-        return self.features.get(name) or FeatureSpec()
+        return self.features.get(name) or FeatureSpec.model_validate({})
 
     @property
     def synthetic(self) -> bool:
@@ -372,52 +375,9 @@ class Declaration(Part):
         return self.provenance.get("synthetic") is True
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is written twice, of which YAML would drop the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> JsonObject:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise yaml.YAMLError(f"line {line}: the key {key.value!r} is written twice")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)  # type: ignore[return-value]
-
-
 def read_declaration(path: Path) -> Declaration:
     """Read and check the file of a suite, or say in one sentence what is wrong and where."""
-    return checked_declaration(_content(path), str(path))
-
-
-def _content(path: Path) -> JsonObject:
-    if path.is_dir():
-        raise InvalidFile(f"{path} is a directory; give the YAML file of a suite in it")
-    try:
-        content: JsonValue = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
-    except FileNotFoundError:
-        raise InvalidFile(f"there is no file {path}; give the YAML file of a suite") from None
-    except UnicodeDecodeError:
-        raise InvalidFile(f"{path} is not text in UTF-8; save it as UTF-8") from None
-    except OSError as error:
-        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise InvalidFile(f"{path} is not YAML: {place}{error.problem}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidFile(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise InvalidFile(f"{path} must hold a mapping that begins with `suite: table`")
-    if content.get("suite") != "table":
-        given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
-        hint = (
-            "; it looks like the settings of a run: give it as --config"
-            if "model" in content or content.get("kind") == "krisis.run"
-            else "; begin the file of a table suite with `suite: table`"
-        )
-        raise InvalidFile(f"{path} {given}{hint}")
-    return content
+    return checked_declaration(read_suite_file(path), str(path))
 
 
 def checked_declaration(content: JsonObject, place: str) -> Declaration:

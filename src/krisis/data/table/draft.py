@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from krisis.data.table.databases import new_connection
 from krisis.data.table.expressions import quoted
-from krisis.data.table.source import Reading, connect, existing, is_number, reading_of, unreadable
+from krisis.data.table.source import Reading, existing, is_number, reading_of, unreadable
+from krisis.data.table.suite_file import TODO
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonValue
 
 if TYPE_CHECKING:
     import duckdb
 
-TODO = "TODO"
 # A category is named only where so many rows share it, and a column has categories up to so many.
 _FEWEST_ROWS, _MOST_CATEGORIES = 5, 12
 _LONG_TEXT = 40
@@ -101,7 +102,7 @@ def draft(file: Path, out: Path) -> str:
         raise InvalidFile(
             f"{file} is a folder; name one table in it, or see the docs for FHIR sources"
         )
-    connection = connect()
+    connection = new_connection()
     reading = reading_of(connection, existing(file), [])
     looked = _Look(connection, _rows(connection, reading))
     n_rows = int(looked.ask("count(*)")[0][0])

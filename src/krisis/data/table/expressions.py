@@ -5,6 +5,8 @@ time. Everything that could reach another table, a file, a setting or a second s
 of what is allowed, and the locked connection would refuse it as well.
 """
 
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
 from __future__ import annotations
 
 import json
@@ -40,6 +42,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def sql_text(value: object) -> str:
+    """Return a text constant as SQL writes it."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
 def duckdb_says(error: Exception) -> str:
     """Return the first sentence of an error of DuckDB, without its kind and its drawing."""
     text = re.split(r"\n\s*\n|\nLINE |\n\nLINE ", str(error).strip())[0]
@@ -67,7 +74,7 @@ def checked_expression(
     """Return an expression over columns of a table, or say at which place of the YAML it fails."""
     import duckdb
 
-    node = _only_select(connection, f"select ({text}\n) from {table}", f"{place}: {text!r}")  # noqa: S608
+    node = _only_select(connection, f"select ({text}\n) from {table}", f"{place}: {text!r}")
     if len(node["select_list"]) != 1 or text.count("(") < text.count(")"):
         raise InvalidFile(f"{place}: {text!r} is not one expression; write one value per row")
     read: dict[str, None] = {}
@@ -82,7 +89,7 @@ def checked_expression(
             read[_column(part, columns, f"{place}: {text!r}")] = None
     sql = f"({text}\n)"
     try:
-        found = connection.execute(f"describe select {sql} as v from {table}").fetchall()  # noqa: S608
+        found = connection.execute(f"describe select {sql} as v from {table}").fetchall()
     except duckdb.Error as error:
         raise InvalidFile(f"{place}: {text!r} cannot be evaluated: {duckdb_says(error)}") from None
     return Expression(sql, tuple(read), str(found[0][1]))
@@ -136,7 +143,11 @@ def _parts(tree: JsonValue) -> Iterator[JsonMapping]:
 
 
 def _check_function(
-    connection: duckdb.DuckDBPyConnection, part: JsonMapping, place: str, *, aggregates: bool = False
+    connection: duckdb.DuckDBPyConnection,
+    part: JsonMapping,
+    place: str,
+    *,
+    aggregates: bool = False,
 ) -> None:
     name = str(part["function_name"])
     found = connection.execute(

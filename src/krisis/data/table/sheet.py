@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from krisis.data.base import PatientRecord, SuiteConfig
-from krisis.data.table.cases import CASES, TaskTable, sql_text
+from krisis.data.table.cases import CASES, TaskTable
 from krisis.data.table.declaration import Declaration, read_declaration
-from krisis.data.table.expressions import quoted
+from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
 from krisis.data.table.source import ROW, TABLE, Source, is_number, open_source
 from krisis.json_values import JsonObject, JsonValue

@@ -3,16 +3,14 @@
 Parquet stays in its files, which alone remain readable; everything else is copied into memory.
 """
 
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import sqlite3
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from glob import glob, has_magic
@@ -21,17 +19,17 @@ from typing import TYPE_CHECKING
 
 from krisis.data.fhir.records import create_table, fhir_table
 from krisis.data.fhir.resources import fhir_files
+from krisis.data.table.databases import FILE, LOADED, load_database, lock, new_connection
 from krisis.data.table.declaration import Declaration, FeatureSpec
-from krisis.data.table.expressions import check_query, duckdb_says, quoted
-from krisis.errors import InvalidFile, MissingExtra
-from krisis.json_values import JsonValue, plain
+from krisis.data.table.expressions import duckdb_says, quoted, sql_text
+from krisis.errors import InvalidFile
+from krisis.json_values import JsonValue
 
 if TYPE_CHECKING:
     import duckdb
 
 # The relation that every expression is evaluated on, and its number of a row, from 1.
 TABLE, ROW = "records", "krisis_row"
-_LOADED, _FILE = "krisis_loaded", "krisis_file"
 _FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -40,8 +38,10 @@ _FORMATS = {
     ".json": "json",
     ".parquet": "parquet",
 }
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT")
-NUMBERS += ("UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE")
+NUMBERS = (
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"),
+    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
+)
 # So many of the values of a column that are numbers make the others slips of the pen.
 SHARE_OF_NUMBERS = 0.9
 
@@ -87,7 +87,7 @@ class Source:
     @cached_property
     def n_rows(self) -> int:
         """Return the number of rows."""
-        return int(self.query(f"select count(*) from {TABLE}")[0][0])  # noqa: S608
+        return int(self.query(f"select count(*) from {TABLE}")[0][0])
 
     @property
     def sha256(self) -> str:
@@ -117,7 +117,7 @@ class Source:
             reading.n_rows = self.n_rows
         if reading.n_rows is None:
             number = self.readings.index(reading)
-            found = self.query(f"select count(*) from {_LOADED} where {_FILE} = {number}")  # noqa: S608
+            found = self.query(f"select count(*) from {LOADED} where {FILE} = {number}")
             reading.n_rows = int(found[0][0])
         return reading.n_rows
 
@@ -143,17 +143,16 @@ def _line(reading: Reading, row: int, n_rows: int) -> str:
 
 def open_source(declaration: Declaration, folder: Path) -> Source:
     """Load what the file names, relative to its folder, and lock the connection."""
-    connection = connect()
+    connection = new_connection()
     given = declaration.source
     if given.database is not None and given.query is not None:
         readings = [Reading(existing(folder / given.database), "database", "")]
         source = Source(connection, str(readings[0].path), readings)
         source.start_hashing()
-        _load_database(source, given.query)
+        load_database(connection, readings[0].path, given.query)
     elif given.fhir is not None:
         place = folder / given.fhir
-        readings = [Reading(path, "fhir", "") for path in fhir_files(place)]
-        source = Source(connection, str(place), readings)
+        source = Source(connection, str(place), [Reading(f, "fhir", "") for f in fhir_files(place)])
         source.start_hashing()
         _load_fhir(source, declaration, place)
     else:
@@ -173,19 +172,19 @@ def _load_fhir(source: Source, declaration: Declaration, place: Path) -> None:
     given = declaration.source
     index_date = given.index_date.path if given.index_date else None
     table = fhir_table(place, declaration.paths, per=given.per, index_date=index_date)
-    create_table(source.connection, table, _LOADED, f"0 as {_FILE}")
+    create_table(source.connection, table, LOADED, f"0 as {FILE}")
     source.notes = table.notes
-    _lock(source.connection)
+    lock(source.connection)
 
 
 def finish(source: Source, declaration: Declaration) -> None:
     """Put missing codes out of the columns, then refuse empty tables and mixed columns."""
-    described = source.query(f"describe {_LOADED}")
-    loaded = {row[0]: str(row[1]) for row in described if row[0] not in (ROW, _FILE)}
+    described = source.query(f"describe {LOADED}")
+    loaded = {row[0]: str(row[1]) for row in described if row[0] not in (ROW, FILE)}
     for name in loaded:
-        if name.lower() in (ROW, _FILE):
+        if name.lower() in (ROW, FILE):
             raise InvalidFile(f"{source.name} has the column {name!r}, a name of krisis; rename it")
-    if not source.query(f"select 1 from {_LOADED} limit 1"):  # noqa: S608
+    if not source.query(f"select 1 from {LOADED} limit 1"):
         what = "the query returns" if source.readings[0].form == "database" else "it has"
         raise InvalidFile(f"{source.name} holds no rows: {what} columns only; give rows")
     is_text_file = source.readings[0].form in ("csv", "tsv")
@@ -196,8 +195,8 @@ def finish(source: Source, declaration: Declaration) -> None:
         )
         expressions.append(f"{expression} as {quoted(name)}")
     source.connection.execute(
-        f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "  # noqa: S608
-        f"from {_LOADED}"
+        f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "
+        f"from {LOADED}"
     )
     source.columns = kinds
 
@@ -228,9 +227,9 @@ def _cleaned(
     if spec.text or spec.values:
         return column, kind
     found = source.query(
-        f"select count(v), count(try_cast(v as double)), "  # noqa: S608
+        f"select count(v), count(try_cast(v as double)), "
         f"count(*) filter (try_cast(v as bigint) is null and v is not null) "
-        f"from (select {column} as v from {_LOADED})"
+        f"from (select {column} as v from {LOADED})"
     )[0]
     n_given, n_numbers, n_not_whole = (int(cell) for cell in found)
     _refuse_mixed(source, name, column, spec, n_given=n_given, n_numbers=n_numbers)
@@ -248,7 +247,7 @@ def _refuse_mixed(
     if not promised and not (n_words and n_numbers >= SHARE_OF_NUMBERS * n_given):
         return
     row, value = source.query(
-        f"select {source.row_number}, {column} from {_LOADED} "  # noqa: S608
+        f"select {source.row_number}, {column} from {LOADED} "
         f"where {column} is not null and try_cast({column} as double) is null order by 1 limit 1"
     )[0]
     why = "the column has a unit or a range" if promised else f"{n_numbers} of {n_given} values are"
@@ -256,36 +255,6 @@ def _refuse_mixed(
         f"{source.place(row)}, column {name}: {value!r} is not a number, and {why}; correct it, "
         f"list it under features.{name}.missing, or name the codes under features.{name}.values"
     )
-
-
-def connect() -> duckdb.DuckDBPyConnection:
-    """Open a database in memory."""
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtra.named("tables", "the suite 'table'") from None
-    connection = duckdb.connect(":memory:")
-    for setting in (
-        "python_enable_replacements = false",  # else an unknown name is looked up in Python
-        "autoinstall_known_extensions = false",
-        "autoload_known_extensions = false",
-        "TimeZone = 'UTC'",
-        "preserve_insertion_order = true",
-    ):
-        connection.execute(f"set {setting}")
-    return connection
-
-
-def _lock(connection: duckdb.DuckDBPyConnection, readable: Sequence[Path] = ()) -> None:
-    if readable:
-        paths = ", ".join(_text(path) for path in readable)
-        connection.execute(f"set allowed_paths = [{paths}]")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-
-
-def _text(value: object) -> str:
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 def _ids(declaration: Declaration) -> list[str]:
@@ -314,13 +283,14 @@ def existing(path: Path) -> Path:
 
 
 def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[str]) -> Reading:
+    """Return how DuckDB reads a file, and which columns it finds; ``ids`` stay as written."""
     name = path.name.lower().removesuffix(".gz")
     form = _FORMATS.get(Path(name).suffix, "")
     if not form:
         hint = "; name a database as {database: FILE, query: SELECT …}"
         known = ", ".join(_FORMATS)
         raise InvalidFile(f"{path} has no known ending; give one of {known}{hint}")
-    place = _text(path.resolve())
+    place = sql_text(path.resolve())
     options = {
         "csv": ", header = true, sample_size = -1",
         "tsv": ", header = true, sample_size = -1, delim = '\t'",
@@ -334,7 +304,7 @@ def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[
     columns = _described(connection, reading)
     as_written = [name for name in ids if name in columns and form in ("csv", "tsv")]
     if as_written:
-        types = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in as_written)
+        types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in as_written)
         reading.call = f"read_csv({place}{options}, types = {{{types}}})"
     reading.columns = {name: kind for name, kind in columns.items() if name != "file_row_number"}
     return reading
@@ -344,7 +314,7 @@ def _described(connection: duckdb.DuckDBPyConnection, reading: Reading) -> dict[
     import duckdb
 
     try:
-        rows = connection.execute(f"describe select * from {reading.call}").fetchall()  # noqa: S608
+        rows = connection.execute(f"describe select * from {reading.call}").fetchall()
     except duckdb.Error as error:
         raise unreadable(reading, error) from None
     return dict(described_pairs(rows))
@@ -370,7 +340,7 @@ def _load_files(source: Source) -> None:
     first = source.readings[0]
     for reading in source.readings[1:]:
         if set(reading.columns) != set(first.columns):
-            differ = sorted(set(reading.columns) ^ set(first.columns))[0]
+            differ = min(set(reading.columns) ^ set(first.columns))
             has, lacks = (reading, first) if differ in reading.columns else (first, reading)
             raise InvalidFile(
                 f"{lacks.path} lacks the column {differ!r}, which {has.path} has; give files of "
@@ -391,105 +361,23 @@ def _view_parquet(source: Source) -> None:
     parts, before = [], 0
     source.row_number = ROW
     for reading in source.readings:
-        place = _text(reading.path.resolve())
-        found = source.query(f"select num_rows from parquet_file_metadata({place})")  # noqa: S608
+        place = sql_text(reading.path.resolve())
+        found = source.query(f"select num_rows from parquet_file_metadata({place})")
         reading.n_rows = int(found[0][0])
         parts.append(
-            f"select {before} + file_row_number + 1 as {ROW}, * exclude (file_row_number) "  # noqa: S608
+            f"select {before} + file_row_number + 1 as {ROW}, * exclude (file_row_number) "
             f"from {reading.call}"
         )
         before += reading.n_rows
-    source.connection.execute(f"create view {_LOADED} as {' union all by name '.join(parts)}")
-    _lock(source.connection, [reading.path.resolve() for reading in source.readings])
+    source.connection.execute(f"create view {LOADED} as {' union all by name '.join(parts)}")
+    lock(source.connection, [reading.path.resolve() for reading in source.readings])
 
 
 def _copy(source: Source) -> None:
     parts = [
-        f"select {number} as {_FILE}, * "  # noqa: S608
+        f"select {number} as {FILE}, * "
         f"{'exclude (file_row_number) ' if reading.form == 'parquet' else ''}from {reading.call}"
         for number, reading in enumerate(source.readings)
     ]
-    source.connection.execute(f"create table {_LOADED} as {' union all by name '.join(parts)}")
-    _lock(source.connection)
-
-
-def _load_database(source: Source, query: str) -> None:
-    import duckdb
-
-    path = source.readings[0].path
-    with path.open("rb") as file:
-        is_sqlite = file.read(16).startswith(b"SQLite format 3")
-    if is_sqlite:
-        _load_sqlite(source, query)
-        return
-    try:
-        source.connection.execute(f"attach {_text(path.resolve())} as given (read_only)")
-    except duckdb.Error as error:
-        raise InvalidFile(
-            f"{path} is no database of DuckDB or SQLite: {duckdb_says(error)}"
-        ) from None
-    source.connection.execute("use given")
-    _lock(source.connection)
-    check_query(source.connection, query)
-    try:
-        source.connection.execute(
-            f"create table memory.main.{_LOADED} as "
-            f"select 0 as {_FILE}, * from ({query.rstrip().rstrip(';')}\n)"  # noqa: S608
-        )
-    except duckdb.Error as error:
-        raise InvalidFile(f"source.query on {path} cannot be run: {duckdb_says(error)}") from None
-    source.connection.execute("use memory")
-    source.connection.execute("detach given")
-
-
-# What a query on SQLite may do: read tables and call functions that stay inside the database.
-_SQLITE_MAY = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-_SQLITE_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random"}
-
-
-def _may(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() not in _SQLITE_NEVER:
-        return sqlite3.SQLITE_OK
-    if action not in _SQLITE_MAY or (first or "").lower().startswith(("sqlite_", "pragma_")):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
-
-
-def _load_sqlite(source: Source, query: str) -> None:
-    """Copy the rows of a query: DuckDB's own reader of SQLite would have to be downloaded."""
-    path = source.readings[0].path
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", delete=False, encoding="utf-8") as lines:
-        copied = Path(lines.name)
-        try:
-            for row in _sqlite_rows(path, query):
-                lines.write(json.dumps(plain(row)) + "\n")
-        except sqlite3.Error as error:
-            lines.close()
-            copied.unlink()
-            raise InvalidFile(
-                f"source.query on {path} cannot be run: {error}; write one SELECT over its tables"
-            ) from None
-    try:
-        if not copied.stat().st_size:
-            raise InvalidFile(f"{path} holds no rows: the query returns none; give rows")
-        call = f"read_json({_text(copied)}, format = 'newline_delimited', sample_size = -1)"
-        source.connection.execute(
-            f"create table {_LOADED} as select 0 as {_FILE}, * from {call}"  # noqa: S608
-        )
-    finally:
-        copied.unlink()
-    _lock(source.connection)
-
-
-def _sqlite_rows(path: Path, query: str) -> Iterator[Mapping[str, JsonValue]]:
-    address = f"{path.resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True)) as connection:
-        connection.set_authorizer(_may)
-        cursor = connection.execute(query)
-        if cursor.description is None:
-            raise sqlite3.ProgrammingError("it is no SELECT")
-        names = [str(column[0]) for column in cursor.description]
-        for row in cursor:
-            if any(isinstance(value, bytes) for value in row):
-                raise sqlite3.DataError("a column holds bytes, which cannot be shown")
-            yield dict(zip(names, row, strict=True))
+    source.connection.execute(f"create table {LOADED} as {' union all by name '.join(parts)}")
+    lock(source.connection)

@@ -1,10 +1,10 @@
 """The table suite: questions over a table of the user's own, declared in a YAML file."""
 
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from krisis.data.base import (
     Task,
     content_hash,
 )
-from krisis.data.table.cases import TaskTable, sql_text
+from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, read_declaration
-from krisis.data.table.expressions import checked_expression, quoted
+from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
 from krisis.data.table.source import Source, open_source
 from krisis.errors import InvalidFile, InvalidValue
@@ -51,7 +51,7 @@ class TableSuite(BaseDataSuite):
         self.path = Path(path).expanduser()
         self.declaration: Declaration = read_declaration(self.path)
         self.name = self.declaration.name
-        self.tasks = {name: TableSuite._task for name in self.declaration.tasks}
+        self.tasks = dict.fromkeys(self.declaration.tasks, TableSuite._task)
         super().__init__(config)
         if self.config.features is not FeatureSet.REDUCED:
             raise InvalidValue(
@@ -73,7 +73,9 @@ class TableSuite(BaseDataSuite):
         if self.declaration.synthetic:
             return ""
         stated = self.declaration.provenance
-        terms = "; ".join(f"{key}: {stated[key]}" for key in ("licence", "consent") if key in stated)
+        terms = "; ".join(
+            f"{key}: {stated[key]}" for key in ("licence", "consent") if key in stated
+        )
         return (
             f"{self.name}: rows of {self.source.name} are sent to the model; make sure that its "
             f"provider may have them{f' ({terms})' if terms else ''}"
@@ -203,12 +205,12 @@ class TableRule:
             for key in sorted(conditions, key=lambda key: key != _DEFER)
         )
         self._names = list(shown)
-        self._sql = f"select case {chosen} end from (select {cells})"  # noqa: S608
+        self._sql = f"select case {chosen} end from (select {cells})"
         self._answers: dict[str, Label] = {str(a): a for a in table.task.answers}
         self._other = [a for key, a in self._answers.items() if key not in conditions]
 
     def __call__(self, features: Features, context: str) -> Judgement:
-        """Judge by the first condition that holds; the one answer without a condition is the rest."""
+        """Judge by the first condition that holds, else by the one answer without a condition."""
         values: list[JsonValue] = [features.get(name) for name in self._names]
         verdict = self._table.source.query(self._sql, values)[0][0]
         if verdict == _DEFER:

@@ -1,0 +1,75 @@
+"""The file of a table suite as YAML: read strictly, and refused while something is still TODO."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from pathlib import Path
+
+import yaml
+
+from krisis.errors import InvalidFile
+from krisis.json_values import JsonObject, JsonValue
+
+# What `krisis init` writes where only the user knows.
+TODO = "TODO"
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is written twice, of which YAML would drop the first."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, JsonValue]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: the key {key.value!r} is written twice")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_suite_file(path: Path) -> JsonObject:
+    """Return what the file of a suite holds, or say in one sentence why it cannot be used."""
+    if path.is_dir():
+        raise InvalidFile(f"{path} is a directory; give the YAML file of a suite in it")
+    try:
+        content: JsonValue = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
+    except FileNotFoundError:
+        raise InvalidFile(f"there is no file {path}; give the YAML file of a suite") from None
+    except UnicodeDecodeError:
+        raise InvalidFile(f"{path} is not text in UTF-8; save it as UTF-8") from None
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise InvalidFile(f"{path} is not YAML: {place}{error.problem}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InvalidFile(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise InvalidFile(f"{path} must hold a mapping that begins with `suite: table`")
+    if content.get("suite") != "table":
+        given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
+        hint = (
+            "; it looks like the settings of a run: give it as --config"
+            if "model" in content or content.get("kind") == "krisis.run"
+            else "; begin the file of a table suite with `suite: table`"
+        )
+        raise InvalidFile(f"{path} {given}{hint}")
+    if todo := _open_todo(content):
+        raise InvalidFile(f"{path}: {todo[0]} is still to be written ({todo[1]}); edit that line")
+    return content
+
+
+def _open_todo(value: JsonValue, place: str = "") -> tuple[str, str] | None:
+    """Return place and text of the first thing that `krisis init` left to be written."""
+    if isinstance(value, str) and value.startswith(TODO):
+        return place, value
+    members: Iterable[tuple[object, JsonValue]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    found = (_open_todo(one, f"{place}.{key}".removeprefix(".")) for key, one in members)
+    return next(filter(None, found), None)
