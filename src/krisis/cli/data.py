@@ -49,8 +49,13 @@ def check(
         raise InvalidValue(f"--task is for the YAML file of a table suite, and {file} is none")
     if is_suite:
         _sheet(file, task, as_json=as_json)
-    else:
+        return
+    try:
         check_uci(file, sex_column=sex_column, as_json=as_json)
+    except InvalidFile as error:
+        if not file.is_file():
+            raise
+        raise InvalidFile(f"{error}; if it is another table, type: krisis init {file}") from None
 
 
 def _sheet(file: Path, task: str | None, *, as_json: bool) -> None:

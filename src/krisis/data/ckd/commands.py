@@ -40,11 +40,6 @@ def write(
 
 def check_uci(file: Path, *, sex_column: str | None, as_json: bool) -> None:
     """Read a file as the suite would and say what was found, or what must be corrected."""
-    if file.suffix.lower() not in (".csv", ".arff", ".txt", ".data"):
-        raise InvalidFile(
-            f"{file} is neither the YAML file of a table suite nor a CSV or ARFF file of the "
-            "kidney suite; for another table, type: krisis init FILE"
-        )
     found = summary(read_uci(file, sex_column=sex_column))
     typer.echo(json.dumps(found, indent=2) if as_json else _text(found))
 

@@ -102,6 +102,8 @@ def draft(file: Path, out: Path) -> str:
         raise InvalidFile(
             f"{file} is a folder; name one table in it, or see the docs for FHIR sources"
         )
+    if not file.is_file():
+        raise InvalidFile(f"there is no file {file}; give the path of a table")
     connection = new_connection()
     reading = reading_of(connection, existing(file), [])
     looked = _Look(connection, _rows(connection, reading))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.table.cases import CASES, TaskTable
+from krisis.data.table.questions import BY_LABEL
 from krisis.data.table.declaration import Declaration, read_declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
@@ -19,8 +20,8 @@ from krisis.json_values import JsonObject, JsonValue
 
 # A task is saturated where one column, or what is missing, is right in this share of cases.
 SATURATED = 0.95
-# Single features are judged on at most about so many cases, whole clusters drawn by hash.
-MOST_JUDGED = 100_000
+# Shortcuts are learned and judged on about so many cases at most, drawn by their number.
+MOST_JUDGED = 50_000
 _MOST_VALUES_SHOWN = 8
 _SAMPLE = "krisis_sample"
 
@@ -84,7 +85,7 @@ def _columns(declaration: Declaration, source: Source) -> JsonObject:
 
 def _task(table: TaskTable) -> JsonObject:
     n_evaluated, n_training = table.n_cases("use"), table.n_cases("train")
-    reasons = table.reason_counts("use")
+    reasons, n_deferred = _deferral(table)
     shortcuts, how = _shortcuts(table, n_training)
     best = max((one.accuracy or 0.0 for one in shortcuts), default=0.0)
     return {
@@ -94,7 +95,7 @@ def _task(table: TaskTable) -> JsonObject:
         "n_patients": int(_one(table, f"count(distinct cluster_id) from {CASES}")),
         "classes": table.label_counts("use"),
         "deferral": reasons,
-        "n_deferred": _n_deferred(table),
+        "n_deferred": n_deferred,
         "shortcuts": [asdict(one) for one in shortcuts],
         "shortcuts_judged": how,
         "saturated": best >= SATURATED,
@@ -112,15 +113,23 @@ def _evaluated(table: TaskTable) -> str:
     return f"{ROW} in (select {ROW} from {CASES} where part = 'use' and label is not null)"  # noqa: S608
 
 
-def _n_deferred(table: TaskTable) -> int:
+def _deferral(table: TaskTable) -> tuple[dict[str, int], int]:
+    """Count the cases to evaluate that are due to be deferred: by reason, and all of them."""
     compiled = table.compiled
-    conditions = [reason.expression.sql for reason in compiled.reasons]
+    named: dict[str, str] = {}
     if compiled.deferral_column is not None:
-        conditions.append(compiled.deferral_column.sql)
-    if not conditions:
-        return 0
-    due = " or ".join(f"coalesce({one}, false)" for one in conditions)
-    return int(_one(table, f"count(*) filter ({due}) from {TABLE} where {_evaluated(table)}"))
+        named[BY_LABEL] = compiled.deferral_column.sql
+    for reason in compiled.reasons:
+        sql = f"coalesce({reason.expression.sql}, false)"
+        named[reason.name] = f"{named[reason.name]} or {sql}" if reason.name in named else sql
+    if not named:
+        return {}, 0
+    cells = [*named.values(), " or ".join(f"coalesce({sql}, false)" for sql in named.values())]
+    counted = ", ".join(f"count(*) filter ({sql})" for sql in cells)
+    *counts, n_due = table.source.query(
+        f"select {counted} from {TABLE} where {_evaluated(table)}"  # noqa: S608
+    )[0]
+    return {name: int(n) for name, n in zip(named, counts, strict=True)}, int(n_due)
 
 
 def _group(table: TaskTable, name: str, n_evaluated: int) -> JsonObject:
@@ -147,7 +156,7 @@ def _shortcuts(table: TaskTable, n_training: int) -> tuple[list[Shortcut], str]:
     n_fit, n_judged, share = _draw_sample(table, answers, has_training=n_training > 0)
     part = "the training cases" if n_training else "half of the clusters, drawn by hash,"
     rest = "the cases to evaluate" if n_training else "the other half"
-    drawn = f"; {share:.1%} of the clusters drawn by hash" if share < 1 else ""
+    drawn = f"; {share:.1%} of all cases, drawn by hash" if share < 1 else ""
     how = f"learned on {part} (n = {n_fit}), judged on {rest} (n = {n_judged}{drawn})"
     if not n_fit or not n_judged:
         return [], f"not judged: {how}"
@@ -171,19 +180,19 @@ def _draw_sample(
         f"when label = {sql_text(value)} then {answers.index(answer)}"
         for value, answer in table.answer_of.items()
     )
-    fit = "part = 'train'" if has_training else "(drawn // 1000000) % 2 = 1"
+    fit = "part = 'train'" if has_training else "md5_number_lower('half:' || cluster_id) % 2 = 1"
     parts = "('use', 'train')" if has_training else "('use')"
     n_cases = int(_one(table, f"count(*) from {CASES} where part in {parts}")) or 1
     share = min(1.0, MOST_JUDGED / n_cases)
+    # Knuth's multiplicative hash of the number of the row: the same cases on every machine.
+    drawn = f"({ROW} * 2654435761) % 4294967296 < {int(share * 4294967296)}"
     columns = ", ".join(quoted(name) for name in table.spec.features)
     table.source.connection.execute(
         f"create or replace table {_SAMPLE} as "  # noqa: S608
-        f"select case {whens} end as krisis_answer, {fit} as krisis_fit"
-        f"{', ' if columns else ''}{columns} from (select {ROW} as krisis_case, label, part, "
-        f"md5_number_lower('sheet:' || cluster_id) as drawn from {CASES} "
-        f"where label is not null and part in {parts} "
-        f"and md5_number_lower('sheet:' || cluster_id) % 1000000 < {round(share * 1_000_000)}) "
-        f"join {TABLE} on {ROW} = krisis_case"
+        f"select krisis_answer, krisis_fit{', ' if columns else ''}{columns} from "
+        f"(select {ROW} as krisis_case, case {whens} end as krisis_answer, {fit} as krisis_fit "
+        f"from {CASES} where label is not null and part in {parts} and {drawn}) "
+        f"join (select * from {TABLE} where {drawn}) on {ROW} = krisis_case"
     )
     counts = table.source.query(
         f"select count(*) filter (krisis_fit), count(*) filter (not krisis_fit) from {_SAMPLE}"  # noqa: S608
