@@ -15,7 +15,7 @@ N_ROWS, N_NUMBERS, N_CATEGORIES = 1_000_000, 20, 6
 # time is that of the work alone, without the start of Python.
 SCAN = """
 import duckdb
-connection = duckdb.connect()
+connection = duckdb.connect(config={{"enable_progress_bar": False}})
 file = "{folder}/table.parquet"
 columns = connection.execute(f"describe select * from '{{file}}'").fetchall()
 # Sums: smallest and largest values would be read from the statistics of the file.
@@ -54,7 +54,7 @@ def main() -> None:
     import duckdb
 
     with tempfile.TemporaryDirectory() as folder:
-        _write(Path(folder), duckdb.connect())
+        _write(Path(folder), duckdb.connect(config={"enable_progress_bar": False}))
         floor, _ = _measured(SCAN, folder, repeats=3)
         line("plain scan of all columns", f"{floor:.2f} s", "(floor)", True)
         for what, code, most in (

@@ -9,6 +9,7 @@ need neither Python objects nor the wide table. Records are made for the rows th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date, time
 from decimal import Decimal
@@ -23,7 +24,16 @@ from krisis.data.table.source import ROW, TABLE, Source
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, JsonValue
 
-CASES = "krisis_cases"
+CASES, CHOSEN, _CLUSTERS = "krisis_cases", "krisis_chosen", "krisis_clusters"
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+# Of a larger table, copies and equal ids are looked for among the rows that are used.
+LARGE = 200_000
+# Factors of good spectral test (Fishman 1990; L'Ecuyer 1999), and primes below 2^31.
+_DRAWS = (
+    (1_583_458_089, 2_147_483_647),
+    (784_588_716, 2_147_483_629),
+    (950_706_376, 2_147_483_587),
+)
 Part = Literal["use", "train"]
 # More different labels than this are no classes.
 MOST_LABELS = 200
@@ -45,23 +55,47 @@ class TaskTable(Question):
         """Say whether some rows are held out from others."""
         return self.declaration.split is not None or self.config.has_chosen_test_size
 
+    @property
+    def is_large(self) -> bool:
+        """Say whether rows that are not used are left to `krisis data check`."""
+        return self.source.n_rows > LARGE
+
     def _make_cases(self) -> None:
-        declared, seed = self.declaration, self.config.seed
+        declared, compiled = self.declaration, self.compiled
         record = quoted(declared.record_id) if declared.record_id else ROW
         cluster = quoted(declared.cluster) if declared.cluster else record
-        options = self.compiled.options
-        label = options.position if options else self.compiled.label.sql
-        shown = ", ".join(quoted(name) for name in self.shown)
-        floats = [n for n in self.shown if self.source.columns[n] in ("FLOAT", "DOUBLE")]
-        infinite = " or ".join(f"coalesce(isinf({quoted(n)}), false)" for n in floats) or "false"
-        self.source.connection.execute(
-            f"create or replace table {CASES} as select {ROW}, {record}::varchar as record_id, "
-            f"{cluster}::varchar as cluster_id, {self._part_sql()} as part, {label} as label, "
-            f"hash({shown}) as shown, {infinite} as infinite from {TABLE}"
+        label = compiled.options.position if compiled.options else compiled.label.sql
+        due = compiled.deferral_column.sql if compiled.deferral_column else "null::boolean"
+        reasons = "".join(
+            f", {reason.expression.sql} as krisis_reason_{number}"
+            for number, reason in enumerate(compiled.reasons, 1)
         )
-        self._check_cases(floats)
-        if declared.split is None or declared.split.column is None:
-            self._draw_part(seed)
+        joined, part = "", self._part_sql()
+        if self.has_split and (declared.split is None or declared.split.column is None):
+            number, joined = self._numbered(cluster)
+            part = f"case when {self._drawn(number)} <= {self._cut()} then 'use' else 'train' end"
+        self.source.connection.execute(
+            f"create or replace table {CASES} as select {ROW}, {record} as krisis_id, {cluster} as "
+            f"krisis_cluster, {part} as krisis_part, {label} as krisis_label, {due} as krisis_due"
+            f"{reasons} from {TABLE}{joined}"
+        )
+        self._check_ids()
+
+    def _numbered(self, cluster: str) -> tuple[str, str]:
+        """Give every cluster a number to draw by: its own, or that of its first row."""
+        name = self.declaration.cluster or self.declaration.record_id
+        connection, rows = self.source.connection, f"{TABLE} where {cluster} is not null"
+        if name is None or self.source.columns[name] in _WHOLE:
+            connection.execute(
+                f"create or replace view {_CLUSTERS} as select distinct {cluster}::bigint as "
+                f"krisis_first from {rows}"
+            )
+            return f"{cluster}::bigint", ""
+        connection.execute(
+            f"create or replace table {_CLUSTERS} as select {cluster} as krisis_whose, "
+            f"min({ROW}) as krisis_first from {rows} group by 1"
+        )
+        return "krisis_first", f" left join {_CLUSTERS} on {cluster} = krisis_whose"
 
     def _part_sql(self) -> str:
         split = self.declaration.split
@@ -81,62 +115,70 @@ class TaskTable(Question):
         ]
         return f"case {' '.join(whens)} end"
 
-    def _draw_part(self, seed: int) -> None:
-        """Hold out whole clusters, by the seed and their names alone: no label is looked at."""
-        if not self.has_split:
-            return
-        split = self.declaration.split
-        share = self.config.test_size
+    def _drawn(self, number: str, stream: int = 0) -> str:
+        """Return SQL of a number that the seed draws for a row, the same on every machine.
+
+        Linear congruences modulo three primes in turn: no overflow, and no hash whose values
+        another version of DuckDB might change.
+        """
+        drawn = f"abs({number})"
+        for turn, (factor, prime) in enumerate(_DRAWS, 1):
+            added = (self.config.seed * 2 + stream + 1) * turn**3 % prime
+            drawn = f"(({drawn} % {prime}) * {factor} + {added})"
+        return f"({drawn} % {_DRAWS[-1][1]})"
+
+    def _cut(self) -> int:
+        """Return the drawn number up to which clusters are held out: no label is looked at."""
+        split, share = self.declaration.split, self.config.test_size
         if split is not None and split.test_size and not self.config.has_chosen_test_size:
             share = split.test_size
-        drawn = f"md5_number_lower('{seed}:' || cluster_id)"
-        n_clusters = int(self.source.query(f"select count(distinct cluster_id) from {CASES}")[0][0])
+        if self.is_large:  # among so many, the share is as good as exact
+            return round(share * _DRAWS[-1][1])
+        n_clusters = int(self.source.query(f"select count(*) from {_CLUSTERS}")[0][0])
         if n_clusters < 2:
             raise InvalidFile(
                 f"{self.source.name} holds one cluster, which cannot be split; leave out split"
             )
         n_held_out = min(max(1, round(n_clusters * share)), n_clusters - 1)
-        cut = self.source.query(
-            f"select d from (select distinct {drawn} as d from {CASES}) order by d "
-            f"limit 1 offset {n_held_out - 1}"
-        )[0][0]
-        self.source.connection.execute(f"update {CASES} set part = 'train' where {drawn} > {cut}")
+        ranked = f"select {self._drawn('krisis_first')} as d from {_CLUSTERS} order by d"
+        return int(self.source.query(f"{ranked} limit 1 offset {n_held_out - 1}")[0][0])
 
-    def _check_cases(self, floats: Sequence[str]) -> None:
-        """Refuse what no row may hold: no id, the same id twice, no cluster, infinity."""
+    def _check_ids(self) -> None:
+        """Refuse rows without id or cluster, and ids that occur twice."""
         declared, source = self.declaration, self.source
-        for key, name in (("record_id", declared.record_id), ("cluster_id", declared.cluster)):
+        for key, name in (("record_id", declared.record_id), ("cluster", declared.cluster)):
             if name is None:
                 continue
-            row = source.query(f"select min({ROW}) from {CASES} where {key} is null")[0][0]
+            cell = f"krisis_{key.removeprefix('record_')}"
+            row = source.query(f"select min({ROW}) from {CASES} where {cell} is null")[0][0]
             if row is not None:
-                what = key.removesuffix("_id") if key == "cluster_id" else key
-                raise InvalidFile(f"{source.place(row)}, column {name}: the {what} is missing")
-        if declared.record_id:
-            twice = source.query(
-                f"select record_id, list({ROW} order by {ROW})[1:2] from {CASES} group by 1 "
-                f"having count(*) > 1 order by 2 limit 1"
+                raise InvalidFile(f"{source.place(row)}, column {name}: the {key} is missing")
+        if not self.is_large:
+            self.refuse_equal_ids(CASES)
+
+    def refuse_equal_ids(self, rows: str) -> None:
+        """Refuse an id of these rows that another row of the table has too."""
+        source, column = self.source, self.declaration.record_id
+        chosen = "" if rows == CASES else f"where krisis_id in (select krisis_id from {rows}) "
+        twice = column and source.query(
+            f"select krisis_id from {CASES} {chosen}group by 1 having count(*) > 1 "
+            f"order by min({ROW}) limit 1"
+        )
+        if twice:
+            name = twice[0][0]
+            (first,), (second,) = source.query(
+                f"select {ROW} from {CASES} where krisis_id = ? order by 1 limit 2", [name]
             )
-            if twice:
-                name, (first, second) = twice[0]
-                raise InvalidFile(
-                    f"{source.place(second)}, column {declared.record_id}: {name!r} is already in "
-                    f"row {first}; give every row an id of its own, or name patients as cluster"
-                )
-        row = source.query(f"select min({ROW}) from {CASES} where infinite")[0][0]
-        if row is not None:
-            cells = ", ".join(quoted(name) for name in floats)
-            values = source.query(f"select {cells} from {TABLE} where {ROW} = {row}")[0]
-            name = next(n for n, v in zip(floats, values, strict=True) if v and math.isinf(v))
             raise InvalidFile(
-                f"{source.place(row)}, column {name}: the value is infinite; give a number, or "
-                "leave the cell empty"
+                f"{source.place(second)}, column {column}: {str(name)!r} is already in row "
+                f"{first}; give every row an id of its own, or name patients as cluster"
             )
 
     def _answers_by_label(self) -> dict[JsonValue, Label]:
         """Map every value of the label to an answer; refuse the first row without one."""
         rows = self.source.query(
-            f"select label, min({ROW}) from {CASES} group by 1 order by 2 limit {MOST_LABELS + 1}"
+            f"select krisis_label, min({ROW}) from {CASES} group by 1 order by 2 "
+            f"limit {MOST_LABELS + 1}"
         )
         column = self.spec.label.column
         where = f", column {column}" if column else f", {self.place}.label"
@@ -183,95 +225,82 @@ class TaskTable(Question):
 
     def n_cases(self, part: Part) -> int:
         """Count the cases of a part that have a label."""
-        return int(
-            self.source.query(
-                f"select count(*) from {CASES} where part = '{part}' and label is not null"
-            )[0][0]
-        )
+        return sum(self.label_counts(part).values())
 
     def label_counts(self, part: Part) -> dict[str, int]:
         """Count the cases of a part by their answer."""
         rows = self.source.query(
-            f"select label, count(*) from {CASES} where part = '{part}' and label is not null "
-            "group by 1"
+            f"select krisis_label, count(*) from {CASES} where {_of(part)} group by 1"
         )
-        found: dict[str, int] = {}
+        found: Counter[str] = Counter()
         for value, n_cases in rows:
-            answer = str(self.answer_of[value])
-            found[answer] = found.get(answer, 0) + int(n_cases)
-        return found
+            found[str(self.answer_of[value])] += int(n_cases)
+        return dict(sorted(found.items()))
 
     def reason_counts(self, part: Part) -> dict[str, int]:
         """Count the cases of a part by every reason to defer them."""
-        named: dict[str, str] = {}
+        named: dict[str, list[str]] = {}
         if self.compiled.deferral_column is not None:
-            named[BY_LABEL] = self.compiled.deferral_column.sql
-        for reason in self.compiled.reasons:
-            sql = reason.expression.sql
-            named[reason.name] = f"{named[reason.name]} or {sql}" if reason.name in named else sql
+            named[BY_LABEL] = ["krisis_due"]
+        for number, reason in enumerate(self.compiled.reasons, 1):
+            named.setdefault(reason.name, []).append(f"krisis_reason_{number}")
         if not named:
             return {}
-        cells = ", ".join(f"count(*) filter ({sql})" for sql in named.values())
-        found = self.source.query(
-            f"select {cells} from {TABLE} where {ROW} in (select {ROW} from {CASES} "
-            f"where part = '{part}' and label is not null)"
-        )[0]
+        cells = ", ".join(f"count(*) filter ({' or '.join(sql)})" for sql in named.values())
+        found = self.source.query(f"select {cells} from {CASES} where {_of(part)}")[0]
         return {name: int(n) for name, n in zip(named, found, strict=True)}
 
     def records(self, part: Part, limit: int | None = None) -> list[PatientRecord]:
         """Return the records of a part in the drawn order, or the first of them."""
         # In drawn order, neither a limit nor a batch follows the order of the file.
-        drawn = f"md5_number_lower('{self.config.seed}:row:' || {ROW})"
         cut = "" if limit is None else f" limit {int(limit)}"
         self.source.connection.execute(
-            f"create or replace table krisis_chosen as select {ROW} as chosen, record_id, "
-            f"cluster_id, label, row_number() over (order by {drawn}, {ROW}) as place from {CASES} "
-            f"where part = '{part}' and label is not null order by place{cut}"
+            f"create or replace table {CHOSEN} as select {ROW} as krisis_chosen_row, "
+            f"{self._drawn(ROW, 1)} as krisis_draw, * exclude ({ROW}) from {CASES} "
+            f"where {_of(part)} order by krisis_draw, {ROW}{cut}"
         )
         compiled = self.compiled
-        shown = [quoted(name) for name in self.spec.features]
+        reasons = ", ".join(f"krisis_reason_{n + 1}" for n in range(len(compiled.reasons)))
         question = quoted(compiled.question_column) if compiled.question_column else "null"
         options = compiled.options.listed if compiled.options else "null"
-        due = compiled.deferral_column.sql if compiled.deferral_column else "null"
-        reasons = [reason.expression.sql for reason in compiled.reasons]
-        groups = [quoted(name) for name in self.declaration.groups]
-        cells = ", ".join([question, options, due, *reasons, *groups, *shown])
+        wide = [quoted(name) for name in (*self.declaration.groups, *self.spec.features)]
         rows = self.source.connection.execute(
-            f"select chosen, record_id, cluster_id, label, {cells} from krisis_chosen "
-            f"join {TABLE} on {ROW} = chosen order by place"
+            "select krisis_chosen_row, krisis_id::varchar, krisis_cluster::varchar, krisis_label, "
+            f"krisis_due, [{reasons}]::boolean[], {', '.join([question, options, *wide])} "
+            f"from {CHOSEN} join {TABLE} on {ROW} = krisis_chosen_row "
+            "order by krisis_draw, krisis_chosen_row"
         )
         return [self._record(row) for row in iter(rows.fetchone, None)]
 
     def _record(self, row: Sequence[JsonValue]) -> PatientRecord:
-        number, record_id, cluster_id, label, question, options, due = row[:7]
-        n_reasons, n_groups = len(self.compiled.reasons), len(self.declaration.groups)
-        held = row[7 : 7 + n_reasons]
-        groups = row[7 + n_reasons : 7 + n_reasons + n_groups]
-        values = row[7 + n_reasons + n_groups :]
-        features = {
-            name: plain_value(value) for name, value in zip(self.spec.features, values, strict=True)
-        }
+        number, record_id, cluster_id, label, due, held, question, options = row[:8]
+        groups = dict(zip(self.declaration.groups, map(plain_value, row[8:]), strict=False))
+        values = row[8 + len(groups) :]
+        features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
+        for name, value in features.items():
+            if isinstance(value, float) and math.isinf(value):
+                raise InvalidFile(
+                    f"{self.source.place(number)}, column {name}: the value is infinite; give a "
+                    "number, or leave the cell empty"
+                )
         if self.compiled.question_column:
             features[QUESTION] = question
-        answer = self.answer_of[label]
         if self.compiled.options:
-            given = list(options)
             if self.spec.answers.shuffle:
-                given, label = shuffled(given, int(label), f"{self.config.seed}:{number}")
-            answer = self.compiled.options.letters[int(label) - 1]
-            features |= {
-                f"option_{letter}": text
-                for letter, text in zip(self.compiled.options.letters, given, strict=False)
-            }
-        names = {r.name: None for r, h in zip(self.compiled.reasons, held, strict=True) if h}
+                options, label = shuffled(options, int(label), f"{self.config.seed}:{number}")
+            letters = self.compiled.options.letters
+            features |= {f"option_{x}": t for x, t in zip(letters, options, strict=False)}
+        names = [r.name for r, h in zip(self.compiled.reasons, held, strict=True) if h]
+        reasons = list(dict.fromkeys([*([BY_LABEL] if due else []), *names]))
         metadata: JsonObject = {"synthetic": self.declaration.synthetic, "row": number}
-        metadata |= self._deferral(due, [*([BY_LABEL] if due else []), *names])
-        metadata |= {
-            n: plain_value(v) for n, v in zip(self.declaration.groups, groups, strict=True)
-        }
+        metadata |= {**self._deferral(due, reasons), **groups}
         identity = record_id if self.declaration.record_id else f"row-{number}"
         cluster = cluster_id if self.declaration.cluster else identity
-        return PatientRecord(features, answer, metadata, identity, cluster)
+        return PatientRecord(features, self._answer_of(label), metadata, identity, cluster)
+
+    def _answer_of(self, label: JsonValue) -> Label:
+        options = self.compiled.options
+        return options.letters[int(label) - 1] if options else self.answer_of[label]
 
     def _deferral(self, due: bool | None, reasons: list[str]) -> JsonObject:
         compiled = self.compiled
@@ -285,6 +314,10 @@ class TaskTable(Question):
             "abstain_reasons": reasons,
             "deferral_kind": kind,
         }
+
+
+def _of(part: Part) -> str:
+    return f"krisis_part = '{part}' and krisis_label is not null"
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:

@@ -9,10 +9,11 @@ full only where those leave it possible that one gives the other away.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from krisis.data.table.cases import CASES, TaskTable
+from krisis.data.table.cases import CASES, CHOSEN, TaskTable
 from krisis.data.table.declaration import Accepted
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.source import ROW, TABLE
@@ -20,7 +21,8 @@ from krisis.json_values import JsonValue
 
 # Of fewer rows, a feature and a label may be one-to-one by chance (2 in 2^6 for two classes).
 LEAST_ROWS = 6
-_FIRST_ROWS = 2048
+_FIRST_ROWS, _SAMPLE, _ALIKE = 2048, "krisis_sample", "krisis_alike"
+_N_TELLING = 3
 # Equal rows are copies where at least so many times more are found than chance would give.
 _MORE_THAN_CHANCE = 10
 # Words that stand in any letter and name no diagnosis.
@@ -33,15 +35,30 @@ _FREE_TEXT_LETTERS = 40
 _ASSOCIATED = 2.0
 
 
-def findings(table: TaskTable) -> Iterator[str]:
-    """Return every leak in one sentence each: file, row, column and value."""
+def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
+    """Return every leak in one sentence each: file, row, column and value.
+
+    Of a large table, copies are looked for by `copies_of_chosen`, or here with ``whole``.
+    """
+    table.source.connection.execute(
+        f"create or replace table {_SAMPLE} as select * from {TABLE} limit {_FIRST_ROWS}"
+    )
     yield from _hidden_columns(table)
     yield from _unseen_deferral(table)
     yield from _one_to_one(table)
     yield from _label_in_text(table)
     yield from _right_option_in_text(table)
     yield from _both_parts(table)
-    yield from _equal_rows(table)
+    if whole or not table.is_large:
+        yield from _equal_rows(table, "")
+
+
+def copies_of_chosen(table: TaskTable) -> Iterator[str]:
+    """Return copies of the rows whose records were made last, in a table too large for more."""
+    table.refuse_equal_ids(CHOSEN)
+    rows = _like_chosen(table)
+    if rows:
+        yield from _equal_rows(table, f" and {ROW} in ({', '.join(map(str, rows))})")
 
 
 def accepted(table: TaskTable) -> list[str]:
@@ -110,13 +127,11 @@ def _unseen_deferral(table: TaskTable) -> Iterator[str]:
 def _one_to_one(table: TaskTable) -> Iterator[str]:
     """Find features whose values and the labels are a copy or a recoding of each other."""
     n_labels, n_rows = table.source.query(
-        f"select count(distinct label), count(label) from {CASES}"
+        f"select count(distinct krisis_label), count(krisis_label) from {CASES}"
     )[0]
     if n_labels < 2 or n_rows < LEAST_ROWS:
         return
-    names = [name for name in table.spec.features if name in table.source.columns]
-    first = f"(select * from {TABLE} limit {_FIRST_ROWS})"
-    likely = [name for name in names if _pairs(table, name, first, n_labels) is not None]
+    likely = [n for n in table.spec.features if _pairs(table, n, _SAMPLE, n_labels) is not None]
     for name in likely:
         pairs = _pairs(table, name, TABLE, n_labels)
         if pairs is not None and len(pairs) == n_labels:
@@ -136,8 +151,8 @@ def _pairs(
     if table.source.columns[name] == "VARCHAR":
         column = f"lower(trim({column}))"
     found = table.source.query(
-        f"select {column}, c.label, min(c.{ROW}) from {rows} r join {CASES} c "
-        f"on r.{ROW} = c.{ROW} where c.label is not null group by 1, 2 order by 3 "
+        f"select {column}, krisis_label, min(c.{ROW}) from {rows} r join {CASES} c "
+        f"on r.{ROW} = c.{ROW} where krisis_label is not null group by 1, 2 order by 3 "
         f"limit {n_labels + 1}"
     )
     values, labels = {str(row[0]) for row in found}, {str(row[1]) for row in found}
@@ -186,8 +201,7 @@ def _texts(table: TaskTable) -> list[str]:
         spec = table.declaration.feature(name)
         if table.source.columns[name] != "VARCHAR" or spec.values or spec.states_label:
             continue
-        first = f"(select {quoted(name)} as t from {TABLE} limit {_FIRST_ROWS})"
-        length = table.source.query(f"select avg(length(t)) from {first}")[0][0]
+        length = table.source.query(f"select avg(length({quoted(name)})) from {_SAMPLE}")[0][0]
         if spec.text or (length or 0) > _FREE_TEXT_LETTERS:
             found.append(name)
     return found
@@ -205,12 +219,12 @@ def _label_in_text(table: TaskTable) -> Iterator[str]:
             own = ", ".join(
                 sql_text(str(value)) for value, a in table.answer_of.items() if str(a) == answer
             )
-            is_own = f"c.label::varchar in ({own})"
+            is_own = f"krisis_label::varchar in ({own})"
             row, n_hits, n_own, n_elsewhere, n_other = table.source.query(
                 f"select min(c.{ROW}) filter ({test} and {is_own}), "
                 f"count(*) filter ({test} and {is_own}), count(*) filter ({is_own}), "
                 f"count(*) filter ({test} and not {is_own}), count(*) filter (not {is_own}) "
-                f"from {TABLE} r join {CASES} c on r.{ROW} = c.{ROW} where c.label is not null"
+                f"from {TABLE} r join {CASES} c on r.{ROW} = c.{ROW} where krisis_label is not null"
             )[0]
             share, elsewhere = n_hits / max(n_own, 1), n_elsewhere / max(n_other, 1)
             if n_hits and (always or share > _ASSOCIATED * elsewhere):
@@ -266,9 +280,10 @@ def _both_parts(table: TaskTable) -> Iterator[str]:
     if split is None or split.column is None:
         return
     found = table.source.query(
-        f"select cluster_id, min({ROW}) filter (part = 'use'), min({ROW}) filter (part = 'train') "
-        f"from {CASES} group by 1 having count(*) filter (part = 'use') > 0 and "
-        "count(*) filter (part = 'train') > 0 order by 2 limit 1"
+        f"select krisis_cluster, min({ROW}) filter (krisis_part = 'use'), "
+        f"min({ROW}) filter (krisis_part = 'train') "
+        f"from {CASES} group by 1 having count(*) filter (krisis_part = 'use') > 0 and "
+        "count(*) filter (krisis_part = 'train') > 0 order by 2 limit 1"
     )
     if found:
         patient, row, other = found[0]
@@ -279,31 +294,45 @@ def _both_parts(table: TaskTable) -> Iterator[str]:
         )
 
 
-def _equal_rows(table: TaskTable) -> Iterator[str]:
+def _equal_rows(table: TaskTable, among: str) -> Iterator[str]:
     """Find rows that look the same to a model, with other labels or in both parts."""
-    n_pairs, pair = table.source.query(
-        "select sum(n * (n - 1) / 2), min(rows) from (select count(*) as n, "
-        f"list({ROW} order by {ROW})[1:2] as rows from {CASES} where label is not null and part "
-        "is not null group by shown having count(*) > 1 and (count(distinct label) > 1 or "
-        "count(distinct part) > 1))"
-    )[0]
-    if pair is None or float(n_pairs) <= _MORE_THAN_CHANCE * _pairs_by_chance(table):
-        return
-    columns = ", ".join(quoted(name) for name in table.shown)
-    same = table.source.query(
-        f"select count(*) from (select distinct {columns} from {TABLE} where {ROW} in (?, ?))",
-        pair,
+    shown = ", ".join(map(quoted, table.shown))
+    table.source.connection.execute(
+        f"create or replace table {_ALIKE} as select hash({shown}) as krisis_shown, {ROW}, "
+        f"krisis_label, krisis_part from {TABLE} join {CASES} using ({ROW}) "
+        f"where krisis_label is not null and krisis_part is not null{among}"
     )
-    if same[0][0] == 1:
-        labels = table.source.query(
-            f"select label, part from {CASES} where {ROW} in (?, ?) order by {ROW}",
-            pair,
-        )
-        how = "in both parts" if labels[0][1] != labels[1][1] else "with another label"
-        yield (
-            f"{table.source.place(pair[1])}: it equals row {pair[0]} in everything that is shown, "
-            f"{how} ({labels[0][0]!r}, {labels[1][0]!r}); remove the copy"
-        )
+    n_pairs, first = table.source.query(
+        "select sum(n * (n - 1) / 2), arg_min(h, first_row) from (select krisis_shown as h, "
+        f"count(*) as n, min({ROW}) as first_row from {_ALIKE} group by h having count(*) > 1 and "
+        "(min(krisis_label) <> max(krisis_label) or min(krisis_part) <> max(krisis_part)))"
+    )[0]
+    if first is None or float(n_pairs) <= _MORE_THAN_CHANCE * _pairs_by_chance(table):
+        return
+    (row, label, part), (copy, other, where) = table.source.query(
+        f"select min({ROW}), krisis_label, krisis_part from {_ALIKE} where krisis_shown = ? "
+        "group by 2, 3 order by 1 limit 2",
+        [first],
+    )
+    how = "in both parts" if part != where else "with another label"
+    yield (
+        f"{table.source.place(copy)}: it equals row {row} in everything that is shown, {how} "
+        f"({label!r}, {other!r}); remove the copy"
+    )
+
+
+def _like_chosen(table: TaskTable) -> list[int]:
+    """Return the rows that share the most telling columns with a chosen one, if any do."""
+    counts = ", ".join(f"count(distinct {quoted(name)})" for name in table.shown)
+    found = table.source.query(f"select {counts} from {_SAMPLE}")[0]
+    telling = sorted(zip(found, table.shown, strict=True), reverse=True)[:_N_TELLING]
+    names = ", ".join(quoted(name) for _, name in telling)
+    rows = table.source.query(
+        f"select {ROW}, hash({names}) from {TABLE} where hash({names}) in (select hash({names}) "
+        f"from {TABLE} join {CHOSEN} on {ROW} = krisis_chosen_row)"
+    )
+    alike = Counter(value for _, value in rows)
+    return [row for row, value in rows if alike[value] > 1]
 
 
 def _pairs_by_chance(table: TaskTable) -> float:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.table.cases import CASES, TaskTable
-from krisis.data.table.questions import BY_LABEL
 from krisis.data.table.declaration import Declaration, read_declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
@@ -23,7 +22,8 @@ SATURATED = 0.95
 # Shortcuts are learned and judged on about so many cases at most, drawn by their number.
 MOST_JUDGED = 50_000
 _MOST_VALUES_SHOWN = 8
-_SAMPLE = "krisis_sample"
+_SAMPLE = "krisis_sheet"
+_EVALUATED = "krisis_part = 'use' and krisis_label is not null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +84,24 @@ def _columns(declaration: Declaration, source: Source) -> JsonObject:
 
 
 def _task(table: TaskTable) -> JsonObject:
+    if table.is_large:
+        table.refuse_equal_ids(CASES)
     n_evaluated, n_training = table.n_cases("use"), table.n_cases("train")
-    reasons, n_deferred = _deferral(table)
     shortcuts, how = _shortcuts(table, n_training)
     best = max((one.accuracy or 0.0 for one in shortcuts), default=0.0)
     return {
         "n_evaluated": n_evaluated,
         "n_training": n_training,
         "n_left_out": table.source.n_rows - n_evaluated - n_training,
-        "n_patients": int(_one(table, f"count(distinct cluster_id) from {CASES}")),
+        "n_patients": int(_one(table, f"count(distinct krisis_cluster) from {CASES}")),
         "classes": table.label_counts("use"),
-        "deferral": reasons,
-        "n_deferred": n_deferred,
+        "deferral": table.reason_counts("use"),
+        "n_deferred": _n_deferred(table),
         "shortcuts": [asdict(one) for one in shortcuts],
         "shortcuts_judged": how,
         "saturated": best >= SATURATED,
         "groups": {name: _group(table, name, n_evaluated) for name in table.declaration.groups},
-        "leaks": list(findings(table)),
+        "leaks": list(findings(table, whole=True)),
         "accepted": accepted(table),
     }
 
@@ -109,31 +110,16 @@ def _one(table: TaskTable, select: str) -> JsonValue:
     return table.source.query(f"select {select}")[0][0]
 
 
-def _evaluated(table: TaskTable) -> str:
-    return f"{ROW} in (select {ROW} from {CASES} where part = 'use' and label is not null)"  # noqa: S608
-
-
-def _deferral(table: TaskTable) -> tuple[dict[str, int], int]:
-    """Count the cases to evaluate that are due to be deferred: by reason, and all of them."""
-    compiled = table.compiled
-    named: dict[str, str] = {}
-    if compiled.deferral_column is not None:
-        named[BY_LABEL] = compiled.deferral_column.sql
-    for reason in compiled.reasons:
-        sql = f"coalesce({reason.expression.sql}, false)"
-        named[reason.name] = f"{named[reason.name]} or {sql}" if reason.name in named else sql
-    if not named:
-        return {}, 0
-    cells = [*named.values(), " or ".join(f"coalesce({sql}, false)" for sql in named.values())]
-    counted = ", ".join(f"count(*) filter ({sql})" for sql in cells)
-    *counts, n_due = table.source.query(
-        f"select {counted} from {TABLE} where {_evaluated(table)}"  # noqa: S608
-    )[0]
-    return {name: int(n) for name, n in zip(named, counts, strict=True)}, int(n_due)
+def _n_deferred(table: TaskTable) -> int:
+    reasons = [f"krisis_reason_{i + 1}" for i in range(len(table.compiled.reasons))]
+    due = " or ".join(f"coalesce({one}, false)" for one in ("krisis_due", *reasons))
+    return int(_one(table, f"count(*) filter ({due}) from {CASES} where {_EVALUATED}"))
 
 
 def _group(table: TaskTable, name: str, n_evaluated: int) -> JsonObject:
-    where = "" if n_evaluated == table.source.n_rows else f"where {_evaluated(table)}"
+    where = f"where {ROW} in (select {ROW} from {CASES} where {_EVALUATED})"  # noqa: S608
+    if n_evaluated == table.source.n_rows:
+        where = ""
     rows = table.source.query(
         f"select {quoted(name)}::varchar, count(*) from {TABLE} {where} "  # noqa: S608
         f"group by 1 order by 2 desc, 1 nulls last limit {_MOST_VALUES_SHOWN + 1}"
@@ -177,12 +163,16 @@ def _draw_sample(
 ) -> tuple[int, int, float]:
     """Put cases with their answer as a number and whether they are learned on into a table."""
     whens = " ".join(
-        f"when label = {sql_text(value)} then {answers.index(answer)}"
+        f"when krisis_label = {sql_text(value)} then {answers.index(answer)}"
         for value, answer in table.answer_of.items()
     )
-    fit = "part = 'train'" if has_training else "md5_number_lower('half:' || cluster_id) % 2 = 1"
+    fit = (
+        "krisis_part = 'train'"
+        if has_training
+        else "md5_number_lower('half:' || krisis_cluster) % 2 = 1"
+    )
     parts = "('use', 'train')" if has_training else "('use')"
-    n_cases = int(_one(table, f"count(*) from {CASES} where part in {parts}")) or 1
+    n_cases = int(_one(table, f"count(*) from {CASES} where krisis_part in {parts}")) or 1
     share = min(1.0, MOST_JUDGED / n_cases)
     # Knuth's multiplicative hash of the number of the row: the same cases on every machine.
     drawn = f"({ROW} * 2654435761) % 4294967296 < {int(share * 4294967296)}"
@@ -191,7 +181,7 @@ def _draw_sample(
         f"create or replace table {_SAMPLE} as "  # noqa: S608
         f"select krisis_answer, krisis_fit{', ' if columns else ''}{columns} from "
         f"(select {ROW} as krisis_case, case {whens} end as krisis_answer, {fit} as krisis_fit "
-        f"from {CASES} where label is not null and part in {parts} and {drawn}) "
+        f"from {CASES} where krisis_label is not null and krisis_part in {parts} and {drawn}) "
         f"join (select * from {TABLE} where {drawn}) on {ROW} = krisis_case"
     )
     counts = table.source.query(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from glob import glob, has_magic
@@ -78,7 +77,6 @@ class Source:
         self.columns: dict[str, str] = {}
         self.row_number = "rowid + 1"
         self.notes: Mapping[str, int] = {}
-        self._hash: Future[str] | None = None
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
         """Run one of krisis's own queries and return its rows."""
@@ -89,17 +87,15 @@ class Source:
         """Return the number of rows."""
         return int(self.query(f"select count(*) from {TABLE}")[0][0])
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Return the hash of the bytes of all files, in their order."""
-        assert self._hash is not None
-        return self._hash.result()
-
-    def start_hashing(self) -> None:
-        """Hash the files beside everything else."""
-        thread = ThreadPoolExecutor(1, thread_name_prefix="krisis-hash")
-        self._hash = thread.submit(_sha256, [reading.path for reading in self.readings])
-        thread.shutdown(wait=False)
+        digest = hashlib.sha256()
+        for reading in self.readings:
+            with reading.path.open("rb") as file:
+                while block := file.read(1 << 22):
+                    digest.update(block)
+        return digest.hexdigest()
 
     def place(self, row: int) -> str:
         """Name the file and the row in it, and the line where each row has one of its own."""
@@ -122,15 +118,6 @@ class Source:
         return reading.n_rows
 
 
-def _sha256(paths: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 22):
-                digest.update(block)
-    return digest.hexdigest()
-
-
 def _line(reading: Reading, row: int, n_rows: int) -> str:
     """Return the line of a row, where no value spans several lines."""
     if reading.form not in ("csv", "tsv", "lines"):
@@ -148,12 +135,10 @@ def open_source(declaration: Declaration, folder: Path) -> Source:
     if given.database is not None and given.query is not None:
         readings = [Reading(existing(folder / given.database), "database", "")]
         source = Source(connection, str(readings[0].path), readings)
-        source.start_hashing()
         load_database(connection, readings[0].path, given.query)
     elif given.fhir is not None:
         place = folder / given.fhir
         source = Source(connection, str(place), [Reading(f, "fhir", "") for f in fhir_files(place)])
-        source.start_hashing()
         _load_fhir(source, declaration, place)
     else:
         readings = [
@@ -162,7 +147,6 @@ def open_source(declaration: Declaration, folder: Path) -> Source:
             for path in _paths(folder, name)
         ]
         source = Source(connection, ", ".join(str(one.path) for one in readings), readings)
-        source.start_hashing()
         _load_files(source)
     finish(source, declaration)
     return source
@@ -182,7 +166,7 @@ def finish(source: Source, declaration: Declaration) -> None:
     described = source.query(f"describe {LOADED}")
     loaded = {row[0]: str(row[1]) for row in described if row[0] not in (ROW, FILE)}
     for name in loaded:
-        if name.lower() in (ROW, FILE):
+        if name.lower().startswith("krisis_"):
             raise InvalidFile(f"{source.name} has the column {name!r}, a name of krisis; rename it")
     if not source.query(f"select 1 from {LOADED} limit 1"):
         what = "the query returns" if source.readings[0].form == "database" else "it has"
@@ -224,8 +208,8 @@ def _cleaned(
         return column, kind
     if is_text_file:
         column = f"nullif({column}, '')"
-    if spec.text or spec.values:
-        return column, kind
+    if spec.text or spec.values or not (is_text_file or spec.is_number):
+        return column, kind  # a typed source calls its texts texts
     found = source.query(
         f"select count(v), count(try_cast(v as double)), "
         f"count(*) filter (try_cast(v as bigint) is null and v is not null) "
@@ -233,7 +217,7 @@ def _cleaned(
     )[0]
     n_given, n_numbers, n_not_whole = (int(cell) for cell in found)
     _refuse_mixed(source, name, column, spec, n_given=n_given, n_numbers=n_numbers)
-    if n_given and n_numbers == n_given and (is_text_file or spec.is_number):
+    if n_given and n_numbers == n_given:
         kind = "DOUBLE" if n_not_whole else "BIGINT"
         return f"({column})::{kind}", kind
     return column, kind

@@ -24,7 +24,7 @@ from krisis.data.base import (
 from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, read_declaration
 from krisis.data.table.expressions import quoted, sql_text
-from krisis.data.table.leaks import accepted, findings
+from krisis.data.table.leaks import accepted, copies_of_chosen, findings
 from krisis.data.table.source import Source, open_source
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, JsonValue
@@ -96,19 +96,21 @@ class TableSuite(BaseDataSuite):
 
     def load(self) -> list[PatientRecord]:
         """Return the records of the rows to evaluate, in an order drawn by the seed."""
-        return self._nonempty(self.table.records("use"))
+        return self._checked(self.table.records("use"))
 
     def first(self, limit: int | None) -> Records:
         """Return the first records without making any other."""
         if limit is None or self._loaded is not None:
             return super().first(limit)
-        return Records(self._nonempty(self.table.records("use", limit)))
+        return Records(self._checked(self.table.records("use", limit)))
 
-    def _nonempty(self, records: list[PatientRecord]) -> list[PatientRecord]:
+    def _checked(self, records: list[PatientRecord]) -> list[PatientRecord]:
         if not records:
             raise InvalidFile(
                 f"{self.source.name} leaves no row to evaluate; check split and the labels"
             )
+        for finding in copies_of_chosen(self.table) if self.table.is_large else ():
+            raise InvalidFile(finding)
         return records
 
     def training_records(self) -> list[PatientRecord]:
