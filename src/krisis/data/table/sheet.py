@@ -14,13 +14,14 @@ from krisis.data.table.cases import CASES, TaskTable
 from krisis.data.table.declaration import Declaration, read_declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
+from krisis.data.table.questions import BY_LABEL, IMPLAUSIBLE
 from krisis.data.table.source import ROW, TABLE, Source, is_number, open_source
 from krisis.json_values import JsonObject, JsonValue
 
 # A task is saturated where one column, or what is missing, is right in this share of cases.
 SATURATED = 0.95
 # Shortcuts are learned and judged on about so many cases at most, drawn by their number.
-MOST_JUDGED = 50_000
+MOST_JUDGED = 20_000
 _MOST_VALUES_SHOWN = 8
 _SAMPLE = "krisis_sheet"
 _EVALUATED = "krisis_part = 'use' and krisis_label is not null"
@@ -43,10 +44,13 @@ def data_sheet(
     source = open_source(declaration, path.parent)
     tables: dict[str, tuple[TaskTable, PatientRecord | None]] = {}
     tasks: JsonObject = {}
+    implausible: dict[str, int] = {}
     names = [config.task] if config.has_chosen_task else list(declaration.tasks)
     for name in names:
         table = TaskTable(declaration, name, source, config)
-        tasks[name] = _task(table)
+        deferral, found = _deferral(table)
+        implausible |= found
+        tasks[name] = _task(table, deferral)
         first = table.records("use", 1)
         tables[name] = (table, first[0] if first else None)
     sheet = {
@@ -56,20 +60,23 @@ def data_sheet(
         "source": source.name,
         "sha256": source.sha256,
         "n_rows": source.n_rows,
-        "columns": _columns(declaration, source),
+        "columns": _columns(declaration, source, implausible),
         "left_out": dict(source.notes),
         "tasks": tasks,
     }
     return sheet, tables
 
 
-def _columns(declaration: Declaration, source: Source) -> JsonObject:
+def _columns(
+    declaration: Declaration, source: Source, implausible: Mapping[str, int]
+) -> JsonObject:
     """Return type, missing and implausible values of every column, in one scan."""
     cells = []
     for name in source.columns:
-        bounds = declaration.feature(name).plausible
-        column = quoted(name)
-        outside = f"not ({column} between {bounds[0]!r} and {bounds[1]!r})" if bounds else "false"
+        bounds, column = declaration.feature(name).plausible, quoted(name)
+        outside = "false"
+        if bounds and name not in implausible:  # it is shown in no task
+            outside = f"{column} < {bounds[0]!r} or {column} > {bounds[1]!r}"
         cells += [f"count({column})", f"count(*) filter ({outside})"]
     counts = source.query(f"select {', '.join(cells)} from {TABLE}")[0]  # noqa: S608
     found: JsonObject = {}
@@ -78,12 +85,12 @@ def _columns(declaration: Declaration, source: Source) -> JsonObject:
             "type": kind,
             "n_missing": source.n_rows - int(counts[2 * number]),
             "plausible": declaration.feature(name).plausible,
-            "n_implausible": int(counts[2 * number + 1]),
+            "n_implausible": implausible.get(name, int(counts[2 * number + 1])),
         }
     return found
 
 
-def _task(table: TaskTable) -> JsonObject:
+def _task(table: TaskTable, deferral: JsonObject) -> JsonObject:
     if table.is_large:
         table.refuse_equal_ids(CASES)
     n_evaluated, n_training = table.n_cases("use"), table.n_cases("train")
@@ -95,8 +102,7 @@ def _task(table: TaskTable) -> JsonObject:
         "n_left_out": table.source.n_rows - n_evaluated - n_training,
         "n_patients": int(_one(table, f"count(distinct krisis_cluster) from {CASES}")),
         "classes": table.label_counts("use"),
-        "deferral": table.reason_counts("use"),
-        "n_deferred": _n_deferred(table),
+        **deferral,
         "shortcuts": [asdict(one) for one in shortcuts],
         "shortcuts_judged": how,
         "saturated": best >= SATURATED,
@@ -110,10 +116,29 @@ def _one(table: TaskTable, select: str) -> JsonValue:
     return table.source.query(f"select {select}")[0][0]
 
 
-def _n_deferred(table: TaskTable) -> int:
+def _deferral(table: TaskTable) -> tuple[JsonObject, dict[str, int]]:
+    """Count cases to defer, all and by reason, and the rows with an implausible value by column."""
     reasons = [f"krisis_reason_{i + 1}" for i in range(len(table.compiled.reasons))]
-    due = " or ".join(f"coalesce({one}, false)" for one in ("krisis_due", *reasons))
-    return int(_one(table, f"count(*) filter ({due}) from {CASES} where {_EVALUATED}"))
+    named: dict[str, list[str]] = {}
+    if table.compiled.deferral_column is not None:
+        named[BY_LABEL] = ["krisis_due"]
+    columns: dict[str, str] = {}
+    for reason, cell in zip(table.compiled.reasons, reasons, strict=True):
+        named.setdefault(reason.name, []).append(cell)
+        if reason.name == IMPLAUSIBLE:
+            columns[reason.expression.columns[0]] = cell
+    # `or` passes over what is null, and a filter does not count it.
+    cells = [" or ".join(parts) for parts in (["krisis_due", *reasons], *named.values())]
+    n_due, *counts = _counts(table, cells, f"where {_EVALUATED}")
+    deferral = {"n_deferred": n_due, "deferral": dict(zip(named, counts, strict=True))}
+    return deferral, dict(zip(columns, _counts(table, list(columns.values())), strict=True))
+
+
+def _counts(table: TaskTable, conditions: Sequence[str], where: str = "") -> list[int]:
+    if not conditions:
+        return []
+    counted = ", ".join(f"count(*) filter ({condition})" for condition in conditions)
+    return list(map(int, table.source.query(f"select {counted} from {CASES} {where}")[0]))  # noqa: S608
 
 
 def _group(table: TaskTable, name: str, n_evaluated: int) -> JsonObject:
