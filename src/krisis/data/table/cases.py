@@ -20,7 +20,7 @@ from krisis.data.table.choices import shuffled
 from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
-from krisis.data.table.source import ROW, TABLE, Source
+from krisis.data.table.source import ROW, SAMPLE, TABLE, Source
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, JsonValue
 
@@ -28,6 +28,7 @@ CASES, CHOSEN, _CLUSTERS = "krisis_cases", "krisis_chosen", "krisis_clusters"
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 # Of a larger table, copies and equal ids are looked for among the rows that are used.
 LARGE = 200_000
+N_TELLING = 3
 # Factors of good spectral test (Fishman 1990; L'Ecuyer 1999), and primes below 2^31.
 _DRAWS = (
     (1_583_458_089, 2_147_483_647),
@@ -74,12 +75,21 @@ class TaskTable(Question):
         if self.has_split and (declared.split is None or declared.split.column is None):
             number, joined = self._numbered(cluster)
             part = f"case when {self._drawn(number)} <= {self._cut()} then 'use' else 'train' end"
-        self.source.connection.execute(
+        self.execute(
             f"create or replace table {CASES} as select {ROW}, {record} as krisis_id, {cluster} as "
-            f"krisis_cluster, {part} as krisis_part, {label} as krisis_label, {due} as krisis_due"
-            f"{reasons} from {TABLE}{joined}"
+            f"krisis_cluster, {part} as krisis_part, {label} as krisis_label, {due} as krisis_due, "
+            f"{self._telling()} as krisis_telling{reasons} from {TABLE}{joined}"
         )
         self._check_ids()
+
+    def _telling(self) -> str:
+        """Return a hash of the shown columns with most values, to find copies in a large table."""
+        if not self.is_large:
+            return "null"
+        counts = ", ".join(f"count(distinct {quoted(name)})" for name in self.shown)
+        found = self.source.query(f"select {counts} from {SAMPLE}")[0]
+        telling = sorted(zip(found, self.shown, strict=True), reverse=True)[:N_TELLING]
+        return f"hash({', '.join(quoted(name) for _, name in telling)})"
 
     def _numbered(self, cluster: str) -> tuple[str, str]:
         """Give every cluster a number to draw by: its own, or that of its first row."""

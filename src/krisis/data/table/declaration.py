@@ -365,6 +365,17 @@ class Declaration(Part):
         given = {n: f for n, f in self.features.items() if f} | dict(self.source.columns)
         return {name: one.path for name, one in given.items() if one.path is not None}
 
+    @model_validator(mode="after")
+    def _rule_fits(self) -> Self:
+        keys = {str(key) for key in self.baselines.rule} - {"defer"}
+        for task in self.tasks.values():
+            if not keys or keys <= {
+                *map(str, task.answers.fixed),
+                *(LETTERS * task.answers.per_row),
+            }:
+                return self
+        raise ValueError(f"baselines.rule: no task has the answers {', '.join(sorted(keys))}")
+
     def feature(self, name: str) -> FeatureSpec:
         """Return what the file says about a feature; nothing is said of most."""
         return self.features.get(name) or FeatureSpec.model_validate({})

@@ -17,7 +17,8 @@ import yaml
 
 from krisis.data.table.databases import new_connection
 from krisis.data.table.expressions import quoted
-from krisis.data.table.source import Reading, existing, is_number, reading_of, unreadable
+from krisis.data.table.files import Reading, existing, reading_of, unreadable
+from krisis.data.table.source import is_number
 from krisis.data.table.suite_file import TODO
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonValue

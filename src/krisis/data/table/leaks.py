@@ -9,20 +9,18 @@ full only where those leave it possible that one gives the other away.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from krisis.data.table.cases import CASES, CHOSEN, TaskTable
 from krisis.data.table.declaration import Accepted
 from krisis.data.table.expressions import quoted, sql_text
-from krisis.data.table.source import ROW, TABLE
+from krisis.data.table.source import ROW, SAMPLE, TABLE
 from krisis.json_values import JsonValue
 
 # Of fewer rows, a feature and a label may be one-to-one by chance (2 in 2^6 for two classes).
 LEAST_ROWS = 6
-_FIRST_ROWS, _SAMPLE, _ALIKE = 2048, "krisis_sample", "krisis_alike"
-_N_TELLING = 3
+_ALIKE = "krisis_alike"
 # Equal rows are copies where at least so many times more are found than chance would give.
 _MORE_THAN_CHANCE = 10
 # Words that stand in any letter and name no diagnosis.
@@ -40,9 +38,6 @@ def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
 
     Of a large table, copies are looked for by `copies_of_chosen`, or here with ``whole``.
     """
-    table.source.connection.execute(
-        f"create or replace table {_SAMPLE} as select * from {TABLE} limit {_FIRST_ROWS}"
-    )
     yield from _hidden_columns(table)
     yield from _unseen_deferral(table)
     yield from _one_to_one(table)
@@ -131,7 +126,7 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
     )[0]
     if n_labels < 2 or n_rows < LEAST_ROWS:
         return
-    likely = [n for n in table.spec.features if _pairs(table, n, _SAMPLE, n_labels) is not None]
+    likely = [n for n in table.spec.features if _pairs(table, n, SAMPLE, n_labels) is not None]
     for name in likely:
         pairs = _pairs(table, name, TABLE, n_labels)
         if pairs is not None and len(pairs) == n_labels:
@@ -201,7 +196,7 @@ def _texts(table: TaskTable) -> list[str]:
         spec = table.declaration.feature(name)
         if table.source.columns[name] != "VARCHAR" or spec.values or spec.states_label:
             continue
-        length = table.source.query(f"select avg(length({quoted(name)})) from {_SAMPLE}")[0][0]
+        length = table.source.query(f"select avg(length({quoted(name)})) from {SAMPLE}")[0][0]
         if spec.text or (length or 0) > _FREE_TEXT_LETTERS:
             found.append(name)
     return found
@@ -323,16 +318,11 @@ def _equal_rows(table: TaskTable, among: str) -> Iterator[str]:
 
 def _like_chosen(table: TaskTable) -> list[int]:
     """Return the rows that share the most telling columns with a chosen one, if any do."""
-    counts = ", ".join(f"count(distinct {quoted(name)})" for name in table.shown)
-    found = table.source.query(f"select {counts} from {_SAMPLE}")[0]
-    telling = sorted(zip(found, table.shown, strict=True), reverse=True)[:_N_TELLING]
-    names = ", ".join(quoted(name) for _, name in telling)
     rows = table.source.query(
-        f"select {ROW}, hash({names}) from {TABLE} where hash({names}) in (select hash({names}) "
-        f"from {TABLE} join {CHOSEN} on {ROW} = krisis_chosen_row)"
+        f"select {ROW} from {CASES} where krisis_telling in (select krisis_telling from {CHOSEN}) "
+        "qualify count(*) over (partition by krisis_telling) > 1"
     )
-    alike = Counter(value for _, value in rows)
-    return [row for row, value in rows if alike[value] > 1]
+    return [row[0] for row in rows]
 
 
 def _pairs_by_chance(table: TaskTable) -> float:

@@ -11,7 +11,13 @@ from functools import cached_property
 from krisis.data.base import FeatureDescription, Label, Task
 from krisis.data.table.choices import Options, compiled_options
 from krisis.data.table.declaration import Declaration, TaskSpec, UncertaintySpec
-from krisis.data.table.expressions import Expression, checked_expression, quoted, sql_text
+from krisis.data.table.expressions import (
+    Expression,
+    checked_expression,
+    duckdb_says,
+    quoted,
+    sql_text,
+)
 from krisis.data.table.source import ROW, TABLE, Source, is_number
 from krisis.errors import InvalidFile, UnknownName
 
@@ -50,6 +56,7 @@ class Question:
         self.declaration, self.name, self.source = declaration, name, source
         self.spec: TaskSpec = declaration.tasks[name]
         self.place = f"tasks.{name}"
+        self.evaluated: dict[str, Expression] = {}
         self._check_columns()
         self.compiled = self._compile()
 
@@ -88,9 +95,29 @@ class Question:
     def expression(self, text: str, place: str) -> Expression:
         """Check an expression of the YAML over the columns of the table."""
         source = self.source
-        return checked_expression(
+        found = checked_expression(
             source.connection, text, place, table=TABLE, columns=source.columns
         )
+        self.evaluated[place] = found
+        return found
+
+    def execute(self, sql: str) -> None:
+        """Run SQL with expressions of the YAML; name the one that fails on a value."""
+        import duckdb
+
+        try:
+            self.source.connection.execute(sql)
+        except duckdb.Error as error:
+            for place, one in self.evaluated.items():
+                try:
+                    self.source.query(f"select max(hash({one.sql})) from {TABLE}")
+                except duckdb.Error as own:
+                    text = one.sql.removeprefix("(").removesuffix("\n)")
+                    raise InvalidFile(
+                        f"{self.source.name}: {place}: {text!r} cannot be evaluated: "
+                        f"{duckdb_says(own)}"
+                    ) from None
+            raise InvalidFile(f"{self.source.name}: {duckdb_says(error)}") from None
 
     def condition(self, text: str, place: str) -> Expression:
         """Check an expression that must be true or false."""

@@ -8,11 +8,8 @@ Parquet stays in its files, which alone remain readable; everything else is copi
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +17,8 @@ from krisis.data.fhir.records import create_table, fhir_table
 from krisis.data.fhir.resources import fhir_files
 from krisis.data.table.databases import FILE, LOADED, load_database, lock, new_connection
 from krisis.data.table.declaration import Declaration, FeatureSpec
-from krisis.data.table.expressions import duckdb_says, quoted, sql_text
+from krisis.data.table.expressions import quoted, sql_text
+from krisis.data.table.files import Reading, existing, paths_of, reading_of, unreadable
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonValue
 
@@ -29,14 +27,8 @@ if TYPE_CHECKING:
 
 # The relation that every expression is evaluated on, and its number of a row, from 1.
 TABLE, ROW = "records", "krisis_row"
-_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "lines",
-    ".ndjson": "lines",
-    ".json": "json",
-    ".parquet": "parquet",
-}
+# Its first rows, which tell at once what cannot hold for all of them.
+SAMPLE, N_SAMPLED = "krisis_sample", 2048
 NUMBERS = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
@@ -48,17 +40,6 @@ SHARE_OF_NUMBERS = 0.9
 def is_number(kind: str) -> bool:
     """Say whether a type of DuckDB is one of numbers."""
     return kind in NUMBERS or kind.startswith("DECIMAL")
-
-
-@dataclass(slots=True)
-class Reading:
-    """One file as DuckDB reads it."""
-
-    path: Path
-    form: str
-    call: str
-    columns: dict[str, str] = field(default_factory=dict)
-    n_rows: int | None = None
 
 
 class Source:
@@ -85,7 +66,10 @@ class Source:
     @cached_property
     def n_rows(self) -> int:
         """Return the number of rows."""
-        return int(self.query(f"select count(*) from {TABLE}")[0][0])
+        known = [reading.n_rows for reading in self.readings]
+        if None not in known:
+            return sum(n_rows or 0 for n_rows in known)
+        return int(self.query(f"select count(*) from {LOADED}")[0][0])
 
     @cached_property
     def sha256(self) -> str:
@@ -144,7 +128,7 @@ def open_source(declaration: Declaration, folder: Path) -> Source:
         readings = [
             reading_of(connection, path, _ids(declaration))
             for name in given.files
-            for path in _paths(folder, name)
+            for path in paths_of(folder, name)
         ]
         source = Source(connection, ", ".join(str(one.path) for one in readings), readings)
         _load_files(source)
@@ -173,21 +157,18 @@ def finish(source: Source, declaration: Declaration) -> None:
         raise InvalidFile(f"{source.name} holds no rows: {what} columns only; give rows")
     is_text_file = source.readings[0].form in ("csv", "tsv")
     expressions, kinds = [], {}
+    ids = _ids(declaration)
     for name, kind in loaded.items():
-        expression, kinds[name] = _cleaned(
-            source, name, kind, declaration.feature(name), is_text_file=is_text_file
-        )
+        typed = is_text_file and name not in ids
+        spec = declaration.feature(name)
+        expression, kinds[name] = _cleaned(source, name, kind, spec, is_text_file=typed)
         expressions.append(f"{expression} as {quoted(name)}")
     source.connection.execute(
         f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "
         f"from {LOADED}"
     )
     source.columns = kinds
-
-
-def described_pairs(described: Sequence[tuple[JsonValue, ...]]) -> Iterator[tuple[str, str]]:
-    """Return name and type of described columns."""
-    return ((str(row[0]), str(row[1])) for row in described)
+    source.connection.execute(f"create table {SAMPLE} as select * from {TABLE} limit {N_SAMPLED}")
 
 
 def _cleaned(
@@ -204,6 +185,8 @@ def _cleaned(
         column = f"case when {same} then null else {column} end"
     if kind in ("FLOAT", "DOUBLE"):
         return f"case when isnan({column}) then null else {column} end", kind
+    if kind == "JSON":
+        _refuse_mixed_json(source, name)
     if kind != "VARCHAR":
         return column, kind
     if is_text_file:
@@ -221,6 +204,21 @@ def _cleaned(
         kind = "DOUBLE" if n_not_whole else "BIGINT"
         return f"({column})::{kind}", kind
     return column, kind
+
+
+def _refuse_mixed_json(source: Source, name: str) -> None:
+    """Refuse a column of JSON whose values are numbers here and texts there."""
+    kinds = source.query(
+        f"select case when k in ('BIGINT', 'UBIGINT', 'DOUBLE') then 'number' else lower(k) end, "
+        f"count(*), min(r) from (select json_type({quoted(name)}) as k, {source.row_number} as r "
+        f"from {LOADED}) where k not in ('NULL', 'ARRAY', 'OBJECT') group by 1 order by 2"
+    )
+    if len(kinds) > 1:
+        (kind, _, row), (other, n_rows, _) = kinds[0], kinds[-1]
+        raise InvalidFile(
+            f"{source.place(row)}, column {name}: the value is a {kind}, and {n_rows} others are "
+            f"a {other}; give all of one kind"
+        )
 
 
 def _refuse_mixed(
@@ -244,78 +242,6 @@ def _refuse_mixed(
 def _ids(declaration: Declaration) -> list[str]:
     """Return the columns that are read as written: 007 is no number."""
     return [name for name in (declaration.record_id, declaration.cluster) if name]
-
-
-def _paths(folder: Path, name: str) -> list[Path]:
-    if has_magic(name) and not (folder / name).exists():
-        found = sorted(Path(path) for path in glob(str(folder / name), recursive=True))
-        if not found:
-            raise InvalidFile(f"no file matches {folder / name}; check source in the YAML file")
-        return [existing(path) for path in found]
-    return [existing(folder / name)]
-
-
-def existing(path: Path) -> Path:
-    """Return the path of a file that is there and not empty."""
-    if path.is_dir():
-        raise InvalidFile(f"{path} is a directory; name files in it, as in {path / '*.csv'}")
-    if not path.is_file():
-        raise InvalidFile(f"there is no file {path}; check source in the YAML file")
-    if path.stat().st_size == 0 or (path.stat().st_size < 100 and not path.read_bytes().strip()):
-        raise InvalidFile(f"{path} is empty; give a file with rows")
-    return path
-
-
-def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[str]) -> Reading:
-    """Return how DuckDB reads a file, and which columns it finds; ``ids`` stay as written."""
-    name = path.name.lower().removesuffix(".gz")
-    form = _FORMATS.get(Path(name).suffix, "")
-    if not form:
-        hint = "; name a database as {database: FILE, query: SELECT …}"
-        known = ", ".join(_FORMATS)
-        raise InvalidFile(f"{path} has no known ending; give one of {known}{hint}")
-    place = sql_text(path.resolve())
-    options = {
-        "csv": ", header = true, sample_size = -1",
-        "tsv": ", header = true, sample_size = -1, delim = '\t'",
-        "lines": ", format = 'newline_delimited', sample_size = -1",
-        "json": ", format = 'array', sample_size = -1",
-        "parquet": ", file_row_number = true",
-    }[form]
-    function = {"csv": "read_csv", "tsv": "read_csv", "parquet": "read_parquet"}
-    call = f"{function.get(form, 'read_json')}({place}{options})"
-    reading = Reading(path, form, call)
-    columns = _described(connection, reading)
-    as_written = [name for name in ids if name in columns and form in ("csv", "tsv")]
-    if as_written:
-        types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in as_written)
-        reading.call = f"read_csv({place}{options}, types = {{{types}}})"
-    reading.columns = {name: kind for name, kind in columns.items() if name != "file_row_number"}
-    return reading
-
-
-def _described(connection: duckdb.DuckDBPyConnection, reading: Reading) -> dict[str, str]:
-    import duckdb
-
-    try:
-        rows = connection.execute(f"describe select * from {reading.call}").fetchall()
-    except duckdb.Error as error:
-        raise unreadable(reading, error) from None
-    return dict(described_pairs(rows))
-
-
-def unreadable(reading: Reading, error: Exception) -> InvalidFile:
-    """Say in one sentence why a file cannot be read, with the line where DuckDB names it."""
-    text = str(error)
-    line = re.search(r"(?:CSV Error on Line|[Ll]ine): (\d+)", text)
-    if "utf-8" in text.lower() or "unicode" in text.lower():
-        where = f" line {line[1]}" if line else ""
-        return InvalidFile(f"{reading.path}{where} is not text in UTF-8; save the file as UTF-8")
-    where = f" line {line[1]}" if line else ""
-    return InvalidFile(
-        f"{reading.path}{where} cannot be read as {reading.path.suffix.lstrip('.').upper()}: "
-        f"{duckdb_says(error)}; the file may be cut or broken"
-    )
 
 
 def _load_files(source: Source) -> None:

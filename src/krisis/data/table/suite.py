@@ -25,7 +25,7 @@ from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, read_declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, copies_of_chosen, findings
-from krisis.data.table.source import Source, open_source
+from krisis.data.table.source import TABLE, Source, open_source
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, JsonValue
 
@@ -92,6 +92,7 @@ class TableSuite(BaseDataSuite):
         table = TaskTable(self.declaration, self._task_name(), self.source, self.config)
         for finding in findings(table):
             raise InvalidFile(finding)
+        self._rule = self._declared_rule(table)
         return table
 
     def load(self) -> list[PatientRecord]:
@@ -107,11 +108,22 @@ class TableSuite(BaseDataSuite):
     def _checked(self, records: list[PatientRecord]) -> list[PatientRecord]:
         if not records:
             raise InvalidFile(
-                f"{self.source.name} leaves no row to evaluate; check split and the labels"
+                f"{self.source.name} leaves no row to evaluate: {self._parts()}; check split"
             )
         for finding in copies_of_chosen(self.table) if self.table.is_large else ():
             raise InvalidFile(finding)
         return records
+
+    def _parts(self) -> str:
+        split = self.declaration.split
+        if split is None or split.column is None:
+            return "no row has a label"
+        column = quoted(split.column)
+        found = self.source.query(
+            f"select {column}::varchar, count(*) from {TABLE} group by 1 order by 2 desc limit 6"
+        )
+        counts = ", ".join(f"{value!r} {n_rows} times" for value, n_rows in found)
+        return f"the column {split.column} holds {counts}, and {split.use!r} is to be evaluated"
 
     def training_records(self) -> list[PatientRecord]:
         """Return records of rows that are held back for baselines."""
@@ -128,11 +140,13 @@ class TableSuite(BaseDataSuite):
     @property
     def rules(self) -> Mapping[str, Rule]:
         """Return the rule of the file, where it speaks of the answers of this task."""
-        given = self.declaration.baselines.rule
-        answers = {str(answer): answer for answer in self.table.task.answers}
-        if not given or not {str(key) for key in given} <= {*answers, _DEFER}:
-            return {}
-        return {"declared": TableRule(self.table, {str(key): sql for key, sql in given.items()})}
+        assert self.table
+        return {} if self._rule is None else {"declared": self._rule}
+
+    def _declared_rule(self, table: TaskTable) -> Rule | None:
+        given = {str(key): sql for key, sql in self.declaration.baselines.rule.items()}
+        answers = set(map(str, table.task.answers))
+        return TableRule(table, given) if given and given.keys() <= {*answers, _DEFER} else None
 
     def describe(self) -> JsonObject:
         """Say where the rows come from, how they were split, and what was accepted."""
@@ -201,6 +215,7 @@ class TableRule:
                     f"{place}: {text!r} reads {unseen[0]!r}, which the model is not shown; use "
                     f"features of the task {table.name!r}"
                 )
+            table.execute(f"create or replace table krisis_rule as select {found.sql} from {TABLE}")
         cells = ", ".join(f"?::{kind} as {quoted(name)}" for name, kind in shown.items())
         chosen = " ".join(
             f"when ({conditions[key]}\n) then {sql_text(key)}"
