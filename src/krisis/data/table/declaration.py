@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictFloat,
@@ -21,9 +19,9 @@ from pydantic import (
 
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
-from krisis.data.table.suite_file import read_suite_file
+from krisis.data.table.suite_file import Part, read_suite_file
 from krisis.data.task import Label
-from krisis.errors import InvalidFile, UnknownName
+from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -38,30 +36,6 @@ def _answer_key(key: object) -> Label:
     if isinstance(key, int) or (isinstance(key, str) and key.strip()):
         return key
     raise ValueError(f"an answer must be a whole number or a text, not {key!r}")
-
-
-class Part(BaseModel):
-    """A mapping in the file; ``shorthand`` is the key that a value alone stands for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-    shorthand: ClassVar[str] = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, given: object) -> object:
-        return cls._checked_keys(given)
-
-    @classmethod
-    def _checked_keys(cls, given: object) -> object:
-        if cls.shorthand and not isinstance(given, Mapping):
-            given = {cls.shorthand: given}
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        if not isinstance(given, Mapping):
-            raise ValueError(f"must be a mapping with keys such as {', '.join(known[:3])}")
-        for key in given:
-            if key not in known:
-                raise ValueError(str(UnknownName.among("key", str(key), known)))
-        return given
 
 
 class Accepted(Part):

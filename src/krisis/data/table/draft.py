@@ -151,18 +151,24 @@ class _Look:
         if is_number(kind) or kind == "VARCHAR":
             number = f"try_cast({column} as double)"
         words = ", ".join(f"'{word}'" for word in _MISSING_WORDS)
-        n_given, n_distinct, n_numbers, length, n_coded = self.ask(
+        others = f"isfinite({number}) and {number} not in ({_ALL_CODES})"
+        coded = ", ".join(f"count(*) filter ({number} = {code})" for code in _MISSING_NUMBERS)
+        n_given, n_distinct, n_numbers, length, n_words, low, high, *n_coded = self.ask(
             f"count({column}), count(distinct {column}), count({number}), avg(length({text})), "
-            f"count(*) filter ({text} in ({words}))"
+            f"count(*) filter ({text} in ({words})), min({number}) filter ({others}), "
+            f"max({number}) filter ({others}), {coded}"
         )[0]
-        if n_numbers and kind == "VARCHAR":
-            n_given -= n_coded  # among numbers, such a word is no value
-        missing = self._missing(text, number, words if n_numbers and n_coded else "")
-        codes = ", ".join(str(code) for code in missing if not isinstance(code, str)) or "null"
-        low, high = self.ask(
-            f"min({number}), max({number})",
-            f"where isfinite({number}) and coalesce({number} not in ({codes}), true)",
-        )[0]
+        missing: list[JsonValue] = []
+        if n_numbers and n_words and kind == "VARCHAR":  # among numbers, a word is no value
+            n_given -= n_words
+            spelled = f"distinct trim({column})"
+            rows = self.ask(spelled, f"where {text} in ({words}) order by 1")
+            missing += [row[0] for row in rows]
+        for code, n in zip(_MISSING_NUMBERS, n_coded, strict=True):
+            if n and low is not None and (low >= 0 if code < 0 else 2 * high < code):
+                missing.append(code)
+            elif n:
+                low, high = min(low or code, code), max(high or code, code)
         found = []
         if n_distinct <= _MOST_CATEGORIES:
             found = self.ask(
@@ -171,25 +177,8 @@ class _Look:
         named = [v for v, n in found if n >= _FEWEST_ROWS and len(str(v)) <= _MOST_LETTERS]
         return _Seen(
             *(name, kind, n_given, n_distinct, n_numbers, float(length or 0), low, high),
-            *(missing, tuple(named), len(found) - len(named)),
+            *(tuple(missing), tuple(named), len(found) - len(named)),
         )
-
-    def _missing(self, text: str, number: str, words: str) -> tuple[JsonValue, ...]:
-        """Return codes that look like "not measured": words among numbers, impossible numbers."""
-        spelled = text.removeprefix("lower(").removesuffix(")")
-        found: list[JsonValue] = []
-        if words:
-            rows = self.ask(f"distinct {spelled}", f"where {text} in ({words}) order by 1")
-            found += [row[0] for row in rows]
-        for code in _MISSING_NUMBERS:
-            n, low, high = self.ask(
-                f"count(*) filter ({number} = {code}), "
-                f"min({number}) filter ({number} not in ({_ALL_CODES})), "
-                f"max({number}) filter ({number} not in ({_ALL_CODES}))"
-            )[0]
-            if n and low is not None and (low >= 0 if code < 0 else 2 * high < code):
-                found.append(code)
-        return tuple(found)
 
 
 def _lines(file: Path, source: str, n_rows: int, seen: Sequence[_Seen]) -> Iterator[str]:

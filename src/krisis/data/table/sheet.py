@@ -11,11 +11,12 @@ from pathlib import Path
 
 from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.table.cases import CASES, TaskTable
-from krisis.data.table.declaration import Declaration, read_declaration
+from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
 from krisis.data.table.questions import BY_LABEL, IMPLAUSIBLE
-from krisis.data.table.source import ROW, TABLE, Source, is_number, open_source
+from krisis.data.table.source import ROW, TABLE, Source, is_number
+from krisis.data.table.suite import TableSuite
 from krisis.json_values import JsonObject, JsonValue
 
 # A task is saturated where one column, or what is missing, is right in this share of cases.
@@ -40,13 +41,12 @@ def data_sheet(
     path: Path, config: SuiteConfig
 ) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
     """Return the figures of a suite file, and of every task its table and its first record."""
-    declaration = read_declaration(path)
-    source = open_source(declaration, path.parent)
+    suite = TableSuite(path, config)
+    declaration, source = suite.declaration, suite.source
     tables: dict[str, tuple[TaskTable, PatientRecord | None]] = {}
     tasks: JsonObject = {}
     implausible: dict[str, int] = {}
-    names = [config.task] if config.has_chosen_task else list(declaration.tasks)
-    for name in names:
+    for name in [suite.config.task] if config.has_chosen_task else declaration.tasks:
         table = TaskTable(declaration, name, source, config)
         deferral, found = _deferral(table)
         implausible |= found

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import yaml
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonObject, JsonValue
 
 # What `krisis init` writes where only the user knows.
 TODO = "TODO"
+
+
+class Part(BaseModel):
+    """A mapping in the file; ``shorthand`` is the key that a value alone stands for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    shorthand: ClassVar[str] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, given: object) -> object:
+        return cls._checked_keys(given)
+
+    @classmethod
+    def _checked_keys(cls, given: object) -> object:
+        if cls.shorthand and not isinstance(given, Mapping):
+            given = {cls.shorthand: given}
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        if not isinstance(given, Mapping):
+            raise ValueError(f"must be a mapping with keys such as {', '.join(known[:3])}")
+        for key in given:
+            if key not in known:
+                raise ValueError(str(UnknownName.among("key", str(key), known)))
+        return given
 
 
 class _Loader(yaml.SafeLoader):
