@@ -54,9 +54,9 @@ class Column:
     n_undated: int = 0
     _of_nothing: list[JsonValue] | None = None
 
-    def take(self, located: Located, owner: str) -> None:
+    def take(self, located: Located, owner: str, keys: dict[tuple[str, ...], str]) -> None:
         """Keep what a resource says for its owner, named as the resource names it."""
-        if not self.path.may_match(located.resource):
+        if not self.path.may_match(located.resource, keys):
             return
         if self.wanted.pick is None:
             self.held[owner].append(located)

@@ -42,21 +42,29 @@ class CheckedPath:
         """Return what the path finds in resources that it sees as one collection."""
         try:
             if self._criterion is not None:
-                resources = [one for one in resources if self._meets(one)]
+                resources = [one for one in resources if self._meets(one, self._key(one))]
             return self._evaluate(resources)
         except Exception as error:  # whatever the engine raises is a fault of path or data
             raise InvalidValue(
                 f"{place}: the path {self.text!r} cannot be evaluated: {error}; correct the path"
             ) from error
 
-    def may_match(self, resource: JsonObject) -> bool:
-        """Say whether a resource is of a type that is read and meets the first criterion."""
-        if resource["resourceType"] not in self.kinds:
-            return False
-        return self._criterion is None or self._meets(resource)
+    def may_match(self, resource: JsonObject, keys: dict[tuple[str, ...], str]) -> bool:
+        """Say whether a resource of a type that is read meets the first criterion.
 
-    def _meets(self, resource: JsonObject) -> bool:
-        key = repr([resource.get(name) for name in self._elements])
+        ``keys`` keeps what columns that look at the same elements ask of one resource.
+        """
+        if self._criterion is None:
+            return True
+        key = keys.get(self._elements)
+        if key is None:
+            key = keys[self._elements] = self._key(resource)
+        return self._meets(resource, key)
+
+    def _key(self, resource: JsonObject) -> str:
+        return repr([resource.get(name) for name in self._elements])
+
+    def _meets(self, resource: JsonObject, key: str) -> bool:
         if key not in self._known:
             self._known[key] = self._criterion is not None and bool(self._criterion([resource]))
         return self._known[key]

@@ -110,7 +110,7 @@ class _Reading:
     patients: dict[str, Located] = field(default_factory=dict)
     # Every other name of a resource (fullUrl, Type/id) → its key.
     names: dict[str, str] = field(default_factory=dict)
-    seen: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, tuple[Path, int]] = field(default_factory=dict)
     # Who a resource is about, as it names them → where that was first read.
     owners: dict[str, Located] = field(default_factory=dict)
     notes: Counter[str] = field(default_factory=Counter)
@@ -124,9 +124,9 @@ class _Reading:
             return
         if located.key in self.seen:
             raise InvalidFile(
-                f"{located.place} appears twice, first at {self.seen[located.key]}; keep one"
+                f"{located.place} appears twice, first in {self._first(located.key)}; keep one"
             )
-        self.seen[located.key] = located.place
+        self.seen[located.key] = (located.file, located.line)
         self.n_of_kind[located.kind] += 1
         if located.is_withdrawn:
             self.notes["resources entered in error, cancelled, refuted or not done"] += 1
@@ -138,8 +138,14 @@ class _Reading:
         owner = self._owner(located)
         if owner:
             self.owners.setdefault(owner, located)
+            keys: dict[tuple[str, ...], str] = {}
             for column in self.columns:
-                column.take(located, owner)
+                if located.kind in column.path.kinds:
+                    column.take(located, owner, keys)
+
+    def _first(self, key: str) -> str:
+        file, line = self.seen[key]
+        return f"{file}, line {line}" if line else str(file)
 
     def _owner(self, located: Located) -> str:
         if located.kind == "Patient" or (located.kind == "Encounter" and self.per == "encounter"):

@@ -22,20 +22,12 @@ class Located:
     """One resource and where it was found."""
 
     resource: JsonObject
+    kind: str
+    # The name by which others refer to the resource.
+    key: str
     file: Path
     line: int = 0
     full_url: str = ""
-
-    @property
-    def kind(self) -> str:
-        """Return the type of the resource."""
-        return str(self.resource["resourceType"])
-
-    @property
-    def key(self) -> str:
-        """Return the name by which others refer to the resource."""
-        name = self.resource.get("id")
-        return f"{self.kind}/{name}" if name else self.full_url
 
     @property
     def place(self) -> str:
@@ -141,7 +133,8 @@ def _located(resource: JsonValue, file: Path, line: int, full_url: str = "") -> 
         raise InvalidFile(f"{place} is no FHIR resource: it has no resourceType")
     if release := _other_release(resource):
         raise InvalidFile(f"{place} looks like FHIR {release}, and only R4 is read; convert it")
-    return Located(resource, file, line, full_url)
+    kind, name = resource["resourceType"], resource.get("id")
+    return Located(resource, kind, f"{kind}/{name}" if name else full_url, file, line, full_url)
 
 
 def _other_release(resource: JsonObject) -> str:

@@ -112,8 +112,7 @@ def draft(file: Path, out: Path) -> str:
     if not n_rows:
         raise InvalidFile(f"{file} holds no rows; give a table with rows")
     seen = [looked.at(name, kind) for name, kind in reading.columns.items()]
-    source = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
-    return "\n".join(_lines(file, source, n_rows, seen)) + "\n"
+    return "\n".join(_lines(file, out, n_rows, seen)) + "\n"
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, reading: Reading) -> str:
@@ -181,11 +180,12 @@ class _Look:
         )
 
 
-def _lines(file: Path, source: str, n_rows: int, seen: Sequence[_Seen]) -> Iterator[str]:
+def _lines(file: Path, out: Path, n_rows: int, seen: Sequence[_Seen]) -> Iterator[str]:
+    source = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
     roles = _roles(seen, n_rows)
     yield f"# A draft by `krisis init` from {file.name}: {n_rows} rows, {len(seen)} columns."
     yield "# Guesses are live; correct what is wrong. What only you can know is marked TODO."
-    yield f"# Then type: krisis data check {file.stem}.yaml"
+    yield f"# Then type: krisis data check {out.name}"
     yield "suite: table"
     yield f"name: {_scalar(file.stem)}"
     yield "version: 1"
