@@ -15,7 +15,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Literal
 
-from krisis.data.base import Label, PatientRecord, SuiteConfig
+from krisis.data.base import Label, PatientRecord, SuiteConfig, content_hash
 from krisis.data.table.choices import shuffled
 from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
@@ -29,12 +29,7 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 # Of a larger table, copies and equal ids are looked for among the rows that are used.
 LARGE = 200_000
 N_TELLING = 3
-# Factors of good spectral test (Fishman 1990; L'Ecuyer 1999), and primes below 2^31.
-_DRAWS = (
-    (1_583_458_089, 2_147_483_647),
-    (784_588_716, 2_147_483_629),
-    (950_706_376, 2_147_483_587),
-)
+_PRIMES = (2_147_483_647, 2_147_483_629, 2_147_483_587)  # below 2^31, so that no product overflows
 Part = Literal["use", "train"]
 # More different labels than this are no classes.
 MOST_LABELS = 200
@@ -128,14 +123,17 @@ class TaskTable(Question):
     def _drawn(self, number: str, stream: int = 0) -> str:
         """Return SQL of a number that the seed draws for a row, the same on every machine.
 
-        Linear congruences modulo three primes in turn: no overflow, and no hash whose values
-        another version of DuckDB might change.
+        Linear congruences drawn from the seed, modulo three primes in turn: no overflow, and no
+        hash whose values another version of DuckDB might change.
         """
         drawn = f"abs({number})"
-        for turn, (factor, prime) in enumerate(_DRAWS, 1):
-            added = (self.config.seed * 2 + stream + 1) * turn**3 % prime
+        for turn, prime in enumerate(_PRIMES):
+            factor, added = (
+                int(content_hash([self.config.seed, stream, turn, what])[:15], 16) % (prime - 1) + 1
+                for what in ("factor", "added")
+            )
             drawn = f"(({drawn} % {prime}) * {factor} + {added})"
-        return f"({drawn} % {_DRAWS[-1][1]})"
+        return f"({drawn} % {_PRIMES[-1]})"
 
     def _cut(self) -> int:
         """Return the drawn number up to which clusters are held out: no label is looked at."""
@@ -143,7 +141,7 @@ class TaskTable(Question):
         if split is not None and split.test_size and not self.config.has_chosen_test_size:
             share = split.test_size
         if self.is_large:  # among so many, the share is as good as exact
-            return round(share * _DRAWS[-1][1])
+            return round(share * _PRIMES[-1])
         n_clusters = int(self.source.query(f"select count(*) from {_CLUSTERS}")[0][0])
         if n_clusters < 2:
             raise InvalidFile(

@@ -99,8 +99,8 @@ def _last_given(columns: tuple[str, ...]) -> str:
 def _json_list(source: Source, name: str) -> str:
     column = f"{quoted(name)}::varchar"
     row, value = source.query(
-        f"select min({ROW}), arg_min({column}, {ROW}) from {TABLE} where not coalesce("
-        f"json_valid({column}) and json_type({column}) in ('ARRAY', 'OBJECT'), false)"
+        f"select min({ROW}), arg_min({column}, {ROW}) from {TABLE} where not coalesce(case when "
+        f"json_valid({column}) then json_type({column}) in ('ARRAY', 'OBJECT') end, false)"
     )[0]
     if row is not None:
         raise InvalidFile(

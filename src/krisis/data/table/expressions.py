@@ -121,7 +121,9 @@ def _only_select(connection: duckdb.DuckDBPyConnection, sql: str, place: str) ->
     )
     if found["error"]:
         says = str(found["error_message"]).strip().rstrip(".!")
-        raise InvalidFile(f"{place} is not one SELECT or expression: {says}")
+        if "SELECT" in says:
+            raise InvalidFile(f"{place} holds a statement that is no SELECT; it may only read")
+        raise InvalidFile(f"{place} is not valid SQL: {says}")
     if len(found["statements"]) != 1:
         raise InvalidFile(f"{place} holds several statements; write one")
     node: JsonObject = found["statements"][0]["node"]

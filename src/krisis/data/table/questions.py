@@ -26,6 +26,7 @@ BY_LABEL, UNCERTAIN, IMPLAUSIBLE = "deferral_label", "category_uncertain", "impl
 _YES = ("yes", "true", "1", "y", "defer")
 _NO = ("no", "false", "0", "n", "answer")
 _ASK_QUESTION = "What is the answer to the question of the case?"
+_UNSURE = "Abstain when you are not sure enough which option is right."
 _ASK_OPTIONS = "Which of the options of the case answers its question best?"
 
 
@@ -229,7 +230,7 @@ class Question:
             ordered=spec.ordinal,
             positive=positive,
             groups={name: name for name in self.declaration.groups},
-            abstain_when=spec.abstain_when or Task("").abstain_when,
+            abstain_when=spec.abstain_when or (_UNSURE if options else Task("").abstain_when),
         )
 
     def _descriptions(self) -> dict[str, FeatureDescription]:

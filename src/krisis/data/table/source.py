@@ -148,7 +148,8 @@ def _load_fhir(source: Source, declaration: Declaration, place: Path) -> None:
 def finish(source: Source, declaration: Declaration) -> None:
     """Put missing codes out of the columns, then refuse empty tables and mixed columns."""
     described = source.query(f"describe {LOADED}")
-    loaded = {row[0]: str(row[1]) for row in described if row[0] not in (ROW, FILE)}
+    own = ROW if source.row_number == ROW else FILE
+    loaded = {str(row[0]): str(row[1]) for row in described if row[0] != own}
     for name in loaded:
         if name.lower().startswith("krisis_"):
             raise InvalidFile(f"{source.name} has the column {name!r}, a name of krisis; rename it")

@@ -75,14 +75,11 @@ def read_suite_file(path: Path) -> JsonObject:
         raise InvalidFile(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise InvalidFile(f"{path} must hold a mapping that begins with `suite: table`")
+    if content.get("kind") == "krisis.run" or ("model" in content and "tasks" not in content):
+        raise InvalidFile(f"{path} holds the settings of a run, not a suite; give it as --config")
     if content.get("suite") != "table":
         given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
-        hint = (
-            "; it looks like the settings of a run: give it as --config"
-            if "model" in content or content.get("kind") == "krisis.run"
-            else "; begin the file of a table suite with `suite: table`"
-        )
-        raise InvalidFile(f"{path} {given}{hint}")
+        raise InvalidFile(f"{path} {given}; begin the file of a table suite with `suite: table`")
     if todo := _open_todo(content):
         raise InvalidFile(f"{path}: {todo[0]} is still to be written ({todo[1]}); edit that line")
     return content
