@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -57,6 +57,20 @@ class _Loader(yaml.SafeLoader):
 
 def read_suite_file(path: Path) -> JsonObject:
     """Return what the file of a suite holds, or say in one sentence why it cannot be used."""
+    content = _content(path)
+    if not isinstance(content, dict):
+        raise InvalidFile(f"{path} must hold a mapping that begins with `suite: table`")
+    if content.get("kind") == "krisis.run" or ("model" in content and "tasks" not in content):
+        raise InvalidFile(f"{path} holds the settings of a run, not a suite; give it as --config")
+    if content.get("suite") != "table":
+        given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
+        raise InvalidFile(f"{path} {given}; begin the file of a table suite with `suite: table`")
+    if todo := _open_todo(content):
+        raise InvalidFile(f"{path}: {todo[0]} is still to be written ({todo[1]}); edit that line")
+    return content
+
+
+def _content(path: Path) -> JsonValue:
     if path.is_dir():
         raise InvalidFile(f"{path} is a directory; give the YAML file of a suite in it")
     try:
@@ -73,26 +87,20 @@ def read_suite_file(path: Path) -> JsonObject:
         raise InvalidFile(f"{path} is not YAML: {place}{error.problem}") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise InvalidFile(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise InvalidFile(f"{path} must hold a mapping that begins with `suite: table`")
-    if content.get("kind") == "krisis.run" or ("model" in content and "tasks" not in content):
-        raise InvalidFile(f"{path} holds the settings of a run, not a suite; give it as --config")
-    if content.get("suite") != "table":
-        given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
-        raise InvalidFile(f"{path} {given}; begin the file of a table suite with `suite: table`")
-    if todo := _open_todo(content):
-        raise InvalidFile(f"{path}: {todo[0]} is still to be written ({todo[1]}); edit that line")
     return content
 
 
-def _open_todo(value: JsonValue, place: str = "") -> tuple[str, str] | None:
+def _open_todo(content: JsonObject) -> tuple[str, str] | None:
     """Return place and text of the first thing that `krisis init` left to be written."""
-    if isinstance(value, str) and value.startswith(TODO):
-        return place, value
-    members: Iterable[tuple[object, JsonValue]] = ()
-    if isinstance(value, dict):
-        members = value.items()
-    elif isinstance(value, list):
-        members = enumerate(value)
-    found = (_open_todo(one, f"{place}.{key}".removeprefix(".")) for key, one in members)
-    return next(filter(None, found), None)
+    left: list[tuple[str, JsonValue]] = [("", content)]
+    seen: set[int] = set()  # an anchor of YAML may lead back to where it stands
+    while left:
+        place, value = left.pop()
+        if isinstance(value, str) and value.startswith(TODO):
+            return place, value
+        if not isinstance(value, dict | list) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        left += reversed([(f"{place}.{key}".removeprefix("."), one) for key, one in members])
+    return None
