@@ -122,7 +122,7 @@ def test_what_is_no_table_is_told_in_one_sentence(tmp_path, name, content, said)
     assert not list(tmp_path.glob("*.yaml"))
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet", "tsv"])
+@pytest.mark.parametrize("ending", ["json", "parquet"])
 def test_every_format_of_a_table_gives_the_same_columns(tmp_path, ending):
     import duckdb
 

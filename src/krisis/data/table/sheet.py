@@ -71,23 +71,23 @@ def _columns(
     declaration: Declaration, source: Source, implausible: Mapping[str, int]
 ) -> JsonObject:
     """Return type, missing and implausible values of every column, in one scan."""
-    cells = []
-    for name in source.columns:
-        bounds, column = declaration.feature(name).plausible, quoted(name)
-        outside = "false"
-        if bounds and name not in implausible:  # it is shown in no task
+    cells = {name: f"count({quoted(name)})" for name in source.columns}
+    for name in declaration.features.keys() - implausible.keys():  # those that no task shows
+        if bounds := declaration.feature(name).plausible:
+            column = quoted(name)
             outside = f"{column} < {bounds[0]!r} or {column} > {bounds[1]!r}"
-        cells += [f"count({column})", f"count(*) filter ({outside})"]
-    counts = source.query(f"select {', '.join(cells)} from {TABLE}")[0]  # noqa: S608
-    found: JsonObject = {}
-    for number, (name, kind) in enumerate(source.columns.items()):
-        found[name] = {
+            cells[f"{name}, implausible"] = f"count(*) filter ({outside})"
+    found = source.query(f"select {', '.join(cells.values())} from {TABLE}")[0]  # noqa: S608
+    counts = dict(zip(cells, map(int, found), strict=True))
+    return {
+        name: {
             "type": kind,
-            "n_missing": source.n_rows - int(counts[2 * number]),
+            "n_missing": source.n_rows - counts[name],
             "plausible": declaration.feature(name).plausible,
-            "n_implausible": implausible.get(name, int(counts[2 * number + 1])),
+            "n_implausible": implausible.get(name, counts.get(f"{name}, implausible", 0)),
         }
-    return found
+        for name, kind in source.columns.items()
+    }
 
 
 def _task(table: TaskTable, deferral: JsonObject) -> JsonObject:
@@ -171,7 +171,7 @@ def _shortcuts(table: TaskTable, n_training: int) -> tuple[list[Shortcut], str]:
     how = f"learned on {part} (n = {n_fit}), judged on {rest} (n = {n_judged}{drawn})"
     if not n_fit or not n_judged:
         return [], f"not judged: {how}"
-    judge = _Judge(table, len(answers), n_judged)
+    judge = _Judge(table, len(answers), n_fit)
     found = [Shortcut("always answer the most frequent class", judge.by_value("0"))]
     names = [n for n in table.spec.features if not table.declaration.feature(n).text]
     if names:
@@ -179,7 +179,7 @@ def _shortcuts(table: TaskTable, n_training: int) -> tuple[list[Shortcut], str]:
             f"(case when {quoted(n)} is null then '1' else '0' end)" for n in names
         )
         found.append(Shortcut("which values are missing, alone", judge.by_value(pattern)))
-        found.append(_best_feature(judge, names, answers))
+        found.append(_best_feature(judge, names))
     return found, how
 
 
@@ -221,7 +221,7 @@ class _Judge:
 
     table: TaskTable
     n_answers: int
-    n_judged: int
+    n_fit: int
 
     def by_value(self, expression: str, *, learned: bool = False) -> float:
         """Guess the most frequent answer of cases with the same value; else that of all cases."""
@@ -240,41 +240,43 @@ class _Judge:
         )[0]
         return float(n_right) / float(n)
 
-    def limit(self, name: str) -> float | None:
-        """Return the limit of a number that divides the learned cases best into two guesses."""
+    def limit(self, name: str) -> tuple[float, float] | None:
+        """Return the limit that divides the learned cases best into two guesses, and how well."""
         each = range(self.n_answers)
         column = quoted(name)
         counts = ", ".join(f"count(*) filter (krisis_answer = {i}) as n{i}" for i in each)
         below = ", ".join(f"sum(n{i}) over (order by v) as l{i}" for i in each)
-        above = ", ".join(
-            f"(sum(n{i}) over ()) - (sum(n{i}) over (order by v)) as r{i}" for i in each
-        )
-        left, right = (f"greatest({', '.join(f'{s}{i}' for i in each)})" for s in "lr")
+        total = ", ".join(f"sum(n{i}) over () as t{i}" for i in each)
+        left = f"greatest({', '.join(f'l{i}' for i in each)})"
+        right = f"greatest({', '.join(f't{i} - l{i}' for i in each)})"
+        unknown = f"greatest({', '.join(f'n{i}' for i in each)})"
         rows = self.table.source.query(
-            f"select v, next from (select v, lead(v) over (order by v) as next, {below}, {above} "  # noqa: S608
-            f"from (select {column}::double as v, {counts} from {_SAMPLE} "
-            f"where krisis_fit and {column} is not null group by 1)) where next is not null "
-            f"order by {left} + {right} desc, v limit 1"
+            f"with counted as (select {column}::double as v, {counts} from {_SAMPLE} "  # noqa: S608
+            f"where krisis_fit group by 1) select v, next, {left} + {right} + coalesce((select "
+            f"{unknown} from counted where v is null), 0) from (select v, lead(v) over "
+            f"(order by v) as next, {below}, {total} from counted where v is not null) "
+            "where next is not null "
+            "order by 3 desc, 1 limit 1"
         )
-        return None if not rows else (float(rows[0][0]) + float(rows[0][1])) / 2
+        return None if not rows else ((float(rows[0][0]) + float(rows[0][1])) / 2, rows[0][2])
 
 
-def _best_feature(judge: _Judge, names: Sequence[str], answers: Sequence[JsonValue]) -> Shortcut:
+def _best_feature(judge: _Judge, names: Sequence[str]) -> Shortcut:
     """Choose the column that is right most often where it was learned; judge that one elsewhere."""
-    candidates: dict[str, tuple[str, str]] = {}
+    candidates: list[tuple[float, str, str]] = []
     for name in names:
         kind, column = judge.table.source.columns[name], quoted(name)
         if is_number(kind):
-            limit = judge.limit(name)
-            if limit is not None:
-                candidates[name] = (f"{column} > {limit!r}", f"{name} above or below {limit:.6g}")
+            if found := judge.limit(name):
+                limit, n_right = found
+                rule = f"{name} above or below {limit:.6g}"
+                candidates.append((n_right / judge.n_fit, f"{column} > {limit!r}", rule))
         elif kind in ("VARCHAR", "BOOLEAN"):
-            candidates[name] = (column, f"each value of {name}")
+            learned = judge.by_value(column, learned=True)
+            candidates.append((learned, column, f"each value of {name}"))
     if not candidates:
         return Shortcut("the best single feature", None, "no feature is a number or a category")
-    learned = {n: judge.by_value(sql, learned=True) for n, (sql, _) in candidates.items()}
-    best = max(learned, key=lambda name: learned[name])
-    sql, rule = candidates[best]
+    _, sql, rule = max(candidates, key=lambda one: one[0])
     return Shortcut("the best single feature", judge.by_value(sql), rule)
 
 
