@@ -149,6 +149,20 @@ def test_strange_names_of_columns_are_still_yaml(tmp_path):
     assert found["tasks"]["main"]["label"] == {"column": "TODO"}
 
 
+@pytest.mark.parametrize(
+    ("labels", "answers"),
+    [
+        ("01", {0: "TODO: what 0 means, in words", 1: "TODO: what 1 means, in words"}),
+        ("ab", "TODO: the values of label, each with its meaning"),
+    ],
+)
+def test_labels_of_a_few_rows_are_named_only_as_codes(tmp_path, labels, answers):
+    file = tmp_path / "few.csv"
+    file.write_text("x,label\n" + "".join(f"{i},{labels[i % 2]}\n" for i in range(4)))
+    found = yaml.safe_load(draft(file, tmp_path / "few.yaml"))
+    assert found["tasks"]["main"]["answers"] == answers
+
+
 @pytest.mark.parametrize(("low", "high"), [(3.9, 14.2), (0.002, 0.0031), (-7, 120), (5, 5), (0, 0)])
 def test_a_range_holds_all_values(low, high):
     first, last = _bounds(low, high)

@@ -173,11 +173,18 @@ class _Look:
             found = self.ask(
                 f"{column}, count(*)", f"where {column} is not null group by 1 order by 1"
             )
-        named = [v for v, n in found if n >= _FEWEST_ROWS and len(str(v)) <= _MOST_LETTERS]
+        named = [v for v, n in found if _may_be_named(v, n)]
         return _Seen(
             *(name, kind, n_given, n_distinct, n_numbers, float(length or 0), low, high),
             *(tuple(missing), tuple(named), len(found) - len(named)),
         )
+
+
+def _may_be_named(value: JsonValue, n_rows: int) -> bool:
+    """Say whether a category tells nobody apart: many rows share it, or it is a code of one digit."""
+    if isinstance(value, bool | int):
+        return n_rows >= _FEWEST_ROWS or abs(value) < 10
+    return n_rows >= _FEWEST_ROWS and len(str(value)) <= _MOST_LETTERS
 
 
 def _lines(file: Path, out: Path, n_rows: int, seen: Sequence[_Seen]) -> Iterator[str]:
@@ -281,7 +288,10 @@ def _task_lines(roles: _Roles) -> Iterator[str]:
     yield "tasks:"
     yield "  main:"
     yield f'    question: "{TODO}: the question that the model is asked, in one sentence"'
-    if label:
+    if label and len(label.categories) < 2:
+        yield f"    label: {{column: {_scalar(label.name)}}}"
+        yield f'    answers: "{TODO}: the values of {label.name}, each with its meaning"'
+    elif label:
         yield f"    label: {{column: {_scalar(label.name)}}}"
         yield "    answers:"
         for value in label.categories:
