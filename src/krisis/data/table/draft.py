@@ -181,7 +181,7 @@ class _Look:
 
 
 def _may_be_named(value: JsonValue, n_rows: int) -> bool:
-    """Say whether a category tells nobody apart: many rows share it, or it is a code of one digit."""
+    """Say whether a category tells nobody apart: many rows share it, or it is a one-digit code."""
     if isinstance(value, bool | int):
         return n_rows >= _FEWEST_ROWS or abs(value) < 10
     return n_rows >= _FEWEST_ROWS and len(str(value)) <= _MOST_LETTERS
