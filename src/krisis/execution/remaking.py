@@ -64,11 +64,16 @@ def _suite_settings(suite: BaseDataSuite, records: Records) -> JsonObject:
     chosen = {
         field.name: _plain(getattr(config, field.name), field.name)
         for field in fields(SuiteConfig)
-        if getattr(config, field.name) != getattr(usual, field.name)
+        if _was_chosen(getattr(config, field.name), getattr(usual, field.name))
     }
     named = {"suite": registry.name_of("suites", type(suite)), **chosen}
     plain = {name: _plain(value, name) for name, value in options.items()}
     return {**named, "suite_options": plain, "limit": _limit(suite, records)}
+
+
+def _was_chosen(value: object, usual: object) -> bool:
+    """Say whether a choice was made: a default is of a type of its own, or another value."""
+    return value != usual or type(value) is not type(usual)
 
 
 def _limit(suite: BaseDataSuite, records: Records) -> int | None:

@@ -101,7 +101,16 @@ YAMLS: dict[str, tuple[Change, str]] = {
     "turned range": (put_feature("glucose", plausible=[5, 1]), "plausible must be .low, high."),
     "unknown feature": (put_task(features=["agee"]), "unknown column 'agee'; did you mean 'age'"),
     "unknown group": (put(groups=["ward"]), "groups: unknown column 'ward'"),
-    "rule without task": (put(baselines={"rule": {7: "age > 1"}}), "no task has the answers 7"),
+    "rule without task": (
+        put(baselines={"rule": {7: "age > 1"}}),
+        "baselines.rule: 7 is no answer of the task",
+    ),
+    "no question": (put_task(question=""), "question is empty"),
+    "limit without error": (
+        put_task(uncertainty={"value": "hba1c", "cv": 0.1, "limits": [0]}),
+        "uncertainty.0.limits.0: .*greater than 0",
+    ),
+    "group of krisis": (put(groups=["row"]), "groups: 'row' is a name of krisis"),
     "positive": (put_task(positive=3), "tasks.screening.positive: 3 is none of the answers"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from krisis import SuiteConfig
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.prompt import build_prompt
 from krisis.data.checks import check_records
+from krisis.data.table import declaration
 from krisis.data.table.questions import p_other_side
 from krisis.data.table.suite import TableSuite
 from krisis.errors import UserError
@@ -388,3 +390,14 @@ def test_a_question_of_each_row_with_a_gold_maybe(tmp_path: Path) -> None:
     assert found == {"yes": False, "no": False, "maybe": True}
     assert suite.task.question == "What is the answer to the question of the case?"
     assert SuiteConfig().has_chosen_test_size is False
+
+
+def test_every_key_of_the_file_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "suites" / "table.md").read_text()
+    parts = [declaration.Declaration, declaration.Split, declaration.LabelSpec]
+    parts += [declaration.TaskSpec, declaration.FeatureSpec, declaration.BaselineSpec]
+    parts += [declaration.DeferralSpec, declaration.UncertaintySpec]
+    for part in parts:
+        for name, field in part.model_fields.items():
+            key = field.alias or name
+            assert re.search(rf"[`{{\s]{key}[`:]|\.{key}`", page), f"{part.__name__}: {key}"

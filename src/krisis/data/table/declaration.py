@@ -26,6 +26,8 @@ from krisis.json_values import JsonObject, JsonValue
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LabelForm = Literal["letter", "text", "index from 0", "index from 1"]
+# What krisis keeps about a record beside its groups.
+_OWN_METADATA = ("synthetic", "row", "should_abstain", "abstain_reasons", "deferral_kind")
 MissingCode = StrictInt | StrictFloat | StrictStr
 
 
@@ -222,7 +224,7 @@ class UncertaintySpec(Part):
 
     value: StrictStr
     cv: float = Field(gt=0, lt=1, strict=True)
-    limits: list[StrictInt | StrictFloat] = Field(min_length=1)
+    limits: list[Annotated[StrictInt | StrictFloat, Field(gt=0)]] = Field(min_length=1)
     risk: float = Field(0.2, gt=0, lt=1, strict=True)
     hidden: Accepted | None = None
 
@@ -245,6 +247,7 @@ class TaskSpec(Part):
     uncertainty: Annotated[list[UncertaintySpec], BeforeValidator(_one_or_more)] = Field(
         default_factory=list
     )
+    rule: dict[JsonValue, StrictStr] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -254,6 +257,8 @@ class TaskSpec(Part):
             raise ValueError("ordinal is for fixed answers; options of a row have no order")
         if not self.features and isinstance(self.question, str) and not self.answers.per_row:
             raise ValueError("features is missing: name the columns that the model is shown")
+        if not self.question:
+            raise ValueError("question is empty: say what is asked")
         twice = [name for name in self.features if self.features.count(name) > 1]
         if twice:
             raise ValueError(f"features names {twice[0]!r} twice")
@@ -340,15 +345,27 @@ class Declaration(Part):
         return {name: one.path for name, one in given.items() if one.path is not None}
 
     @model_validator(mode="after")
-    def _rule_fits(self) -> Self:
-        keys = {str(key) for key in self.baselines.rule} - {"defer"}
-        for task in self.tasks.values():
-            if not keys or keys <= {
-                *map(str, task.answers.fixed),
-                *(LETTERS * task.answers.per_row),
-            }:
-                return self
-        raise ValueError(f"baselines.rule: no task has the answers {', '.join(sorted(keys))}")
+    def _groups_are_free(self) -> Self:
+        for name in self.groups:
+            if name in _OWN_METADATA:
+                raise ValueError(f"groups: {name!r} is a name of krisis; rename the column")
+        return self
+
+    @model_validator(mode="after")
+    def _rules_fit(self) -> Self:
+        for name, task in self.tasks.items():
+            answers = {*map(str, task.answers.fixed), *(LETTERS if task.answers.per_row else "")}
+            strange = sorted(self.rule(name).keys() - answers - {"defer"})
+            if strange:
+                place = f"tasks.{name}.rule" if task.rule else "baselines.rule"
+                raise ValueError(f"{place}: {strange[0]} is no answer of the task {name!r}")
+        return self
+
+    def rule(self, task: str) -> dict[str, str]:
+        """Return the rule of a task by its answers; the one under baselines is the first task's."""
+        is_first = task == next(iter(self.tasks))
+        given = self.tasks[task].rule or (self.baselines.rule if is_first else {})
+        return {str(_answer_key(key)): sql for key, sql in given.items()}
 
     def feature(self, name: str) -> FeatureSpec:
         """Return what the file says about a feature; nothing is said of most."""

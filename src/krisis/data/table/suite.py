@@ -144,9 +144,8 @@ class TableSuite(BaseDataSuite):
         return {} if self._rule is None else {"declared": self._rule}
 
     def _declared_rule(self, table: TaskTable) -> Rule | None:
-        given = {str(key): sql for key, sql in self.declaration.baselines.rule.items()}
-        answers = set(map(str, table.task.answers))
-        return TableRule(table, given) if given and given.keys() <= {*answers, _DEFER} else None
+        given = self.declaration.rule(table.name)
+        return TableRule(table, given) if given else None
 
     def describe(self) -> JsonObject:
         """Say where the rows come from, how they were split, and what was accepted."""
@@ -207,7 +206,7 @@ class TableRule:
         self._table = table
         shown = {name: table.source.columns[name] for name in table.spec.features}
         for key, text in conditions.items():
-            place = f"baselines.rule.{key}"
+            place = f"{'tasks.' + table.name if table.spec.rule else 'baselines'}.rule.{key}"
             found = table.condition(text, place)
             unseen = [name for name in found.columns if name not in shown]
             if unseen:
