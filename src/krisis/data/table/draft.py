@@ -374,7 +374,7 @@ def _bounds(low: float, high: float) -> tuple[float, float]:
     """Return round numbers around all values, so that no value of a patient is shown.
 
     >>> _bounds(3.9, 14.2), _bounds(41, 88), _bounds(-2.5, 2.5), _bounds(0, 0)
-    ((0, 20), (0, 100), (-3, 3), (0, 1))
+    ((0, 20), (40, 90), (-3, 3), (0, 1))
     """
     size = max(abs(low), abs(high)) or 1.0
     step = 10.0 ** math.floor(math.log10(size))
