@@ -81,7 +81,7 @@ class TaskTable(Question):
         """Return a hash of the shown columns with most values, to find copies in a large table."""
         if not self.is_large:
             return "null"
-        counts = ", ".join(f"count(distinct {quoted(name)})" for name in self.shown)
+        counts = ", ".join(f"approx_count_distinct({quoted(name)})" for name in self.shown)
         found = self.source.query(f"select {counts} from {SAMPLE}")[0]
         telling = sorted(zip(found, self.shown, strict=True), reverse=True)[:N_TELLING]
         return f"hash({', '.join(quoted(name) for _, name in telling)})"

@@ -121,14 +121,21 @@ def _unseen_deferral(table: TaskTable) -> Iterator[str]:
 
 def _one_to_one(table: TaskTable) -> Iterator[str]:
     """Find features whose values and the labels are a copy or a recoding of each other."""
-    n_labels, n_rows = table.source.query(
-        f"select count(distinct krisis_label), count(krisis_label) from {CASES}"
-    )[0]
+    n_labels = len(table.answer_of)
+    n_rows = table.source.query(f"select count(krisis_label) from {CASES}")[0][0]
     if n_labels < 2 or n_rows < LEAST_ROWS:
         return
-    likely = [n for n in table.spec.features if _pairs(table, n, SAMPLE, n_labels) is not None]
+    labelled = (
+        f"select r.*, krisis_label from {{}} r join {CASES} using ({ROW}) "
+        "where krisis_label is not null"
+    )
+    table.source.connection.execute(
+        f"create or replace table krisis_labelled as {labelled.format(SAMPLE)}"
+    )
+    first, every = "krisis_labelled", f"({labelled.format(TABLE)})"
+    likely = [n for n in table.spec.features if _pairs(table, n, first, n_labels) is not None]
     for name in likely:
-        pairs = _pairs(table, name, TABLE, n_labels)
+        pairs = _pairs(table, name, every, n_labels)
         if pairs is not None and len(pairs) == n_labels:
             (value, label, row), (other, another, _) = pairs[:2]
             yield (
@@ -146,8 +153,7 @@ def _pairs(
     if table.source.columns[name] == "VARCHAR":
         column = f"lower(trim({column}))"
     found = table.source.query(
-        f"select {column}, krisis_label, min(c.{ROW}) from {rows} r join {CASES} c "
-        f"on r.{ROW} = c.{ROW} where krisis_label is not null group by 1, 2 order by 3 "
+        f"select {column}, krisis_label, min({ROW}) from {rows} group by 1, 2 order by 3 "
         f"limit {n_labels + 1}"
     )
     values, labels = {str(row[0]) for row in found}, {str(row[1]) for row in found}
