@@ -22,7 +22,7 @@ from krisis.json_values import JsonObject, JsonValue
 # A task is saturated where one column, or what is missing, is right in this share of cases.
 SATURATED = 0.95
 # Shortcuts are learned and judged on about so many cases at most, drawn by their number.
-MOST_JUDGED = 20_000
+MOST_JUDGED = 10_000
 _MOST_VALUES_SHOWN = 8
 _SAMPLE = "krisis_sheet"
 _EVALUATED = "krisis_part = 'use' and krisis_label is not null"
