@@ -35,6 +35,7 @@ def new_connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     for setting in (
         "python_enable_replacements = false",  # else an unknown name is looked up in Python
+        "enable_progress_bar = false",  # it would be printed among the output
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
         "TimeZone = 'UTC'",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
-import yaml
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictFloat,
@@ -20,8 +17,11 @@ from pydantic import (
     model_validator,
 )
 
+from krisis.data.fhir.columns import PathColumn, Pick
+from krisis.data.fhir.records import Per
+from krisis.data.table.suite_file import Part, read_suite_file
 from krisis.data.task import Label
-from krisis.errors import InvalidFile, UnknownName
+from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -38,30 +38,6 @@ def _answer_key(key: object) -> Label:
     if isinstance(key, int) or (isinstance(key, str) and key.strip()):
         return key
     raise ValueError(f"an answer must be a whole number or a text, not {key!r}")
-
-
-class Part(BaseModel):
-    """A mapping in the file; ``shorthand`` is the key that a value alone stands for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-    shorthand: ClassVar[str] = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, given: object) -> object:
-        return cls._checked_keys(given)
-
-    @classmethod
-    def _checked_keys(cls, given: object) -> object:
-        if cls.shorthand and not isinstance(given, Mapping):
-            given = {cls.shorthand: given}
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        if not isinstance(given, Mapping):
-            raise ValueError(f"must be a mapping with keys such as {', '.join(known[:3])}")
-        for key in given:
-            if key not in known:
-                raise ValueError(str(UnknownName.among("key", str(key), known)))
-        return given
 
 
 class Accepted(Part):
@@ -81,17 +57,58 @@ def _files(given: object) -> object:
     return [given] if isinstance(given, str) else given
 
 
+class OfPath(Part):
+    """What a FHIRPath gives: which of several values, in which unit, before which date."""
+
+    fhirpath: StrictStr | None = None
+    pick: Pick | None = None
+    unit: StrictStr = ""
+    before: StrictStr | None = None
+    factor: dict[StrictStr, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def path(self) -> PathColumn | None:
+        """Return how the column is read from FHIR resources, where it is."""
+        if self.fhirpath is None:
+            return None
+        return PathColumn(self.fhirpath, self.pick, self.unit, self.before, self.factor)
+
+
+class PathSpec(OfPath):
+    """A column of a FHIR source that is no feature: an index date, a label, a group."""
+
+    shorthand = "fhirpath"
+
+    @model_validator(mode="after")
+    def _has_path(self) -> Self:
+        if self.fhirpath is None:
+            raise ValueError("fhirpath is missing")
+        return self
+
+
 class SourceSpec(Part):
-    """Where the rows come from: files, or a query on a database file."""
+    """Where the rows come from: files, a query on a database file, or FHIR resources."""
 
     shorthand = "files"
 
     files: Annotated[list[StrictStr], BeforeValidator(_files)] = Field(default_factory=list)
     database: StrictStr | None = None
     query: StrictStr | None = None
+    fhir: StrictStr | None = None
+    per: Per = "patient"
+    index_date: PathSpec | None = None
+    columns: dict[StrictStr, PathSpec] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        if self.fhir is not None:
+            if self.files or self.database is not None or self.query is not None:
+                raise ValueError("give files, a database or fhir, not two of them")
+            return self
+        if self.index_date is not None or self.columns or "per" in self.model_fields_set:
+            raise ValueError("per, index_date and columns belong to {fhir: FOLDER}")
         if (self.database is None) != (self.query is None):
             raise ValueError("a database needs both keys: {database: FILE, query: SELECT …}")
         if bool(self.files) == (self.database is not None):
@@ -248,11 +265,10 @@ class TaskSpec(Part):
         return self
 
 
-class FeatureSpec(Part):
+class FeatureSpec(OfPath):
     """How a column is shown, and which of its values mean: not measured."""
 
     label: StrictStr = ""
-    unit: StrictStr = ""
     usual: StrictStr = ""
     plausible: list[StrictInt | StrictFloat] | None = Field(None, min_length=2, max_length=2)
     missing: Annotated[list[MissingCode], BeforeValidator(_one_or_more)] = Field(
@@ -299,6 +315,35 @@ class Declaration(Part):
     baselines: BaselineSpec = BaselineSpec()
     provenance: JsonObject = Field(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _ids_of_fhir(cls, given: object) -> object:
+        """Name the records of a FHIR source by the ids that it brings along."""
+        source = given.get("source") if isinstance(given, Mapping) else None
+        if isinstance(source, Mapping) and "fhir" in source:
+            record = "encounter_id" if source.get("per") == "encounter" else "patient_id"
+            return {"record_id": record, "cluster": "patient_id", **dict(given)}  # type: ignore[call-overload]
+        return given
+
+    @model_validator(mode="after")
+    def _paths_have_resources(self) -> Self:
+        for name, feature in self.features.items():
+            of_path = {"fhirpath", "pick", "before", "factor"} & (
+                feature.model_fields_set if feature else set()
+            )
+            if of_path and self.source.fhir is None:
+                raise ValueError(f"features.{name}.{min(of_path)} needs source: {{fhir: FOLDER}}")
+            known = name in self.source.columns or (feature and feature.fhirpath)
+            if self.source.fhir is not None and not known:
+                raise ValueError(f"features.{name}.fhirpath is missing")
+        return self
+
+    @property
+    def paths(self) -> dict[str, PathColumn]:
+        """Return the columns that are read from FHIR resources."""
+        given = {n: f for n, f in self.features.items() if f} | dict(self.source.columns)
+        return {name: one.path for name, one in given.items() if one.path is not None}
+
     @model_validator(mode="after")
     def _groups_are_free(self) -> Self:
         for name in self.groups:
@@ -332,51 +377,9 @@ class Declaration(Part):
         return self.provenance.get("synthetic") is True
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is written twice, of which YAML would drop the first."""
-
-    def construct_mapping(
-        self, node: yaml.MappingNode, deep: bool = False
-    ) -> dict[Hashable, JsonValue]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise yaml.YAMLError(f"line {line}: the key {key.value!r} is written twice")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
 def read_declaration(path: Path) -> Declaration:
     """Read and check the file of a suite, or say in one sentence what is wrong and where."""
-    return checked_declaration(_content(path), str(path))
-
-
-def _content(path: Path) -> JsonObject:
-    if path.is_dir():
-        raise InvalidFile(f"{path} is a directory; give the YAML file of a suite in it")
-    try:
-        content: JsonValue = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
-    except FileNotFoundError:
-        raise InvalidFile(f"there is no file {path}; give the YAML file of a suite") from None
-    except UnicodeDecodeError:
-        raise InvalidFile(f"{path} is not text in UTF-8; save it as UTF-8") from None
-    except OSError as error:
-        raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise InvalidFile(f"{path} is not YAML: {place}{error.problem}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidFile(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise InvalidFile(f"{path} must hold a mapping that begins with `suite: table`")
-    if content.get("kind") == "krisis.run" or ("model" in content and "tasks" not in content):
-        raise InvalidFile(f"{path} holds the settings of a run, not a suite; give it as --config")
-    if content.get("suite") != "table":
-        given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
-        raise InvalidFile(f"{path} {given}; begin the file of a table suite with `suite: table`")
-    return content
+    return checked_declaration(read_suite_file(path), str(path))
 
 
 def checked_declaration(content: JsonObject, place: str) -> Declaration:

@@ -8,11 +8,13 @@ Parquet stays in its files, which alone remain readable; everything else is copi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krisis.data.fhir.records import create_table, fhir_table
+from krisis.data.fhir.resources import fhir_files
 from krisis.data.table.databases import FILE, LOADED, load_database, lock, new_connection
 from krisis.data.table.declaration import Declaration, FeatureSpec
 from krisis.data.table.expressions import quoted, sql_text
@@ -55,6 +57,7 @@ class Source:
         self.readings = list(readings)
         self.columns: dict[str, str] = {}
         self.row_number = "rowid + 1"
+        self.notes: Mapping[str, int] = {}
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
         """Run one of krisis's own queries and return its rows."""
@@ -81,6 +84,8 @@ class Source:
     def place(self, row: int) -> str:
         """Name the file and the row in it, and the line where each row has one of its own."""
         for reading in self.readings:
+            if reading.form == "fhir":  # a row comes from many resources
+                break
             n_rows = self._rows_of(reading)
             if row <= n_rows:
                 return f"{reading.path} row {row}{_line(reading, row, n_rows)}"
@@ -115,6 +120,10 @@ def open_source(declaration: Declaration, folder: Path) -> Source:
         readings = [Reading(existing(folder / given.database), "database", "")]
         source = Source(connection, str(readings[0].path), readings)
         load_database(connection, readings[0].path, given.query)
+    elif given.fhir is not None:
+        place = folder / given.fhir
+        source = Source(connection, str(place), [Reading(f, "fhir", "") for f in fhir_files(place)])
+        _load_fhir(source, declaration, place)
     else:
         readings = [
             reading_of(connection, path, _ids(declaration))
@@ -125,6 +134,15 @@ def open_source(declaration: Declaration, folder: Path) -> Source:
         _load_files(source)
     finish(source, declaration)
     return source
+
+
+def _load_fhir(source: Source, declaration: Declaration, place: Path) -> None:
+    given = declaration.source
+    index_date = given.index_date.path if given.index_date else None
+    table = fhir_table(place, declaration.paths, per=given.per, index_date=index_date)
+    create_table(source.connection, table, LOADED, f"0 as {FILE}")
+    source.notes = table.notes
+    lock(source.connection)
 
 
 def finish(source: Source, declaration: Declaration) -> None:
