@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from krisis.data.base import Features, Judgement, content_hash
-from krisis.data.phq8.transcripts import Transcript
+from krisis.data.phq8.transcripts import SENTENCE_END, Transcript
 from krisis.errors import InvalidValue
 
 Kind = Literal["count", "phrase", "denial", "bare"]
@@ -96,7 +96,6 @@ _PHRASES = (
     (3, re.compile(r"(?<!not )\b(?:every (?:single )?(?:day|night|morning)|(?:almost )?daily"
                    r"|all the time|day in,? day out|constantly)\b", re.IGNORECASE)),
 )  # fmt: skip
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 _VERBALIZED = {"count": 5, "phrase": 4, "denial": 4, "bare": 2}
 
 
@@ -113,7 +112,7 @@ def findings(item_words: str, transcript: Transcript, keeps: KeepsSentence) -> I
             asked = bool(topic.search(turn.text))
             continue
         takes_back = bool(_TAKES_BACK.search(turn.text))
-        for sentence in _SENTENCE_END.split(turn.text):
+        for sentence in SENTENCE_END.split(turn.text):
             number += 1
             finding = _finding(sentence, topic, asked) if keeps(number) else None
             if finding is not None:
