@@ -39,7 +39,7 @@ class Split(StrEnum):
 # so that about 30 % have a total of 10 or more.
 _SEVERITY: Mapping[Cohort, tuple[float, float]] = {
     Cohort.COMMUNITY: (0.0, 1.0),
-    Cohort.CLINIC: (0.6, 1.4),
+    Cohort.CLINIC: (0.85, 1.0),
 }
 
 
@@ -150,6 +150,7 @@ class _Author:
         self.late: list[list[Exchange]] = []
         self.withheld: dict[str, str] = {}
         self.first_claims: dict[str, int] = {}
+        self.used: set[str] = set()
 
     def show(self, key: str, score: int) -> None:
         """Give the evidence for a score: at once, on asking how often, unasked or corrected."""
@@ -160,10 +161,10 @@ class _Author:
             return
         question = voice.asked(topic.ask)
         if way < 0.4 and score:
-            unit = _unit(key)
-            first = [f"I {voice.predicate(topic)}.", *self._colour(topic, score)]
+            unit, colour = _unit(key), self._colour(topic, score)
+            first = [f"I {voice.predicate(topic)}.", *colour[::2]]
             probe = voice.asked(voice.bank.phrases["interviewer"]["probes"], **_units(unit))
-            frequency = [f"{capital(voice.often(score, unit))}.", *self._colour(topic, score)[:1]]
+            frequency = [f"{capital(voice.often(score, unit))}.", *colour[1::2]]
             self.early.append(
                 [
                     Exchange(question, voice.spoken(first), key),
@@ -227,13 +228,15 @@ class _Author:
             return [voice.phrase("says", "once", did=did, well=well, **_units(unit))]
         if way < 0.7:
             well = f"{well}, {voice.phrase('says', 'steady')}"
-        denial = voice.phrase("says", "denials") if voice.uniform() < 0.3 else ""
-        return [denial, f"{capital(well)}."]
+        denial = [voice.phrase("says", "denials")] if voice.uniform() < 0.3 else []
+        return [*denial, f"{capital(well)}."]
 
     def _colour(self, topic: Topic, score: int) -> list[str]:
         """Add sentences that tell of the symptom and not how often; talkative people say more."""
         n_sentences = int(4 * self.voice.verbosity + self.voice.uniform())
-        lines = self.voice.shuffled(topic.more if score else topic.fine)[:n_sentences]
+        lines = [line for line in (topic.more if score else topic.fine) if line not in self.used]
+        lines = self.voice.shuffled(lines)[:n_sentences]
+        self.used.update(lines)
         return [capital(self.voice.fill([line])) for line in lines]
 
     def withhold(self, key: str, reason: str) -> None:
@@ -243,14 +246,16 @@ class _Author:
             return
         voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
         if reason == "statements_contradict":
-            low, high = voice.pick(((0, 2), (0, 3), (1, 3)))
-            first, second = voice.shuffled((low, high))
+            # None at all against often: two symptoms of one item cannot explain that.
+            first, second = voice.shuffled((0, voice.whole(2, 3)))
             said = [*self._statement(key, first), *self._colour(topic, first)[:1]]
-            truth = " ".join(sentence for sentence in self._statement(key, second) if sentence)
+            truth = " ".join(self._statement(key, second))
             self._say_twice(key, said, voice.phrase("says", "again", truth=truth), second)
             return
         did = voice.predicate(topic, of_other=reason == "about_someone_else")
         often = voice.often(voice.whole(1, 3), unit)
+        if reason == "outside_two_weeks":
+            often = voice.phrase("often", "then", **_units(unit))
         unknown = voice.phrase("says", "unknown")
         slots = {"did": did, "often": often, **_units(unit)}
         if reason == "participant_declined":
