@@ -80,7 +80,7 @@ def synthetic_interviews(
         LabelledInterview(
             write_interview(person, seed=seed, withheld_rate=withheld_rate, split=split).transcript,
             person.scores,
-            split,
+            split.value,
         )
         for person, split in zip(cohort, splits, strict=True)
     ]

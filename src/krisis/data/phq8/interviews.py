@@ -310,7 +310,7 @@ class _Author:
             n_lines = min(len(subject["lines"]), 2 + int(4 * voice.verbosity + voice.uniform()))
             lines: list[str] = []
             for line in subject["lines"][:n_lines]:
-                n_asides = int(1.7 * voice.verbosity**2 + voice.uniform())
+                n_asides = int(1.5 * voice.verbosity**2 + voice.uniform())
                 said = [[line], *[phrases["asides"]] * n_asides]
                 lines += [capital(voice.fill(templates)) for templates in said]
             lines += self._trap()

@@ -151,10 +151,14 @@ def teaches(said: str, score: int) -> bool:
     return not (score and _DENIAL.match(said) and len(said.split()) < _FEW_WORDS)
 
 
-def _sentences(text: str) -> set[str]:
-    """Return the sentences that are long enough to be somebody's own."""
-    found = (normalized(sentence) for sentence in SENTENCE_END.split(text))
-    return {sentence for sentence in found if len(sentence.split()) >= _OWN_WORDS}
+def _repeats(one: str, other: str) -> bool:
+    """Say whether a sentence of one text, long enough to be somebody's own, is in the other."""
+    return any(
+        sentence in within
+        for text, within in ((one, other), (other, one))
+        for sentence in SENTENCE_END.split(text)
+        if len(sentence.split()) >= _OWN_WORDS
+    )
 
 
 class ReferenceLibrary:
@@ -183,10 +187,6 @@ class ReferenceLibrary:
             key: embedder.embed([reference.passage for reference in references])
             for key, references in self._references.items()
         }
-        self._sentences = {
-            key: [_sentences(reference.passage) for reference in references]
-            for key, references in self._references.items()
-        }
 
     def _scored(self, interview: ScoredInterview, cut: list[Passage]) -> Iterator[Reference]:
         """Yield a reference for each item that the interview shows the score of."""
@@ -206,7 +206,7 @@ class ReferenceLibrary:
     def retrieve(self, transcript: Transcript) -> dict[str, Retrieved]:
         """Return the references of every item for one participant."""
         cut = passages(transcript)
-        own = _sentences(" ".join(passage.said for passage in cut))
+        own = normalized(" ".join(passage.said for passage in cut))
         found = about_items(cut)
         vectors = self.embedder.embed(
             [" ".join(cut[number].text for number in numbers) for numbers in found.values()]
@@ -218,7 +218,7 @@ class ReferenceLibrary:
         return {item.key: nearest.get(item.key, Retrieved()) for item in ITEMS}
 
     def _nearest(
-        self, key: str, vector: NDArray[np.float64], participant_id: str, own: set[str]
+        self, key: str, vector: NDArray[np.float64], participant_id: str, own: str
     ) -> Retrieved:
         references = self._references[key]
         if not references:
@@ -228,8 +228,9 @@ class ReferenceLibrary:
         for index in np.argsort(-similarity, kind="stable"):
             if similarity[index] < self.options.min_similarity:
                 break
-            is_other = references[index].participant_id != participant_id
-            if is_other and own.isdisjoint(self._sentences[key][index]):
+            reference = references[index]
+            is_other = reference.participant_id != participant_id
+            if is_other and not _repeats(normalized(reference.passage), own):
                 kept.append(int(index))
             if len(kept) == self.options.n_references:
                 break
