@@ -10,8 +10,9 @@ from statistics import median
 
 import typer
 
+from krisis.data.base import SuiteConfig
 from krisis.data.phq8.corpus import LabelledInterview, read_interviews, write_directory
-from krisis.data.phq8.interviews import draw_cohort, write_interview
+from krisis.data.phq8.interviews import draw_cohort, draw_splits, write_interview
 from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -69,13 +70,19 @@ def _text(path: Path, found: JsonObject) -> str:
 def synthetic_interviews(
     n_participants: int, *, seed: int, withheld_rate: float
 ) -> list[LabelledInterview]:
-    """Return the interviews of the embedded cohort with their scores."""
+    """Return the interviews of the embedded cohort with their scores and splits.
+
+    The splits must be kept: their wording differs.
+    """
+    cohort = draw_cohort(n_participants, seed=seed)
+    splits = draw_splits(n_participants, seed=seed, test_size=SuiteConfig().test_size)
     return [
         LabelledInterview(
-            write_interview(person, seed=seed, withheld_rate=withheld_rate).transcript,
+            write_interview(person, seed=seed, withheld_rate=withheld_rate, split=split).transcript,
             person.scores,
+            split.value,
         )
-        for person in draw_cohort(n_participants, seed=seed)
+        for person, split in zip(cohort, splits, strict=True)
     ]
 
 

@@ -308,8 +308,9 @@ def labels_text(interviews: Sequence[LabelledInterview]) -> str:
     """Return the scores as a labels file."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["Participant_ID", *(f"PHQ8_{key}" for key in ITEM_KEYS)])
+    writer.writerow(["Participant_ID", *(f"PHQ8_{key}" for key in ITEM_KEYS), "split"])
     writer.writerows(
-        [interview.transcript.participant_id, *interview.scores] for interview in interviews
+        [interview.transcript.participant_id, *interview.scores, interview.split]
+        for interview in interviews
     )
     return stream.getvalue()
