@@ -82,10 +82,14 @@ class RetrievalOptions:
 
 
 def passages(transcript: Transcript) -> list[str]:
-    """Cut a transcript into exchanges: what the interviewer asks and all that is replied."""
+    """Cut a transcript into exchanges: what the interviewer asks and all that is replied.
+
+    Where nobody asks, each turn is a passage: the reader of files parts them at pauses.
+    """
     exchanges: list[list[str]] = []
+    asked = any(turn.speaker == "interviewer" for turn in transcript.turns)
     for turn in transcript.turns:
-        if turn.speaker == "interviewer" or not exchanges:
+        if turn.speaker == "interviewer" or not exchanges or not asked:
             exchanges.append([])
         exchanges[-1].append(turn.text)
     return [" ".join(exchange) for exchange in exchanges]
