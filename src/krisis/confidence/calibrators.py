@@ -133,7 +133,7 @@ class Calibrator(BaseModel):
 
     def warnings(self) -> list[str]:
         """Say plainly what speaks against using the calibrator."""
-        found = [self.model.at_bound] if self.model.at_bound else []
+        found = [one for one in (self.metrics.get("one_class"), self.model.at_bound) if one]
         change = (self.metrics["cross_fitted"] or {}).get("change") or {}
         worse = [name.upper() for name, one in change.items() if one["verdict"] == "worse"]
         if worse:
@@ -228,15 +228,19 @@ def fit_calibrator(
 ) -> Calibrator:
     """Fit a calibrator on the predicted items of a run and judge it on left-out participants.
 
-    With fewer than 10 right or 10 wrong answers it refuses, unless ``force`` is given.
+    With fewer than 10 answers that meet the target or 10 that do not it refuses, unless ``force``
+    is given.
     """
     method = SHORT_NAMES.get(method, method)  # type: ignore[assignment]
     _check_request(run, features, method, target)
+    goal = target_values(run, target)
+    one_class = _one_class(run, goal, target)
+    if one_class and not force:
+        raise InvalidValue(f"{one_class}; use a larger run or another target")
     if not force:
-        _check_enough(run)
+        _check_enough(run, goal, target)
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
-    goal = target_values(run, target)
     missing = _missing(run, features)
     raw = _features(run, missing, needed_by=f"the method {method!r}")
     scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}
@@ -254,6 +258,7 @@ def fit_calibrator(
         model=model,
         fitted_on=_fitted_on(run, goal.size),
         metrics={
+            **({"one_class": one_class} if one_class else {}),
             "before_is": before[1],
             "training_set": _training_set(before[0], model.predict(inputs), goal),
             "cross_fitted": cross_fitted(run, inputs, goal, before[0], (method, seed)),
@@ -300,14 +305,31 @@ def _check_request(run: RunItems, features: Sequence[str], method: str, target: 
         )
 
 
-def _check_enough(run: RunItems) -> None:
-    right = run.table.correct[run.predicted]
-    n_right, n_wrong = int(right.sum()), int((~right).sum())
-    if min(n_right, n_wrong) < FEWEST_OF_A_KIND:
+def _one_class(run: RunItems, goal: FloatArray, target: Target) -> str:
+    """Say that all answers are alike, or nothing where they are not."""
+    if (goal != goal[0]).any():
+        return ""
+    words = {
+        "correctness": ("wrong", "right"),
+        "near_correct": ("far off", "within 1 of the truth"),
+    }
+    what = words[target][int(goal[0])] if target in words else "equally far from the truth"
+    return (
+        f"all {goal.size} answers of {run.source.path} are {what}, so a calibrator has nothing to "
+        f"learn for the target {target!r} and its figures say nothing"
+    )
+
+
+def _check_enough(run: RunItems, goal: FloatArray, target: Target) -> None:
+    near = target == "near_correct"
+    met = goal == 1 if near else run.table.correct[run.predicted]
+    counts = int(met.sum()), int((~met).sum())
+    if min(counts) < FEWEST_OF_A_KIND:
+        one, other = ("near", "far") if near else ("right", "wrong")
         raise InvalidValue(
-            f"{run.source.path} has {n_right} right and {n_wrong} wrong answers, and a calibrator "
-            f"needs at least {FEWEST_OF_A_KIND} of each; use a larger run, or --force to fit "
-            "it all the same"
+            f"{run.source.path} has {counts[0]} {one} and {counts[1]} {other} answers, and a "
+            f"calibrator needs at least {FEWEST_OF_A_KIND} of each; use a larger run, or --force "
+            "to fit it all the same"
         )
 
 

@@ -142,7 +142,7 @@ def test_the_suite_takes_train_for_references_and_holds_dev_out(
     assert shown
     assert shown <= {"300", "301", "302"}
     assert suite.describe()["participants_left_out"] == ["320", "321"]
-    assert "2 participants are left out (320, 321)" in suite.notice
+    assert "participants left out: 2 (320, 321)" in suite.notice
     assert "check-interviews" in suite.notice
     assert "check-interviews" not in suite.describe()["licence"]
 
@@ -185,7 +185,7 @@ def test_an_empty_item_score_leaves_out_that_item_alone(tmp_path: Path) -> None:
     assert len(asked) == 15
     assert ("310", "Tired") not in asked
     assert suite.describe()["items_without_score"] == {"310": ["Tired"]}
-    assert "1 items have no score" in suite.notice
+    assert "items left out for want of a score: 1" in suite.notice
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_language_that_is_not_english_is_said_before_a_run(tmp_path: Path) -> 
     files["310_P/310_TRANSCRIPT.csv"] = woz_transcript("310").replace("i'm okay", SPANISH * 3)
     suite = PHQ8Suite(data=write(tmp_path, files))
     suite.load()
-    assert "1 interviews do not look English (310)" in suite.notice
+    assert "do not look English, as the prompts are: 1 (310)" in suite.notice
 
 
 HEADER = "start_time\tstop_time\tspeaker\tvalue\n"

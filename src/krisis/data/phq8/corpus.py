@@ -102,9 +102,10 @@ class Corpus:
             name for one in self.findings if one.column == LANGUAGE for name in one.participants
         ]
         told = [
-            f"{len(people)} participants are left out ({_first(people)})" if people else "",
-            f"{n_items} items have no score and are left out" if n_items else "",
-            f"{len(other)} interviews do not look English ({_first(other)}), and the prompts are"
+            f"participants left out: {len(people)} ({_first(people)})" if people else "",
+            f"items left out for want of a score: {n_items}" if n_items else "",
+            f"interviews that do not look English, as the prompts are: {len(other)} "
+            f"({_first(other)})"
             if other
             else "",
         ]

@@ -84,10 +84,10 @@ def read_labels(files: Sequence[Path], findings: Findings) -> dict[str, PersonLa
         # With a score that could not be read there is no sum.
         if person.scores and len(person.scores) + len(person.holes) == len(ITEM_KEYS):
             _check_totals(name, person)
+            _check_binary(name, person)
         if person.scores and not person.contradicts:
             for cell in person.holes.values():
                 cell.leave_out(name, "has no score for this item; the item is left out")
-            _check_binary(name, person)
     return people
 
 
@@ -242,7 +242,7 @@ def _check_binary(name: str, person: PersonLabels) -> None:
     """Note a screening result that its own total contradicts; krisis does not use it."""
     totals = [cell.whole(_HIGHEST_TOTAL) or 0 for cell in person.totals]
     total = sum(person.scores.values()) if not person.holes else max(totals, default=None)
-    for cell in person.binaries if total is not None else ():
+    for cell in person.binaries if total is not None and not person.contradicts else ():
         if (cell.whole(1) == 1) != (total is not None and total >= CUT_OFF):
             problem = (
                 f"participant {name} is {cell.text} here with the total {total} (1 from {CUT_OFF} "
