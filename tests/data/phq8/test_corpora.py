@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from krisis.backends.baselines.constant import AlwaysAnswer
+from krisis.benchmark import Benchmark
 from krisis.cli.data import app
+from krisis.cli.run_file import write_beside
 from krisis.data.phq8.corpus import read_corpus, read_interviews
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.retrieval import passages
@@ -17,6 +20,9 @@ from krisis.data.phq8.suite import PHQ8Suite
 from krisis.data.phq8.transcript_files import MAX_PASSAGE_WORDS, looks_english
 from krisis.data.phq8.transcripts import Transcript, Turn
 from krisis.errors import InvalidFile
+from krisis.execution.options import Execution
+from krisis.execution.recorder import Recorder
+from krisis.results.run_items import read_items
 
 WOZ_ITEMS = ",".join(f"PHQ8_{key}" for key in ITEM_KEYS)
 WOZ_HEADER = f"Participant_ID,PHQ8_Binary,PHQ8_Score,Gender,{WOZ_ITEMS}"
@@ -186,6 +192,29 @@ def test_an_empty_item_score_leaves_out_that_item_alone(tmp_path: Path) -> None:
     assert ("310", "Tired") not in asked
     assert suite.describe()["items_without_score"] == {"310": ["Tired"]}
     assert "items left out for want of a score: 1" in suite.notice
+
+
+def test_a_run_file_keeps_the_participant_and_passes_over_the_item(tmp_path: Path) -> None:
+    files = daic_woz()
+    files[DEV] = dev(woz("310", Tired="", Moving="NA"), woz("311"))
+    recorder = Recorder(tmp_path / "runs")
+    suite = PHQ8Suite(data=write(tmp_path / "data", files))
+    Benchmark(suite, AlwaysAnswer(), execution=Execution(recorder=recorder)).run()
+    assert recorder.directory is not None
+    path = write_beside([recorder.directory.path])
+    results = json.loads(path.read_text())["experiments"][0]["results"]
+    assert (results["n_participants"], results["n_failed"]) == (2, 0)
+    first, second = results["results"]
+    assert first["items_without_score"] == ["Tired", "Moving"]
+    assert "items_without_score" not in second
+    assert len(first["ground_truth_items"]) == 6
+    items = read_items(path)
+    assert (items.n_items, items.failed) == (14, [])
+    content = json.loads(path.read_text())
+    content["experiments"][0]["results"]["results"][0]["items_without_score"] = ["Mood"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(InvalidFile, match="items_without_score must list some of the items"):
+        read_items(path)
 
 
 @pytest.mark.parametrize(

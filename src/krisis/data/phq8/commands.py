@@ -62,7 +62,7 @@ def check(
     else:
         typer.echo(_text(corpus))
     if faults:
-        typer.echo(f"krisis: {path}: {len(faults)} faults must be corrected", err=True)
+        typer.echo(f"krisis: {path}: {len(faults)} to be corrected, see the report", err=True)
         raise typer.Exit(2)
 
 
