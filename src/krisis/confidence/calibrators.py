@@ -31,7 +31,7 @@ from krisis.confidence.signals import (
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import STATED, RunItems
-from krisis.metrics.table import FloatArray
+from krisis.metrics.table import BoolArray, FloatArray
 
 Target = Literal["correctness", "near_correct", "loss"]
 TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
@@ -235,10 +235,8 @@ def fit_calibrator(
     _check_request(run, features, method, target)
     goal = target_values(run, target)
     one_class = _one_class(run, goal, target)
-    if one_class and not force:
-        raise InvalidValue(f"{one_class}; use a larger run or another target")
     if not force:
-        _check_enough(run, goal, target)
+        _check_enough(run, goal == 1 if target == "near_correct" else None, one_class)
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
     missing = _missing(run, features)
@@ -320,12 +318,13 @@ def _one_class(run: RunItems, goal: FloatArray, target: Target) -> str:
     )
 
 
-def _check_enough(run: RunItems, goal: FloatArray, target: Target) -> None:
-    near = target == "near_correct"
-    met = goal == 1 if near else run.table.correct[run.predicted]
+def _check_enough(run: RunItems, near: BoolArray | None, one_class: str) -> None:
+    if one_class:
+        raise InvalidValue(f"{one_class}; use a larger run or another target")
+    met = run.table.correct[run.predicted] if near is None else near
     counts = int(met.sum()), int((~met).sum())
     if min(counts) < FEWEST_OF_A_KIND:
-        one, other = ("near", "far") if near else ("right", "wrong")
+        one, other = ("right", "wrong") if near is None else ("near", "far")
         raise InvalidValue(
             f"{run.source.path} has {counts[0]} {one} and {counts[1]} {other} answers, and a "
             f"calibrator needs at least {FEWEST_OF_A_KIND} of each; use a larger run, or --force "
