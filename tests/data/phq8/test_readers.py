@@ -44,10 +44,22 @@ def test_a_directory_of_the_daic_woz_layout_is_read(tmp_path: Path) -> None:
         LINES + "\n\n",
         LINES.replace("\t", "\t "),
         LINES.replace("\t", ","),
+        LINES.replace("\t", ";"),
+        LINES + "4.0\t5.0\tEllie\n",
         LINES.replace("stop_time", "End Time"),
         LINES.replace("really", "really\ttruly"),
     ],
-    ids=["crlf", "mark", "blank last lines", "spaces", "commas", "spelling", "a tab in the text"],
+    ids=[
+        "crlf",
+        "mark",
+        "blank last lines",
+        "spaces",
+        "commas",
+        "semicolons",
+        "no text",
+        "spelling",
+        "a tab",
+    ],
 )
 def test_harmless_differences_do_not_matter(tmp_path: Path, content: str) -> None:
     (interview,) = read_interviews(directory(tmp_path, content))
@@ -61,8 +73,8 @@ BROKEN = {
     ),
     "no header": ("1\t2\tEllie\thi\n", "line 1, column start_time: the column is missing"),
     "short line": (
-        LINES + "4.0\t5.0\tEllie\n",
-        "line 4, column value: the line ends before this column",
+        LINES + "4.0\t5.0\n",
+        "line 4, column speaker: the line ends before this column",
     ),
     "latin-1": (LINES.encode() + b"4\t5\tParticipant\tcaf\xe9\n", "line 4: byte 0xe9 is not UTF-8"),
     "utf-16": (LINES.encode("utf-16"), "line 1: the text is UTF-16"),
@@ -121,6 +133,10 @@ def test_a_split_column_is_taken_over(tmp_path: Path) -> None:
 def test_missing_paths_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="does not exist; give a directory"):
         read_interviews(tmp_path / "nowhere")
+    (tmp_path / "300_TRANSCRIPT.csv").write_text(LINES)
+    with pytest.raises(InvalidFile, match="a single file of another kind; give a directory"):
+        read_interviews(tmp_path / "300_TRANSCRIPT.csv")
+    (tmp_path / "300_TRANSCRIPT.csv").unlink()
     with pytest.raises(InvalidFile, match="contains no transcript"):
         read_interviews(tmp_path)
 

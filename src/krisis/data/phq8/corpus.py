@@ -123,10 +123,11 @@ def read_corpus(path: Path, labels: Path | None = None) -> Corpus:
     findings = corpus.findings
     if path.is_dir():
         found = _read_directory(path, labels, findings)
-    elif path.is_file():
+    elif path.is_file() and path.suffix.lower() not in (".csv", ".tsv", ".xlsx", ".zip"):
         found = _read_json_lines(Place(findings, path))
     else:
-        raise InvalidFile(f"{path} does not exist; give a directory of transcripts or a .jsonl")
+        what = "is a single file of another kind" if path.is_file() else "does not exist"
+        raise InvalidFile(f"{path} {what}; give a directory of transcripts or a .jsonl")
     corpus.interviews = sorted(
         _with_splits(path, found, findings), key=lambda one: one.transcript.participant_id
     )

@@ -94,7 +94,7 @@ class Place:
 
 
 def table_rows(place: Place) -> tuple[str, Iterator[Row]]:
-    """Return the delimiter of a table, a tab or a comma, and its rows that are not empty.
+    """Return the delimiter of a table, as its first line has it, and its rows that are not empty.
 
     Lines that cannot be read are faults and left out of the rows.
     """
@@ -105,7 +105,8 @@ def table_rows(place: Place) -> tuple[str, Iterator[Row]]:
         if place.n_faults == n_before:
             place.at(1).fault("the file is empty; restore its content or remove it")
         return ",", iter(())
-    delimiter = "\t" if "\t" in written[0] else ","
+    # A table from a spreadsheet may have semicolons, where the comma is the decimal sign.
+    delimiter = next((sign for sign in "\t,;" if sign in written[0]), ",")
     return delimiter, _rows(place, lines, delimiter)
 
 

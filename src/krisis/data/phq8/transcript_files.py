@@ -93,11 +93,12 @@ def _cells(place: Place, names: Sequence[str], row: list[str], delimiter: str) -
         place.fault(problem, names[-1], str(len(row)))
         return {}
     cells = dict(zip(names, row, strict=False))
-    for name in names:
-        if name in TRANSCRIPT_COLUMNS and name not in cells:
-            place.fault("the line ends before this column", name)
-            return {}
-    return cells
+    absent = [name for name in names if name in TRANSCRIPT_COLUMNS and name not in cells]
+    if absent == ["value"]:  # somebody who says nothing
+        place.add("left_out", "the line has no text and is left out", "value")
+    elif absent:
+        place.fault("the line ends before this column", absent[0])
+    return {} if absent else cells
 
 
 def _timed(place: Place, cells: Mapping[str, str]) -> Spoken | None:
