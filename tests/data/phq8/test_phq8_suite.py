@@ -10,8 +10,12 @@ from krisis.data.base import PatientRecord, SuiteConfig, Task, records_hash
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.retrieval import RetrievalOptions
 from krisis.data.phq8.suite import PHQ8Suite
+<<<<<<< HEAD
 from krisis.data.phq8.transcripts import SENTENCE_END
 from krisis.errors import InvalidValue, UnknownName
+=======
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
+>>>>>>> corpora
 
 SMALL = SuiteConfig(n_synthetic=40)
 
@@ -178,7 +182,7 @@ def test_splits_of_a_users_file_are_kept_or_drawn(tmp_path: Path) -> None:
     assert {record.cluster_id for record in named.load()} == {"P1", "P2"}
     drawn = PHQ8Suite(data=json_lines(tmp_path / "b.jsonl", [""] * 10))
     assert len({record.cluster_id for record in drawn.load()}) == 2
-    with pytest.raises(InvalidValue, match="split of a participant is 'training'"):
+    with pytest.raises(InvalidFile, match="split must be train, dev or test, not 'training'"):
         PHQ8Suite(data=json_lines(tmp_path / "c.jsonl", ["training", "test"])).load()
 
 

@@ -90,6 +90,7 @@ class RetrievalOptions:
         return cls(**given)
 
 
+<<<<<<< HEAD
 @dataclass(frozen=True, slots=True)
 class ScoredInterview:
     """A training participant with their scores.
@@ -159,6 +160,20 @@ def _repeats(one: str, other: str) -> bool:
         for sentence in SENTENCE_END.split(text)
         if len(sentence.split()) >= _OWN_WORDS
     )
+=======
+def passages(transcript: Transcript) -> list[str]:
+    """Cut a transcript into exchanges: what the interviewer asks and all that is replied.
+
+    Where nobody asks, each turn is a passage: the reader of files parts them at pauses.
+    """
+    exchanges: list[list[str]] = []
+    asked = any(turn.speaker == "interviewer" for turn in transcript.turns)
+    for turn in transcript.turns:
+        if turn.speaker == "interviewer" or not exchanges or not asked:
+            exchanges.append([])
+        exchanges[-1].append(turn.text)
+    return [" ".join(exchange) for exchange in exchanges]
+>>>>>>> corpora
 
 
 class ReferenceLibrary:

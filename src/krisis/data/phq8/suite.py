@@ -20,7 +20,7 @@ from krisis.data.base import (
     content_hash,
     member_of,
 )
-from krisis.data.phq8.corpus import LabelledInterview, read_interviews
+from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus
 from krisis.data.phq8.embedding import make_embedder
 from krisis.data.phq8.interviews import (
     Cohort,
@@ -113,7 +113,8 @@ class PHQ8Suite(BaseDataSuite):
         self.withheld_rate = withheld_rate
         self.cohort = member_of(Cohort, cohort, "cohort")
         self.stores_text = self.data is None
-        self.notice = "" if self.data is None else NOTICE.format(path=self.data)
+        self._licence = "" if self.data is None else NOTICE.format(path=self.data)
+        self.notice = self._licence
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -121,7 +122,12 @@ class PHQ8Suite(BaseDataSuite):
         return {"lexicon": Lexicon()}
 
     def load(self) -> list[PatientRecord]:
-        """Return eight records for each participant of the split, sorted by participant."""
+        """Return a record for each scored item of the split's participants, sorted by participant.
+
+        These are eight, less those that the user's files have no score for.
+        """
+        if self._corpus is not None:
+            self.notice = "\n".join(filter(None, (self._licence, self._corpus.account())))
         return list(self._records)
 
     def training_records(self) -> list[PatientRecord]:
@@ -177,17 +183,40 @@ class PHQ8Suite(BaseDataSuite):
             "n_participants": len(self._evaluated),
             "n_training_participants": sum(case.split is Split.TRAIN for case in cases),
             "synthetic": self.data is None,
+<<<<<<< HEAD
             "provenance": _provenance(self.data, self.cohort, self.withheld_rate),
             "licence": self.notice or "Apache-2.0, as krisis itself",
+=======
+            "provenance": _provenance(self.data, self.withheld_rate),
+            "licence": self._licence or "Apache-2.0, as krisis itself",
+>>>>>>> corpora
             "data_sha256": content_hash(
                 [[case.transcript.text(), dict(case.scores)] for case in cases]
             ),
             **({} if self.mode is Mode.ZERO_SHOT else asdict(self.retrieval)),
+            **self._what_is_left_out(),
+        }
+
+    def _what_is_left_out(self) -> JsonObject:
+        """Return who of the user's files is not used, and which items have no score."""
+        if self._corpus is None:
+            return {}
+        holes = {
+            case.transcript.participant_id: [key for key in ITEM_KEYS if key not in case.scores]
+            for case in self._evaluated
+        }
+        return {
+            "participants_left_out": self._corpus.left_out,
+            "items_without_score": {name: keys for name, keys in holes.items() if keys},
         }
 
     @cached_property
+    def _corpus(self) -> Corpus | None:
+        return None if self.data is None else read_corpus(self.data, self.labels)
+
+    @cached_property
     def _cases(self) -> list[_Case]:
-        return self._synthetic() if self.data is None else self._given(self.data)
+        return self._synthetic() if self._corpus is None else self._given(self._corpus)
 
     def _synthetic(self) -> list[_Case]:
         config = self.config
@@ -208,6 +237,7 @@ class PHQ8Suite(BaseDataSuite):
             cases.append(_Case(interview.transcript, scores, split, interview.withheld, shown))
         return cases
 
+<<<<<<< HEAD
     def _given(self, data: Path) -> list[_Case]:
         interviews = read_interviews(data, self.labels)
         splits = _given_splits(interviews) or draw_splits(
@@ -215,6 +245,15 @@ class PHQ8Suite(BaseDataSuite):
         )
         return [
             _Case(one.transcript, dict(zip(ITEM_KEYS, one.scores, strict=True)), split)
+=======
+    def _given(self, corpus: Corpus) -> list[_Case]:
+        interviews = corpus.usable()
+        splits = _given_splits(interviews) or _draw_splits(
+            len(interviews), seed=self.config.seed, test_size=self.config.test_size
+        )
+        return [
+            _Case(one.transcript, one.items, split, None)
+>>>>>>> corpora
             for one, split in zip(interviews, splits, strict=True)
         ]
 
@@ -245,6 +284,8 @@ class PHQ8Suite(BaseDataSuite):
         participant_id, context = case.transcript.participant_id, case.transcript.text()
         records = []
         for item in ITEMS:
+            if item.key not in case.scores:
+                continue
             found = retrieved.get(item.key, Retrieved())
             features = {"item": item_words(item)}
             if few_shot:
@@ -291,13 +332,6 @@ def _provenance(data: Path | None, cohort: Cohort, withheld_rate: float) -> str:
 
 def _given_splits(interviews: Sequence[LabelledInterview]) -> list[Split]:
     """Return the splits that the user's file names, or nothing where it names none."""
-    names = {interview.split for interview in interviews}
-    if names == {""}:
+    if not any(interview.split for interview in interviews):
         return []
-    unknown = sorted(names - {"train", "test", "dev"})
-    if unknown:
-        raise InvalidValue(
-            f"the split of a participant is {unknown[0]!r}; write train, dev or test for each "
-            "participant, or omit the column"
-        )
     return [Split.TRAIN if one.split == "train" else Split.TEST for one in interviews]
