@@ -38,7 +38,6 @@ _TRANSCRIPT = re.compile(r"(.+)_transcript\.csv", re.IGNORECASE)
 _LABELS = re.compile(r".*(?:split|labels?|lables).*\.csv", re.IGNORECASE)
 _ARCHIVE = re.compile(r".+_P\.(?:zip|tar|tar\.gz|tgz)", re.IGNORECASE)
 _DEPTH = 3
-LANGUAGE = "language"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,7 @@ class Corpus:
     labels: Path | None = None
     interviews: list[LabelledInterview] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
+    not_english: list[str] = field(default_factory=list)
 
     def usable(self) -> list[LabelledInterview]:
         """Return the interviews, or refuse where something must be corrected first."""
@@ -96,11 +96,8 @@ class Corpus:
 
     def account(self) -> str:
         """Say in a sentence who and what is left out, and who does not speak English."""
-        people = self.left_out
+        people, other = self.left_out, self.not_english
         n_items = sum(len(ITEM_KEYS) - len(one.items) for one in self.interviews)
-        other = [
-            name for one in self.findings if one.column == LANGUAGE for name in one.participants
-        ]
         told = [
             f"participants left out: {len(people)} ({_first(people)})" if people else "",
             f"items left out for want of a score: {n_items}" if n_items else "",
@@ -135,14 +132,17 @@ def read_corpus(path: Path, labels: Path | None = None) -> Corpus:
         left_out = "; ".join(map(str, findings.of_kind("left_out")[:2]))
         problem = f"no participant has both a transcript and item scores ({left_out})"
         Place(findings, path).fault(problem)
-    other = [one.transcript for one in corpus.interviews if not looks_english(one.transcript)]
+    corpus.not_english = [
+        one.transcript.participant_id
+        for one in corpus.interviews
+        if not looks_english(one.transcript)
+    ]
     findings.of_people(
         "note",
         path,
-        [transcript.participant_id for transcript in other],
+        corpus.not_english,
         "the interviews of {} do not look English; the prompts, the lexicon and the words that "
         "references are found by are English, so read their figures with care",
-        LANGUAGE,
     )
     return corpus
 
@@ -335,7 +335,7 @@ def _json_scores(place: Place, name: str, labels: JsonValue) -> tuple[int | None
         return ()
     scores: dict[str, int | None] = {}
     for key in ITEM_KEYS if labels else ():
-        score = labels.get(key, "nothing")
+        score = labels.get(key, "no value")
         known = str(score) in ("0", "1", "2", "3", "0.0", "1.0", "2.0", "3.0")
         scores[key] = int(float(score)) if known else None
         if not known and score is not None:

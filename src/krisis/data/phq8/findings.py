@@ -44,13 +44,11 @@ class Finding:
 class Findings(list[Finding]):
     """All that was found so far, in the order of the files."""
 
-    def of_people(
-        self, kind: Kind, file: Path, participants: Sequence[str], problem: str, column: str = ""
-    ) -> None:
+    def of_people(self, kind: Kind, file: Path, participants: Sequence[str], problem: str) -> None:
         """Add one finding for several participants, or none for nobody; ``{}`` is their names."""
         if participants:
             told = problem.format(", ".join(participants))
-            self.append(Finding(kind, str(file), told, None, column, None, tuple(participants)))
+            self.append(Finding(kind, str(file), told, participants=tuple(participants)))
 
     def of_kind(self, kind: Kind) -> list[Finding]:
         """Return the faults, what is left out, or the notes."""
