@@ -10,12 +10,8 @@ from krisis.data.base import PatientRecord, SuiteConfig, Task, records_hash
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.data.phq8.retrieval import RetrievalOptions
 from krisis.data.phq8.suite import PHQ8Suite
-<<<<<<< HEAD
 from krisis.data.phq8.transcripts import SENTENCE_END
-from krisis.errors import InvalidValue, UnknownName
-=======
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
->>>>>>> corpora
 
 SMALL = SuiteConfig(n_synthetic=40)
 

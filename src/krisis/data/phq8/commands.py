@@ -10,15 +10,10 @@ from statistics import median
 
 import typer
 
-<<<<<<< HEAD
 from krisis.data.base import SuiteConfig
-from krisis.data.phq8.corpus import LabelledInterview, read_interviews, write_directory
-from krisis.data.phq8.interviews import draw_cohort, draw_splits, write_interview
-=======
 from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus, write_directory
 from krisis.data.phq8.findings import Kind
-from krisis.data.phq8.interviews import draw_cohort, write_interview
->>>>>>> corpora
+from krisis.data.phq8.interviews import draw_cohort, draw_splits, write_interview
 from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject

@@ -90,7 +90,6 @@ class RetrievalOptions:
         return cls(**given)
 
 
-<<<<<<< HEAD
 @dataclass(frozen=True, slots=True)
 class ScoredInterview:
     """A training participant with their scores.
@@ -119,11 +118,15 @@ class Passage:
 
 
 def passages(transcript: Transcript) -> list[Passage]:
-    """Cut a transcript into exchanges; a new one begins where the interviewer takes over."""
+    """Cut a transcript into exchanges; a new one begins where the interviewer takes over.
+
+    Where nobody asks, each turn is a passage: the reader of files parts them at pauses.
+    """
+    nobody_asks = all(turn.speaker != "interviewer" for turn in transcript.turns)
     exchanges: list[tuple[list[str], list[str]]] = []
     for turn in transcript.turns:
         is_question = turn.speaker == "interviewer"
-        if not exchanges or (is_question and exchanges[-1][1]):
+        if not exchanges or nobody_asks or (is_question and exchanges[-1][1]):
             exchanges.append(([], []))
         exchanges[-1][0 if is_question else 1].append(turn.text)
     return [Passage(" ".join(asked), " ".join(said)) for asked, said in exchanges]
@@ -160,20 +163,6 @@ def _repeats(one: str, other: str) -> bool:
         for sentence in SENTENCE_END.split(text)
         if len(sentence.split()) >= _OWN_WORDS
     )
-=======
-def passages(transcript: Transcript) -> list[str]:
-    """Cut a transcript into exchanges: what the interviewer asks and all that is replied.
-
-    Where nobody asks, each turn is a passage: the reader of files parts them at pauses.
-    """
-    exchanges: list[list[str]] = []
-    asked = any(turn.speaker == "interviewer" for turn in transcript.turns)
-    for turn in transcript.turns:
-        if turn.speaker == "interviewer" or not exchanges or not asked:
-            exchanges.append([])
-        exchanges[-1].append(turn.text)
-    return [" ".join(exchange) for exchange in exchanges]
->>>>>>> corpora
 
 
 class ReferenceLibrary:

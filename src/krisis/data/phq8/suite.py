@@ -183,13 +183,8 @@ class PHQ8Suite(BaseDataSuite):
             "n_participants": len(self._evaluated),
             "n_training_participants": sum(case.split is Split.TRAIN for case in cases),
             "synthetic": self.data is None,
-<<<<<<< HEAD
             "provenance": _provenance(self.data, self.cohort, self.withheld_rate),
-            "licence": self.notice or "Apache-2.0, as krisis itself",
-=======
-            "provenance": _provenance(self.data, self.withheld_rate),
             "licence": self._licence or "Apache-2.0, as krisis itself",
->>>>>>> corpora
             "data_sha256": content_hash(
                 [[case.transcript.text(), dict(case.scores)] for case in cases]
             ),
@@ -237,23 +232,13 @@ class PHQ8Suite(BaseDataSuite):
             cases.append(_Case(interview.transcript, scores, split, interview.withheld, shown))
         return cases
 
-<<<<<<< HEAD
-    def _given(self, data: Path) -> list[_Case]:
-        interviews = read_interviews(data, self.labels)
+    def _given(self, corpus: Corpus) -> list[_Case]:
+        interviews = corpus.usable()
         splits = _given_splits(interviews) or draw_splits(
             len(interviews), seed=self.config.seed, test_size=self.config.test_size
         )
         return [
-            _Case(one.transcript, dict(zip(ITEM_KEYS, one.scores, strict=True)), split)
-=======
-    def _given(self, corpus: Corpus) -> list[_Case]:
-        interviews = corpus.usable()
-        splits = _given_splits(interviews) or _draw_splits(
-            len(interviews), seed=self.config.seed, test_size=self.config.test_size
-        )
-        return [
-            _Case(one.transcript, one.items, split, None)
->>>>>>> corpora
+            _Case(one.transcript, one.items, split)
             for one, split in zip(interviews, splits, strict=True)
         ]
 
