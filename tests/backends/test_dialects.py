@@ -13,7 +13,9 @@ import pytest
 from aiohttp import web
 
 from krisis.backends.compatible import CompatibleBackend
+from krisis.backends.failures import as_backend_error
 from krisis.backends.openai import OpenAIBackend
+from krisis.backends.secrets import Secret
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.errors import MalformedReply, RequestRefused
 
@@ -152,6 +154,29 @@ def test_a_request_refused_in_every_way_is_refused_for_its_own_reason(
         compatible.evaluate(records[0])
     assert odd_server.formats() == ["json_schema", "json_object", "text"]
     assert compatible.ladder.current == "json_schema"
+
+
+@pytest.mark.parametrize(
+    ("how", "advice"),
+    [
+        (
+            {"mode": "single", "context": "so " * 40},
+            "share has 120 characters, and a smaller batch",
+        ),
+        ({"mode": "batch", "context": "so " * 40}, "ask a model with a longer context, or cut"),
+        ({"mode": "batch"}, "send fewer cases in one call"),
+        ({"mode": "single"}, "one case alone is too long"),
+    ],
+)
+def test_what_is_too_long_gets_the_advice_that_fits(
+    compatible: CompatibleBackend, records: list[PatientRecord], how: dict[str, Any], advice: str
+) -> None:
+    refusal = OSError("maximum context length is 8192 tokens, yet you sent 9001")
+    refusal.status_code = 400  # type: ignore[attr-defined]
+    cases = [record.features for record in records[: 2 if how["mode"] == "batch" else 1]]
+    error = as_backend_error(refusal, compatible.build(cases, **how), Secret(""))
+    assert isinstance(error, RequestRefused)
+    assert advice in str(error)
 
 
 def test_once_proven_a_refusal_is_taken_at_its_word(

@@ -46,7 +46,15 @@ SMALL = ("--model", "lexicon", "--n-synthetic", "20", "--no-baselines")
 def test_the_run_file_has_both_modes_and_every_consistency_variant_can_be_evaluated(
     call: Call,
 ) -> None:
-    code, out, err = call(*SMALL, "--consistency-samples", "3", "--output", "out/your_run.json")
+    code, out, err = call(
+        *SMALL,
+        "--consistency-samples",
+        "3",
+        "--temperature",
+        "0.7",
+        "--output",
+        "out/your_run.json",
+    )
     assert code == 0, err
     assert "32/32" in err or "96/96" in err  # progress: 4 participants × 8 items × 3 samples
     assert "Run file: out/your_run.json" in out

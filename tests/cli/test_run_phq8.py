@@ -63,6 +63,47 @@ def test_two_modes_give_two_runs_and_one_run_file(tmp_path: Path, krisis: Krisis
     assert "Run file: runs/" in done.stdout
 
 
+def test_ties_of_repeats_are_advised_against_counted_and_explained(
+    tmp_path: Path, krisis: Krisis
+) -> None:
+    done = krisis(
+        "run", "phq8", "--model", "lexicon", "--repeats", "2", "--temperature", "0.9",
+        "--n-synthetic", "40", "--no-baselines",
+    )  # fmt: skip
+    assert "2 repeats can tie" in done.stderr
+    (path,) = (tmp_path / "runs").glob("*.json")
+    (experiment,) = json.loads(path.read_text())["experiments"]
+    people = experiment["results"]["results"]
+    pairs = [
+        (signals["consistency_samples"], person["predicted_items"][key])
+        for person in people
+        for key, signals in person["item_signals"].items()
+    ]
+    tied = [answer for (first, second), answer in pairs if first != second]
+    lost = [answer for (one, two), answer in pairs if answer is None and {one, two} != {None}]
+    assert lost
+    assert experiment["provenance"]["ties"] == {
+        "n_samples": 128,
+        "n_samples_answered": sum(one is not None for both, _ in pairs for one in both),
+        "n_items": 64,
+        "n_items_answered": sum(answer is not None for _, answer in pairs),
+        "n_tied": len(tied),
+        "n_tied_abstained": len(lost),
+    }
+    sentence = f"{len(tied)} of 64 items asked repeatedly have no single commonest answer"
+    assert sentence in done.stderr
+    again = krisis("run-file", str(path.with_suffix("")), "--overwrite")
+    assert again.stdout.strip() == str(path)
+    assert sentence in again.stderr
+    judged = krisis("selective", "--input", str(path), "--bootstrap-resamples", "0")
+    assert f"Ties (input_0): {sentence}" in judged.stdout
+    assert f"so {len(lost)} of them count as abstained" in judged.stdout
+    odd = krisis(
+        "run", "phq8", "--model", "lexicon", "--repeats", "3", "--limit", "8", "--out", "x"
+    )
+    assert "repeats can tie" not in odd.stderr
+
+
 def test_a_limit_keeps_participants_whole(tmp_path: Path, krisis: Krisis) -> None:
     done = krisis("run", "phq8", "--model", "lexicon", "--limit", "9")
     assert done.returncode == 0, done.stderr
@@ -184,9 +225,10 @@ def test_a_broken_transcript_is_one_sentence_and_exit_2(tmp_path: Path, krisis: 
                     ["run", "phq8", "--model", "lexicon", "--data-path", "own"]):  # fmt: skip
         done = krisis(*command)
         assert done.returncode == 2
-        assert "S0001_TRANSCRIPT.csv line " in done.stderr
-        assert "is not UTF-8" in done.stderr
-        assert "Traceback" not in done.stderr
+        told = done.stdout + done.stderr
+        assert "S0001_TRANSCRIPT.csv line " in told
+        assert "is not UTF-8" in told
+        assert "Traceback" not in told
 
 
 def test_a_run_that_was_cut_is_resumed_and_its_run_file_made_whole(

@@ -436,9 +436,40 @@ def test_what_a_calibrator_changes_on_another_run():
 
 
 def test_too_few_answers_of_one_kind_are_refused_with_their_numbers():
-    few = table_with(4, prediction=lambda c: c["truth"].copy())
-    with pytest.raises(UserError, match="32 right and 0 wrong answers, and a calibrator needs at"):
+    def nine_off(columns):
+        return columns["truth"] + np.where(
+            np.arange(32) < 9, np.where(columns["truth"] < 2, 2, -2), 0
+        )
+
+    few = table_with(4, prediction=nine_off)
+    with pytest.raises(UserError, match="23 right and 9 wrong answers, and a calibrator needs at"):
         fit_calibrator(few, ["verbalized_confidence"])
+    with pytest.raises(UserError, match="23 near and 9 far answers, and a calibrator needs at"):
+        fit_calibrator(few, ["verbalized_confidence"], target="near_correct")
+
+
+@pytest.mark.parametrize(
+    ("target", "shift", "told"),
+    [
+        ("correctness", 0, "all 320 answers of train.json are right"),
+        ("correctness", 1, "all 320 answers of train.json are wrong"),
+        ("near_correct", 1, "all 320 answers of train.json are within 1 of the truth"),
+        ("near_correct", 2, "all 320 answers of train.json are far off"),
+        ("loss", 1, "all 320 answers of train.json are equally far from the truth"),
+    ],
+)
+def test_a_target_with_one_class_is_said_and_not_fitted(target, shift, told):
+    def shifted(columns):
+        return columns["truth"] + np.where(columns["truth"] < 2, shift, -shift)
+
+    alike = table_with(40, prediction=shifted)
+    with pytest.raises(UserError, match=told) as refused:
+        fit_calibrator(alike, ["verbalized_confidence"], method="linear", target=target)
+    assert "nothing to learn" in str(refused.value)
+    forced = fit_calibrator(
+        alike, ["verbalized_confidence"], method="linear", target=target, force=True
+    )
+    assert forced.warnings()[0].startswith(told)
 
 
 @pytest.mark.parametrize("method", ["temperature", "logistic", "linear", "isotonic"])

@@ -193,3 +193,17 @@ def test_all_lists_a_variant_whose_signal_is_broken_and_evaluates_the_others(sig
         assert str(refused.value) == absent[variant]
         assert absent[variant].startswith("participant p0, item Sleep: the ")
         assert signal in absent[variant]
+
+
+def test_all_lists_a_variant_that_is_the_same_everywhere_as_without_information():
+    rising = [
+        {**FULL, "token_msp": value, "retrieval_similarity_mean": None} for value in (0.2, 0.9)
+    ]
+    found, absent = available_variants(table_of(*rising))
+    assert list(found) == ["token_msp"]
+    assert absent["retrieval_similarity_mean"] == (
+        "it is 0 for each of the 2 answered items of run.json, so it ranks nothing"
+    )
+    assert "it is 2 for each of the 2 answered items" in absent["llm"]
+    one_answered = table_of(*rising, prediction=[0, math.nan])
+    assert "llm" in available_variants(one_answered)[0]  # one item has no ranking to lack

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.repeats import collapse_repeats, consistency_signals
+from krisis.metrics.repeats import Ties, collapse_repeats, consistency_signals, ties_of
 from krisis.statistics.consistency import consistency_of
 
 ANSWERS = st.lists(st.one_of(st.none(), st.integers(0, 3)), min_size=1, max_size=9)
@@ -84,3 +84,27 @@ def test_the_order_of_samples_does_not_matter(answers: list[int | None], random:
     one, other = consistency_signals(answers), consistency_signals(shuffled)
     assert one["consistency_modal_confidence"] == other["consistency_modal_confidence"]
     assert 1 / len(answers) <= float(str(one["consistency_modal_confidence"])) <= 1
+
+
+def test_ties_are_counted_with_what_becomes_of_them() -> None:
+    samples = [
+        [1, 1],  # agreed
+        [0, None],  # a tie that the abstention wins
+        [2, 1],  # a tie that the smaller score wins
+        [None, None],  # an abstention without a tie
+        [1, 2, 2, None, None],  # two by two: a tie again
+        [1, 2, None, 1],  # one leads
+        [3],  # asked once, as far as was answered
+    ]
+    found = ties_of([{"consistency_samples": answers} for answers in samples])
+    assert found == Ties(
+        n_samples=17,
+        n_samples_answered=11,
+        n_items=6,
+        n_items_answered=3,
+        n_tied=3,
+        n_tied_abstained=2,
+    )
+    assert "3 of 6 items" in str(found)
+    assert "64.7 % of the askings were answered, 50.0 % of the items are" in str(found)
+    assert ties_of([{"stated_confidence": 0.5}, {"consistency_samples": [[1], {}]}]) is None

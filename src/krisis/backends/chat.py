@@ -33,7 +33,8 @@ class ChatRequest:
     """One provider call, complete but for the key: what it contains is what identifies it.
 
     ``template`` is the same text with every patient value redacted; it is built beside the prompt,
-    not cut out of it, and is what a run stores.
+    not cut out of it, and is what a run stores. ``n_shared_characters`` is the length of the text
+    that the cases share, such as an interview.
     """
 
     provider: str
@@ -47,6 +48,7 @@ class ChatRequest:
     n_records: int
     base_url: str = ""
     sample_index: int = 0
+    n_shared_characters: int = 0
 
     def key(self) -> str:
         """Hash everything that can change the answer."""
@@ -149,6 +151,7 @@ class ChatBackend(BaseBackend):
             n_records=len(cases),
             base_url=self.base_url,
             sample_index=sample_index,
+            n_shared_characters=len(context),
         )
 
     def instructions(self, request: ChatRequest) -> str:

@@ -32,6 +32,10 @@ _ADVICE = {
 }
 _TRANSIENT = frozenset({408, 409, 425})
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
+_TOO_LONG = (
+    *("context_length", "context length", "context window", "context is too long"),
+    *("prompt is too long", "input is too long", "input token count", "too many tokens"),
+)
 _WITHHELD = ("moderation", "flagged", "content violates")
 # No connection can be made: nothing listens, or no network leads there.
 _NO_ROUTE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH}
@@ -53,7 +57,8 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
     who = f"{request.provider}/{request.model}"
     status = _status(error)
     if status is not None:
-        return _of_status(error, status, who, provider_words(error, request, key))
+        words = provider_words(error, request, key)
+        return _of_status(error, status, who, words, overlong_advice(request))
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     if isinstance(error, TimeoutError) or "Timeout" in kinds:
         return CallTimedOut(f"{who} gave no answer in time; raise timeout_seconds if that is usual")
@@ -64,6 +69,18 @@ def as_backend_error(error: Exception, request: ChatRequest, key: Secret) -> Bac
     if any(word in kinds for word in _UNREADABLE):
         return ProviderUnavailable(f"{who} sent a response that its SDK cannot read")
     return BackendError(f"{who}: {type(error).__name__}: {provider_words(error, request, key)}")
+
+
+def overlong_advice(request: ChatRequest) -> str:
+    """Say what helps when a request is longer than the model can read."""
+    if request.n_shared_characters:
+        return (
+            f"the text that its cases share has {request.n_shared_characters:,} characters, and a "
+            "smaller batch does not shorten it: ask a model with a longer context, or cut the text"
+        )
+    if request.n_records > 1:
+        return "send fewer cases in one call with a smaller batch size"
+    return "one case alone is too long: ask a model with a longer context, or show fewer features"
 
 
 def own_backend_error(error: Exception, words: str) -> BackendError:
@@ -121,7 +138,9 @@ def _behind(error: BaseException | None) -> BackendError | None:
     return error
 
 
-def _of_status(error: Exception, status: int, who: str, words: str) -> BackendError:
+def _of_status(
+    error: Exception, status: int, who: str, words: str, overlong: str = _ADVICE[413]
+) -> BackendError:
     response = getattr(error, "response", None)
     headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     body = getattr(error, "body", None) or getattr(error, "details", None)
@@ -142,7 +161,10 @@ def _of_status(error: Exception, status: int, who: str, words: str) -> BackendEr
             message, status=status, retry_after_seconds=retry_after_seconds(headers, body)
         )
     kind = AuthenticationFailed if status in (401, 403) else RequestRefused
-    return kind(f"{message}; {_ADVICE.get(status, _ADVICE[400])}", status=status)
+    advice = _ADVICE.get(status, _ADVICE[400])
+    if status == 413 or (status in (400, 422) and any(word in said for word in _TOO_LONG)):
+        advice = overlong
+    return kind(f"{message}; {advice}", status=status)
 
 
 def _status(error: Exception) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.backends.completion import reply_from_completion
-from krisis.backends.failures import as_backend_error
+from krisis.backends.failures import as_backend_error, overlong_advice
 from krisis.backends.models import find_model_file
 from krisis.backends.schema import tightened
 from krisis.backends.secrets import Secret
@@ -149,7 +149,8 @@ def _refuse_errors(completion: JsonMapping, request: ChatRequest) -> None:
     told = str(error.get("message", error))[:300]
     if "context" in told:
         raise RequestRefused(
-            f"local/{request.model}: {told}; lower the batch size or raise n_context_tokens",
+            f"local/{request.model}: {told}; raise n_context_tokens (--model-option "
+            f"n_context_tokens=32768) if the model allows, else {overlong_advice(request)}",
             status=400,
         )
     raise BackendError(f"local/{request.model}: {told}")

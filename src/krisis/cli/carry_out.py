@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from krisis.benchmark import Benchmark
-from krisis.cli.run_file import companions, run_format, write_beside
+from krisis.cli.run_file import companions, run_format, tell_ties, write_beside
 from krisis.errors import BackendError, RunFailed
 from krisis.execution.assembly import assemble, execution_of
 from krisis.execution.config import RunConfig
@@ -32,6 +32,11 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
     parts = assemble(config)
     if parts.suite.notice:
         typer.echo(parts.suite.notice, err=True)
+    if config.repeats % 2 == 0:
+        announce(
+            f"{config.repeats} repeats can tie, and a tie between an answer and an abstention "
+            f"counts as an abstention; an odd number such as {config.repeats + 1} leaves fewer ties"
+        )
     stop = Stop()
     benchmark = Benchmark(
         parts.suite,
@@ -55,7 +60,9 @@ def write_run_file(config: RunConfig, runs: list[Path]) -> None:
     """Write the run file that selective prediction reads, where the suite has such a format."""
     if run_format(config.suite):
         both = [*runs, *(run for run in companions(runs[0], config.suite) if run not in runs)]
-        typer.echo(f"Run file: {write_beside(both, overwrite=True)}")
+        path = write_beside(both, overwrite=True)
+        typer.echo(f"Run file: {path}")
+        tell_ties(path)
 
 
 def _conclude(result: BenchmarkResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -12,7 +13,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps, read_object, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import STATED
-from krisis.metrics.repeats import collapse_repeats
+from krisis.metrics.repeats import Ties, collapse_repeats, ties_of
 from krisis.results.store import load_run, read_manifest
 
 app = typer.Typer(add_completion=False)
@@ -27,7 +28,9 @@ def run_file(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing file."),
 ) -> None:
     """Write runs in the file format of their suite, such as the PHQ-8 run file."""
-    typer.echo(write_beside(runs, output, overwrite=overwrite))
+    path = write_beside(runs, output, overwrite=overwrite)
+    typer.echo(path)
+    tell_ties(path)
 
 
 def write_beside(runs: list[Path], output: Path | None = None, *, overwrite: bool = False) -> Path:
@@ -35,6 +38,14 @@ def write_beside(runs: list[Path], output: Path | None = None, *, overwrite: boo
     path = output or runs[0].parent / f"{runs[0].name}.json"
     write_text(path, dumps(run_file_of(runs)) + "\n", overwrite=overwrite)
     return path
+
+
+def tell_ties(path: Path) -> None:
+    """Say of each mode in a run file how many repeated answers tied, where any did."""
+    for experiment in read_object(path)["experiments"]:
+        made = experiment["provenance"]
+        if made.get("ties") and made["ties"]["n_tied"]:
+            typer.echo(f"{made['mode']}: {Ties(**made['ties'])}", err=True)
 
 
 def run_file_of(directories: list[Path]) -> JsonObject:
@@ -63,10 +74,12 @@ def plain_run(directory: Path) -> PlainRun:
     manifest = read_manifest(directory)
     suite = manifest.suite_description
     mode, repeats = suite.get("mode"), manifest.identity.repeats
+    rows = collapse_repeats(load_run(directory).evaluation_results)
+    ties = ties_of(row.signals for row in rows)
     return PlainRun(
         suite=str(suite.get("suite", "")),
         task=Task(str(suite.get("task", ""))),
-        rows=[plain_row(row) for row in collapse_repeats(load_run(directory).evaluation_results)],
+        rows=[plain_row(row) for row in rows],
         run_id=manifest.run_id,
         git_commit=manifest.git_commit,
         mode=None if mode is None else str(mode),
@@ -78,6 +91,7 @@ def plain_run(directory: Path) -> PlainRun:
             "krisis_version": manifest.versions.get("krisis"),
             "n_items_planned": manifest.n_cases // repeats,
             "repeats": repeats,
+            **({"ties": asdict(ties)} if ties else {}),
             "suite": suite,
         },
     )

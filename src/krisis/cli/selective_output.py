@@ -15,9 +15,10 @@ from rich.table import Table
 from krisis.confidence.artifact import EXCESS_NOTE, population
 from krisis.confidence.calibrators import Calibrator, missing_lines
 from krisis.confidence.evaluation import Evaluation
-from krisis.confidence.variants import CALIBRATED
+from krisis.confidence.variants import CALIBRATED, constant_value
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, write_text
+from krisis.metrics.repeats import Ties
 from krisis.metrics.weighted_curve import area_key
 from krisis.reporting.figure import altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
@@ -162,6 +163,17 @@ def _notes(
         f"Totals (input_{position}): {report['summary']}"
         for position, report in enumerate(artifact["totals"])
         if report is not None
+    ]
+    notes += [
+        f"Ties (input_{position}): {Ties(**found)}."
+        for position, found in enumerate(artifact["ties"])
+        if found and found["n_tied"]
+    ]
+    notes += [
+        f"No ranking: {variant}: {why}."
+        for variant, both in evaluation.curves.items()
+        for why in (constant_value(curve.run, curve.confidence) for curve in both)
+        if why
     ]
     curves = [curve for both in evaluation.curves.values() for curve in both]
     if any(curve.figures[excess] < 0 for curve in curves for excess in ("eaurc", "eaugrc")):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 
 from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
+from krisis.metrics.repeats import ties_of
 from krisis.metrics.table import Loss
 from krisis.metrics.weighted_curve import area_key, risk_key
 from krisis.statistics.intervals import Interval
@@ -60,6 +62,7 @@ def artifact_of(
             name: _runs_of(evaluation, name, curves) for name, curves in evaluation.curves.items()
         },
         "variants_not_evaluated": dict(evaluation.absent),
+        "ties": [asdict(ties) if (ties := ties_of(run.signals)) else None for run in runs],
         "totals": list(totals),
         "comparison": _comparison(evaluation, intersection_only),
     }

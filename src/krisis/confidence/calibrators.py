@@ -31,7 +31,7 @@ from krisis.confidence.signals import (
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import STATED, RunItems
-from krisis.metrics.table import FloatArray
+from krisis.metrics.table import BoolArray, FloatArray
 
 Target = Literal["correctness", "near_correct", "loss"]
 TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
@@ -138,7 +138,7 @@ class Calibrator(BaseModel):
 
     def warnings(self) -> list[str]:
         """Say plainly what speaks against using the calibrator."""
-        found = [self.model.at_bound] if self.model.at_bound else []
+        found = [one for one in (self.metrics.get("one_class"), self.model.at_bound) if one]
         change = (self.metrics["cross_fitted"] or {}).get("change") or {}
         worse = [name.upper() for name, one in change.items() if one["verdict"] == "worse"]
         if worse:
@@ -233,15 +233,17 @@ def fit_calibrator(
 ) -> Calibrator:
     """Fit a calibrator on the predicted items of a run and judge it on left-out participants.
 
-    With fewer than 10 right or 10 wrong answers it refuses, unless ``force`` is given.
+    With fewer than 10 answers that meet the target or 10 that do not it refuses, unless ``force``
+    is given.
     """
     method = SHORT_NAMES.get(method, method)  # type: ignore[assignment]
     _check_request(run, features, method, target)
+    goal = target_values(run, target)
+    one_class = _one_class(run, goal, target)
     if not force:
-        _check_enough(run)
+        _check_enough(run, goal == 1 if target == "near_correct" else None, one_class)
     if seed < 0:
         raise InvalidValue(f"seed must be 0 or more, not {seed!r}")
-    goal = target_values(run, target)
     missing = _missing(run, features)
     raw = _features(run, missing, needed_by=f"the method {method!r}")
     scales = {name: _scale_of(name, raw[:, i]) for i, name in enumerate(features)}
@@ -259,6 +261,7 @@ def fit_calibrator(
         model=model,
         fitted_on=_fitted_on(run, goal.size),
         metrics={
+            **({"one_class": one_class} if one_class else {}),
             "before_is": before[1],
             "training_set": _training_set(before[0], model.predict(inputs), goal),
             "cross_fitted": cross_fitted(run, inputs, goal, before[0], (method, seed)),
@@ -305,14 +308,32 @@ def _check_request(run: RunItems, features: Sequence[str], method: str, target: 
         )
 
 
-def _check_enough(run: RunItems) -> None:
-    right = run.table.correct[run.predicted]
-    n_right, n_wrong = int(right.sum()), int((~right).sum())
-    if min(n_right, n_wrong) < FEWEST_OF_A_KIND:
+def _one_class(run: RunItems, goal: FloatArray, target: Target) -> str:
+    """Say that all answers are alike, or nothing where they are not."""
+    if (goal != goal[0]).any():
+        return ""
+    words = {
+        "correctness": ("wrong", "right"),
+        "near_correct": ("far off", "within 1 of the truth"),
+    }
+    what = words[target][int(goal[0])] if target in words else "equally far from the truth"
+    return (
+        f"all {goal.size} answers of {run.source.path} are {what}, so a calibrator has nothing to "
+        f"learn for the target {target!r} and its figures say nothing"
+    )
+
+
+def _check_enough(run: RunItems, near: BoolArray | None, one_class: str) -> None:
+    if one_class:
+        raise InvalidValue(f"{one_class}; use a larger run or another target")
+    met = run.table.correct[run.predicted] if near is None else near
+    counts = int(met.sum()), int((~met).sum())
+    if min(counts) < FEWEST_OF_A_KIND:
+        one, other = ("right", "wrong") if near is None else ("near", "far")
         raise InvalidValue(
-            f"{run.source.path} has {n_right} right and {n_wrong} wrong answers, and a calibrator "
-            f"needs at least {FEWEST_OF_A_KIND} of each; use a larger run, or --force to fit "
-            "it all the same"
+            f"{run.source.path} has {counts[0]} {one} and {counts[1]} {other} answers, and a "
+            f"calibrator needs at least {FEWEST_OF_A_KIND} of each; use a larger run, or --force "
+            "to fit it all the same"
         )
 
 

@@ -163,12 +163,29 @@ def _finite(run: RunItems, variant: str, values: FloatArray) -> FloatArray:
 def available_variants(
     run: RunItems, *, calibrator: Calibrator | None = None
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """Return the values of every variant that can be evaluated, and why the others cannot."""
+    """Return the values of every variant that ranks the items, and why the others do not."""
     found: dict[str, FloatArray] = {}
     absent: dict[str, str] = {}
     for name in KNOWN:
         try:
-            found[name] = confidence_of(run, name, calibrator=calibrator)
+            values = confidence_of(run, name, calibrator=calibrator)
         except InvalidValue as reason:
             absent[name] = str(reason)
+            continue
+        same = constant_value(run, values)
+        if same:
+            absent[name] = same
+        else:
+            found[name] = values
     return found, absent
+
+
+def constant_value(run: RunItems, values: FloatArray) -> str:
+    """Say that a variant gives all answered items of a run one value, or nothing."""
+    if values.size < 2 or (values != values[0]).any():
+        return ""
+    mode = f", mode {run.source.mode}" if run.source.mode else ""
+    return (
+        f"it is {values[0]:g} for each of the {values.size} answered {run.words[1]}s of "
+        f"{run.source.path}{mode}, so it ranks nothing"
+    )

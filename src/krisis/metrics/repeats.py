@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from krisis.json_values import JsonValue
 from krisis.metrics.base import EvaluationResult
 from krisis.statistics.consistency import consistency_of
 
 Answer = int | str | None
+SAMPLES = "consistency_samples"
 
 
 def collapse_repeats(rows: Iterable[EvaluationResult]) -> list[EvaluationResult]:
@@ -47,9 +50,58 @@ def consistency_signals(answers: Sequence[Answer]) -> dict[str, object]:
     return {
         "consistency_modal_confidence": consistency.modal_confidence,
         "consistency_score_std": consistency.score_std,
-        "consistency_samples": list(answers),
+        SAMPLES: list(answers),
     }
 
 
 def _answer(row: EvaluationResult) -> Answer:
     return None if row.abstained else row.prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What becomes of repeated answers: samples, items, and those where no answer leads."""
+
+    n_samples: int
+    n_samples_answered: int
+    n_items: int
+    n_items_answered: int
+    n_tied: int
+    n_tied_abstained: int
+
+    def __str__(self) -> str:
+        """Return what the ties did, as a sentence."""
+        samples = 100 * self.n_samples_answered / self.n_samples
+        items = 100 * self.n_items_answered / self.n_items
+        return (
+            f"{self.n_tied} of {self.n_items} items asked repeatedly have no single commonest "
+            f"answer; a tie goes to the abstention, else to the smaller score, so "
+            f"{self.n_tied_abstained} of them count as abstained ({samples:.1f} % of the askings "
+            f"were answered, {items:.1f} % of the items are); an odd number of repeats leaves "
+            "fewer ties"
+        )
+
+
+def ties_of(signals: Iterable[Mapping[str, JsonValue]]) -> Ties | None:
+    """Count the ties among repeated answers; None where no item was asked more than once.
+
+    >>> ties_of([{"consistency_samples": [0, None]}, {"consistency_samples": [1, 1]}]).n_tied
+    1
+    """
+    given = [one[SAMPLES] for one in signals if isinstance(one.get(SAMPLES), list)]
+    # Files are written by other programs too: what is no answer is not counted.
+    known = [all(isinstance(one, int | str | None) for one in answers) for answers in given]
+    items = [one for one, fine in zip(given, known, strict=True) if fine and len(one) > 1]
+    if not items:
+        return None
+    modes = [consistency_of(answers).mode for answers in items]
+    counts = [sorted(Counter(answers).values(), reverse=True) for answers in items]
+    tied = [len(most) > 1 and most[0] == most[1] for most in counts]
+    return Ties(
+        n_samples=sum(map(len, items)),
+        n_samples_answered=sum(answer is not None for answers in items for answer in answers),
+        n_items=len(items),
+        n_items_answered=sum(mode is not None for mode in modes),
+        n_tied=sum(tied),
+        n_tied_abstained=sum(t and mode is None for t, mode in zip(tied, modes, strict=True)),
+    )

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, multivariate_normal
 
-from krisis.data.phq8.interviews import draw_cohort, draw_participant, scores_of
+from krisis.data.phq8.interviews import (
+    Cohort,
+    draw_cohort,
+    draw_participant,
+    draw_splits,
+    scores_of,
+)
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 
 N = 12_000
@@ -56,3 +62,20 @@ def test_a_liability_at_the_cut_point_scores_as_computed_by_hand() -> None:
 def test_a_participant_does_not_depend_on_the_size_of_the_cohort() -> None:
     assert draw_cohort(3, seed=5) == draw_cohort(30, seed=5)[:3]
     assert draw_participant(2, seed=5) != draw_participant(2, seed=6)
+
+
+def test_the_clinic_has_three_positives_in_ten_and_every_score_of_every_item() -> None:
+    clinic = np.array([one.scores for one in draw_cohort(3000, seed=7, cohort=Cohort.CLINIC)])
+    assert np.mean(clinic.sum(axis=1) >= 10) == pytest.approx(0.3, abs=0.03)
+    default = np.array([one.scores for one in draw_cohort(200, seed=42, cohort=Cohort.CLINIC)])
+    held_out = [split == "test" for split in draw_splits(200, seed=42, test_size=0.2)]
+    for scores in (clinic, default, default[held_out]):
+        assert all(set(column) == {0, 1, 2, 3} for column in scores.T.tolist())
+
+
+def test_the_community_has_the_margins_of_nhanes_to_half_a_point(scores: np.ndarray) -> None:
+    """The cut points give the margins exactly; the draws may add their sampling error."""
+    for column, item in enumerate(ITEMS):
+        share = np.array(item.nhanes_counts) / sum(item.nhanes_counts)
+        observed = np.bincount(scores[:, column], minlength=4) / N
+        assert np.abs(observed - share).max() < 0.005 + 2 * np.sqrt(0.25 / N)

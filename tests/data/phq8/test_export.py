@@ -15,6 +15,7 @@ def test_what_is_written_is_read_back_to_the_letter(tmp_path: Path) -> None:
     read = read_interviews(tmp_path / "new")
     assert [one.transcript.turns for one in read] == [one.transcript.turns for one in written]
     assert [one.scores for one in read] == [one.scores for one in written]
+    assert [one.split for one in read] == [one.split for one in written]
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -29,5 +30,5 @@ def test_the_summary_counts_and_quotes_nothing() -> None:
     found = summary(interviews)
     assert found["n_participants"] == 30
     assert all(sum(counts) == 30 for counts in found["scores"].values())
-    assert found["splits"] == {"not named": 30}
+    assert found["splits"] == {"train": 24, "test": 6}
     assert "sleep" not in str(found).lower().replace("'sleep':", "")

@@ -42,7 +42,7 @@ def test_a_sentence_encoder_embeds_and_retrieves(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
     assert rows[0] @ rows[1] > rows[0] @ rows[2]
     suite = PHQ8Suite(SuiteConfig(n_synthetic=10), mode="few_shot", retrieval=name)
-    assert all(record.metadata["retrieval"]["retrieval_reference_count"] for record in suite.load())
+    assert any(record.metadata["retrieval"]["retrieval_reference_count"] for record in suite.load())
 
 
 def test_a_model_that_is_nowhere_is_one_sentence(tmp_path: Path) -> None:

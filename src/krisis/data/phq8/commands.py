@@ -10,8 +10,10 @@ from statistics import median
 
 import typer
 
-from krisis.data.phq8.corpus import LabelledInterview, read_interviews, write_directory
-from krisis.data.phq8.interviews import draw_cohort, write_interview
+from krisis.data.base import SuiteConfig
+from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus, write_directory
+from krisis.data.phq8.findings import Kind
+from krisis.data.phq8.interviews import draw_cohort, draw_splits, write_interview
 from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -41,53 +43,101 @@ def write(
 
 def check(
     path: Path = typer.Argument(..., help="a directory of transcripts or a .jsonl file"),
-    labels: Path | None = typer.Option(None, "--labels", help="the labels file of a directory"),
+    labels: Path | None = typer.Option(
+        None, "--labels", help="the labels file of a directory, or the folder of several"
+    ),
     as_json: bool = typer.Option(False, "--json", help="print JSON instead of text"),
 ) -> None:
-    """Read interviews as the phq8 suite would and count what they hold; no text is printed.
+    """Read interviews as the phq8 suite would and report all that is wrong in one go.
+
+    What must be corrected, what is left out and what was noticed, each with file, line, column and
+    value; then the counts of what can be used. Nothing that was said is printed. The exit code is 2
+    where something must be corrected.
 
     Example:  krisis data check-interviews interviews
     """
-    found = summary(read_interviews(path, labels))
-    typer.echo(json.dumps(found, indent=2) if as_json else _text(path, found))
+    corpus = read_corpus(path, labels)
+    faults = corpus.findings.of_kind("fault")
+    if as_json:
+        typer.echo(json.dumps(_report(corpus), indent=2))
+    else:
+        typer.echo(_text(corpus))
+    if faults:
+        typer.echo(f"krisis: {path}: {len(faults)} to be corrected, see the report", err=True)
+        raise typer.Exit(2)
 
 
-def _text(path: Path, found: JsonObject) -> str:
+def _report(corpus: Corpus) -> JsonObject:
+    findings = corpus.findings
+    return {
+        "readable": not findings.of_kind("fault"),
+        "n_faults": len(findings.of_kind("fault")),
+        "participants_left_out": corpus.left_out,
+        **summary(corpus.interviews),
+        "findings": [finding.as_json() for finding in findings],
+    }
+
+
+def _text(corpus: Corpus) -> str:
+    findings = corpus.findings
+    state = "NOT READABLE YET" if findings.of_kind("fault") else "readable"
+    lines = [f"{corpus.path}: {state}"]
+    titles: dict[Kind, str] = {
+        "fault": "must be corrected",
+        "left_out": "left out",
+        "note": "noted",
+    }
+    for kind, title in titles.items():
+        found = findings.of_kind(kind)
+        lines += [f"{title} ({len(found)}):"] if found else []
+        lines += [f"  {finding}" for finding in found]
+    if corpus.interviews:
+        lines += ["can be used:", *_counts(summary(corpus.interviews))]
+    return "\n".join(lines)
+
+
+def _counts(found: JsonObject) -> list[str]:
     turns = found["n_turns"]
     splits = [f"split {name}: {count}" for name, count in sorted(found["splits"].items())]
     lines = [
-        f"{path}: readable",
         f"  participants  {found['n_participants']}; {', '.join(splits)}",
         f"  turns         {turns['least']} to {turns['most']}, median {turns['median']:g}",
-        f"  total ≥ 10    {found['n_total_10_or_more']}",
+        f"  total ≥ 10    {found['n_total_10_or_more']} of {found['n_complete']} with all items",
     ]
     for key, counts in found["scores"].items():
         lines.append(f"  {key:<13} {' / '.join(map(str, counts))} with score 0 / 1 / 2 / 3")
-    return "\n".join(lines)
+    return lines
 
 
 def synthetic_interviews(
     n_participants: int, *, seed: int, withheld_rate: float
 ) -> list[LabelledInterview]:
-    """Return the interviews of the embedded cohort with their scores."""
+    """Return the interviews of the embedded cohort with their scores and splits.
+
+    The splits must be kept: their wording differs.
+    """
+    cohort = draw_cohort(n_participants, seed=seed)
+    splits = draw_splits(n_participants, seed=seed, test_size=SuiteConfig().test_size)
     return [
         LabelledInterview(
-            write_interview(person, seed=seed, withheld_rate=withheld_rate).transcript,
+            write_interview(person, seed=seed, withheld_rate=withheld_rate, split=split).transcript,
             person.scores,
+            split.value,
         )
-        for person in draw_cohort(n_participants, seed=seed)
+        for person, split in zip(cohort, splits, strict=True)
     ]
 
 
 def summary(interviews: Sequence[LabelledInterview]) -> JsonObject:
     """Count what interviews hold, without a word of them."""
-    totals = [sum(interview.scores) for interview in interviews]
+    complete = [one for one in interviews if len(one.items) == len(ITEM_KEYS)]
     return {
         "n_participants": len(interviews),
+        "n_complete": len(complete),
         "n_turns": _spread([len(interview.transcript.turns) for interview in interviews]),
         "n_characters": _spread([len(interview.transcript.text()) for interview in interviews]),
         "splits": dict(Counter(interview.split or "not named" for interview in interviews)),
-        "n_total_10_or_more": sum(total >= 10 for total in totals),
+        "n_total_10_or_more": sum(sum(one.items.values()) >= 10 for one in complete),
         "scores": {
             key: [
                 sum(one.scores[column] == score for one in interviews) for score in range(N_SCORES)
@@ -97,5 +147,7 @@ def summary(interviews: Sequence[LabelledInterview]) -> JsonObject:
     }
 
 
-def _spread(counts: Sequence[int]) -> JsonObject:
+def _spread(counts: Sequence[int]) -> JsonObject | None:
+    if not counts:
+        return None
     return {"least": min(counts), "median": median(counts), "most": max(counts)}

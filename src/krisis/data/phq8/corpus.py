@@ -1,283 +1,351 @@
-"""Interviews in files: a DAIC-WOZ-style directory with a labels file, or JSON lines."""
+"""Interviews in files: DAIC-WOZ, E-DAIC and folders like them, or JSON lines, and what is wrong."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
+from krisis.data.phq8.findings import (
+    MAX_TRANSCRIPT_BYTES,
+    TOO_LONG,
+    Findings,
+    Place,
+    numbered_lines,
+)
 from krisis.data.phq8.items import ITEM_KEYS
-from krisis.data.phq8.transcripts import Speaker, Transcript, Turn
+from krisis.data.phq8.labels import SPLITS, PersonLabels, read_labels
+from krisis.data.phq8.transcript_files import (
+    MAX_PASSAGE_WORDS,
+    PAUSE_SECONDS,
+    TRANSCRIPT_COLUMNS,
+    checked_transcript,
+    looks_english,
+    read_transcript,
+    turn_of,
+)
+from krisis.data.phq8.transcripts import Transcript, Turn
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonValue
 
-# About 250,000 tokens: ten times the longest interview known, less than any model's window.
-MAX_TRANSCRIPT_BYTES = 1_000_000
 _SECONDS_PER_TURN = 4
-TRANSCRIPT_COLUMNS = ("start_time", "stop_time", "speaker", "value")
-_SPEAKERS: Mapping[str, Speaker] = {
-    "ellie": "interviewer",
-    "interviewer": "interviewer",
-    "participant": "participant",
-}
-# In DAIC-WOZ a prompt of the interviewer is "name_of_prompt (what was said)".
-_NAMED_PROMPT = re.compile(r"^\w+ \((.+)\)$")
-_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_TRANSCRIPT = re.compile(r"(.+)_transcript\.csv", re.IGNORECASE)
+_LABELS = re.compile(r".*(?:split|labels?|lables).*\.csv", re.IGNORECASE)
+_ARCHIVE = re.compile(r".+_P\.(?:zip|tar|tar\.gz|tgz)", re.IGNORECASE)
+_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledInterview:
-    """A transcript with its eight scores; ``split`` is empty where the file does not say."""
+    """A transcript with its eight scores, None where the file has none for the item.
+
+    ``split`` is empty where the file does not say.
+    """
 
     transcript: Transcript
-    scores: tuple[int, ...]
+    scores: tuple[int | None, ...]
     split: str = ""
+
+    @property
+    def items(self) -> dict[str, int]:
+        """The scores that are there, by item."""
+        pairs = zip(ITEM_KEYS, self.scores, strict=True)
+        return {key: score for key, score in pairs if score is not None}
+
+
+@dataclass(slots=True)
+class Corpus:
+    """The interviews that can be used, sorted by participant, and all that was found."""
+
+    path: Path
+    labels: Path | None = None
+    interviews: list[LabelledInterview] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+    not_english: list[str] = field(default_factory=list)
+
+    def usable(self) -> list[LabelledInterview]:
+        """Return the interviews, or refuse where something must be corrected first."""
+        faults = self.findings.of_kind("fault")
+        if not faults:
+            return self.interviews
+        if len(faults) == 1:
+            raise InvalidFile(str(faults[0]))
+        first = "; ".join(map(str, faults[:3]))
+        raise InvalidFile(
+            f"{self.path}: {len(faults)} faults must be corrected, the first of them: {first}; "
+            f"to see all, type: {self.command}"
+        )
+
+    @property
+    def command(self) -> str:
+        """What to type to see everything that was found."""
+        labels = f" --labels {self.labels}" if self.labels else ""
+        return f"krisis data check-interviews {self.path}{labels}"
+
+    @property
+    def left_out(self) -> list[str]:
+        """The participants that are named in the files and not used."""
+        used = {one.transcript.participant_id for one in self.interviews}
+        found = self.findings.of_kind("left_out")
+        return sorted({name for one in found for name in one.participants} - used)
+
+    def account(self) -> str:
+        """Say in a sentence who and what is left out, and who does not speak English."""
+        people, other = self.left_out, self.not_english
+        n_items = sum(len(ITEM_KEYS) - len(one.items) for one in self.interviews)
+        told = [
+            f"participants left out: {len(people)} ({_first(people)})" if people else "",
+            f"items left out for want of a score: {n_items}" if n_items else "",
+            f"interviews that do not look English, as the prompts are: {len(other)} "
+            f"({_first(other)})"
+            if other
+            else "",
+        ]
+        known = "; ".join(filter(None, told))
+        return f"{known}; to see why, type: {self.command}" if known else ""
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+def read_corpus(path: Path, labels: Path | None = None) -> Corpus:
+    """Read a directory of transcripts or a .jsonl file to its end, whatever is wrong in it."""
+    corpus = Corpus(path, labels)
+    findings = corpus.findings
+    if path.is_dir():
+        found = _read_directory(path, labels, findings)
+    elif path.is_file() and path.suffix.lower() not in (".csv", ".tsv", ".xlsx", ".zip"):
+        found = _read_json_lines(Place(findings, path))
+    else:
+        what = "is a single file of another kind" if path.is_file() else "does not exist"
+        raise InvalidFile(f"{path} {what}; give a directory of transcripts or a .jsonl")
+    corpus.interviews = sorted(
+        _with_splits(path, found, findings), key=lambda one: one.transcript.participant_id
+    )
+    if not corpus.interviews and not findings.of_kind("fault"):
+        left_out = "; ".join(map(str, findings.of_kind("left_out")[:2]))
+        problem = f"no participant has both a transcript and item scores ({left_out})"
+        Place(findings, path).fault(problem)
+    corpus.not_english = [
+        one.transcript.participant_id
+        for one in corpus.interviews
+        if not looks_english(one.transcript)
+    ]
+    findings.of_people(
+        "note",
+        path,
+        corpus.not_english,
+        "the interviews of {} do not look English; the prompts, the lexicon and the words that "
+        "references are found by are English, so read their figures with care",
+    )
+    return corpus
 
 
 def read_interviews(path: Path, labels: Path | None = None) -> list[LabelledInterview]:
-    """Read a directory of transcripts or a .jsonl file, sorted by participant."""
-    if path.is_dir():
-        interviews = _read_directory(path, labels or path / "labels.csv")
-    elif path.is_file():
-        interviews = _read_json_lines(path)
-    else:
-        raise InvalidFile(f"{path} does not exist; give a directory of transcripts or a .jsonl")
-    return sorted(interviews, key=lambda interview: interview.transcript.participant_id)
+    """Read the interviews that can be used, or refuse with the faults."""
+    return read_corpus(path, labels).usable()
 
 
-def _read_directory(directory: Path, labels: Path) -> list[LabelledInterview]:
-    files = _transcript_files(directory)
-    if not files:
-        raise InvalidFile(
-            f"{directory} contains no transcript; expected folders such as 300_P/300_TRANSCRIPT.csv"
-        )
-    scores = read_labels(labels)
-    unlabelled = sorted(files.keys() - scores.keys())
-    if unlabelled:
-        raise InvalidFile(
-            f"{labels} has no line for participant {unlabelled[0]} (and {len(unlabelled) - 1} "
-            f"more); add the scores or remove {files[unlabelled[0]]}"
-        )
+def _with_splits(
+    path: Path, interviews: Sequence[LabelledInterview], findings: Findings
+) -> list[LabelledInterview]:
+    """Leave out whoever has no split where others have one: nobody knows who may see them."""
+    if not any(one.split for one in interviews):
+        return list(interviews)
+    without = [one.transcript.participant_id for one in interviews if not one.split]
+    problem = "participants {} are in no split although others are; left out"
+    findings.of_people("left_out", path, without, problem)
+    return [one for one in interviews if one.split]
+
+
+def _read_directory(
+    directory: Path, labels: Path | None, findings: Findings
+) -> list[LabelledInterview]:
+    files = sorted(_files_below(directory))
+    people = read_labels(_label_files(directory, labels, files, findings), findings)
+    transcripts = {
+        name: read_transcript(file, name, findings)
+        for name, file in _transcript_files(directory, files, findings).items()
+    }
+    alone = [
+        name
+        for name, one in transcripts.items()
+        if one and not any(turn.speaker == "interviewer" for turn in one.turns)
+    ]
+    findings.of_people(
+        "note",
+        directory,
+        alone,
+        "the interviews of {} have no turn of an interviewer and are parted at pauses of "
+        f"{PAUSE_SECONDS:g} seconds and after {MAX_PASSAGE_WORDS} words",
+    )
+    return _labelled(directory, transcripts, people, findings)
+
+
+def _labelled(
+    directory: Path,
+    transcripts: Mapping[str, Transcript | None],
+    people: Mapping[str, PersonLabels],
+    findings: Findings,
+) -> list[LabelledInterview]:
+    scored = {name for name, person in people.items() if person.scores}
+    for problem, names in (
+        ("have a transcript and are in no labels file", transcripts.keys() - people.keys()),
+        ("are in a labels file without item scores", transcripts.keys() & people.keys() - scored),
+        ("have item scores and no transcript", scored - transcripts.keys()),
+    ):
+        told = f"participants {{}} {problem}; left out"
+        findings.of_people("left_out", directory, sorted(names), told)
     return [
-        LabelledInterview(read_transcript(file, participant_id), *scores[participant_id])
-        for participant_id, file in files.items()
+        LabelledInterview(transcript, tuple(map(person.scores.get, ITEM_KEYS)), person.split)
+        for name, person in people.items()
+        if name in scored and not person.contradicts and (transcript := transcripts.get(name))
     ]
 
 
-def _transcript_files(directory: Path) -> dict[str, Path]:
-    files: dict[str, Path] = {}
-    for found in sorted(directory.glob("*_P/*_TRANSCRIPT.csv")):
-        participant_id = found.parent.name.removesuffix("_P")
-        if found.name.startswith("."):  # what file managers leave behind
+def _files_below(directory: Path) -> Iterator[Path]:
+    """Return all files up to three folders down, without what file managers leave behind."""
+    for folder, folders, names in os.walk(directory, followlinks=True):
+        place = Path(folder)
+        deep = len(place.relative_to(directory).parts) >= _DEPTH
+        folders[:] = [] if deep else [one for one in folders if one[0] not in "._"]
+        yield from (place / name for name in names if not name.startswith("."))
+
+
+def _label_files(
+    directory: Path, labels: Path | None, files: Sequence[Path], findings: Findings
+) -> list[Path]:
+    """Return the labels file that is named, else labels.csv, else all that look like one."""
+    chosen = labels or directory / "labels.csv"
+    if chosen.is_file():
+        return [chosen]
+    if labels is not None:
+        if not labels.is_dir():
+            problem = "the labels file does not exist; name a file or a folder with label files"
+            Place(findings, labels).fault(problem)
+            return []
+        directory, files = labels, sorted(_files_below(labels))
+    names = [one for one in files if not _TRANSCRIPT.fullmatch(one.name)]
+    found = [one for one in names if _LABELS.fullmatch(one.name)]
+    if not found:
+        Place(findings, directory).fault(
+            "there is no labels file; expected labels.csv, or files such as "
+            "train_split_Depression_AVEC2017.csv or Detailed_PHQ8_Labels.csv"
+        )
+    return found
+
+
+def _transcript_files(
+    directory: Path, files: Sequence[Path], findings: Findings
+) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for file in files:
+        named = _TRANSCRIPT.fullmatch(file.name)
+        if not named:
             continue
-        if participant_id in files:
-            raise InvalidFile(
-                f"{found.parent} holds two transcripts, {files[participant_id].name} and "
-                f"{found.name}; keep one for each participant"
-            )
-        files[participant_id] = found
-    return files
+        name, folder = named[1], file.parent.name
+        if folder.endswith("_P") and folder != f"{name}_P":
+            problem = f"the transcript of {name} is in the folder {folder}; move or rename it"
+            Place(findings, file).fault(problem)
+        elif name in found:
+            problem = f"a second transcript of {name}, beside {found[name]}; keep one"
+            Place(findings, file).fault(problem)
+        else:
+            found[name] = file
+    if not found:
+        packed = [file.name for file in files if _ARCHIVE.fullmatch(file.name)]
+        unpack = f"; unpack {packed[0]} and its like first" if packed else ""
+        expected = "expected folders such as 300_P/300_TRANSCRIPT.csv"
+        Place(findings, directory).fault(f"the folder contains no transcript; {expected}{unpack}")
+    return found
 
 
-def read_transcript(file: Path, participant_id: str) -> Transcript:
-    """Read one tab-separated transcript, or say in which line it is broken."""
-    rows = _numbered_rows(file, delimiter="\t")
-    line, header = next(rows, (1, []))
-    names = [name.strip().lower() for name in header]
-    missing = [name for name in TRANSCRIPT_COLUMNS if name not in names]
-    if missing:
-        raise InvalidFile(
-            f"{file} line {line}: column {missing[0]!r} is missing, found {names[:8]}; the first "
-            f"line must name {', '.join(TRANSCRIPT_COLUMNS)}, separated by tabs"
-        )
-    turns = []
-    for line, row in rows:
-        turns.append(_turn(file, line, dict(zip(names, row, strict=False))))
-    return _checked_transcript(participant_id, turns, f"{file} line {line}")
-
-
-def _turn(file: Path, line: int, cells: Mapping[str, str]) -> Turn:
-    absent = [name for name in TRANSCRIPT_COLUMNS if name not in cells]
-    if absent:
-        raise InvalidFile(
-            f"{file} line {line}: the line ends before column {absent[0]!r}; "
-            "every line needs four tab-separated values"
-        )
-    for name in ("start_time", "stop_time"):
-        _seconds(cells[name], f"{file} line {line}: {name}")
-    return _spoken(cells["speaker"], cells["value"], f"{file} line {line}")
-
-
-def _seconds(cell: str, place: str) -> None:
-    try:
-        float(cell)
-    except ValueError:
-        raise InvalidFile(f"{place} must be a number of seconds, not {cell[:40]!r}") from None
-
-
-def _spoken(speaker: object, value: object, place: str) -> Turn:
-    name = _SPEAKERS.get(str(speaker).strip().lower())
-    if name is None:
-        raise InvalidFile(
-            f"{place}: unknown speaker {str(speaker)[:40]!r}; use Participant, Ellie or Interviewer"
-        )
-    if not isinstance(value, str):
-        raise InvalidFile(f"{place}: what was said must be text, not {value!r:.40}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise InvalidFile(f"{place}: the text holds half a character; write it as UTF-8 again")
-    text = " ".join(value.split())
-    prompt = _NAMED_PROMPT.match(text) if name == "interviewer" else None
-    return Turn(name, prompt.group(1) if prompt else text)
-
-
-def _checked_transcript(participant_id: str, turns: Sequence[Turn], place: str) -> Transcript:
-    said = tuple(turn for turn in turns if turn.text)
-    if not any(turn.speaker == "participant" for turn in said):
-        raise InvalidFile(
-            f"{place}: the transcript of {participant_id} ends without one word of the "
-            "participant; remove the file or restore its content"
-        )
-    return Transcript(participant_id, said)
-
-
-def read_labels(file: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Read the eight scores, and the split where a column names it, by participant."""
-    if not file.is_file():
-        raise InvalidFile(
-            f"the labels file {file} does not exist; name one with the columns Participant_ID "
-            f"and PHQ8_{ITEM_KEYS[0]} … PHQ8_{ITEM_KEYS[-1]}"
-        )
-    rows = _numbered_rows(file, delimiter=",")
-    line, header = next(rows, (1, []))
-    names = [name.strip().lower().removeprefix("phq8_") for name in header]
-    for wanted in ("participant_id", *(key.lower() for key in ITEM_KEYS)):
-        if wanted not in names:
-            raise InvalidFile(f"{file} line {line}: column {wanted!r} is missing, found {names}")
-    labels: dict[str, tuple[tuple[int, ...], str]] = {}
-    for line, row in rows:
-        cells = dict(zip(names, row, strict=False))
-        participant_id = cells.get("participant_id", "").strip()
-        if not participant_id or participant_id in labels:
-            raise InvalidFile(
-                f"{file} line {line}: participant {participant_id!r} is empty or appears "
-                "twice; keep one line for each"
-            )
-        place = f"{file} line {line}: participant {participant_id}"
-        scores = tuple(_score(cells.get(key.lower()), key, place) for key in ITEM_KEYS)
-        labels[participant_id] = scores, cells.get("split", "").strip().lower()
-    return labels
-
-
-def _score(cell: object, key: str, place: str) -> int:
-    text = str(cell).strip()
-    if isinstance(cell, bool) or text not in {"0", "1", "2", "3", "0.0", "1.0", "2.0", "3.0"}:
-        raise InvalidFile(f"{place}, item {key}: the score must be 0, 1, 2 or 3, not {cell!r:.40}")
-    return int(text[0])
-
-
-def _read_json_lines(file: Path) -> list[LabelledInterview]:
+def _read_json_lines(place: Place) -> list[LabelledInterview]:
     interviews: dict[str, LabelledInterview] = {}
-    for line, text in _numbered_lines(file, limit=None):
+    n_read = 0
+    for line, text in numbered_lines(place, limit=None):
         if not text.strip():
             continue
-        place = f"{file} line {line}"
+        n_read += 1
+        here = place.at(line)
         if len(text) > MAX_TRANSCRIPT_BYTES:
-            raise InvalidFile(_too_long(place))
-        interview = _json_interview(text, place)
-        participant_id = interview.transcript.participant_id
-        if participant_id in interviews:
-            raise InvalidFile(f"{place}: participant {participant_id} appears twice")
-        interviews[participant_id] = interview
-    if not interviews:
-        raise InvalidFile(f"{file} line 1: the file is empty; expected one participant per line")
-    return list(interviews.values())
+            here.fault(TOO_LONG)
+            continue
+        interview = _json_interview(here, text)
+        if interview is None:
+            continue
+        name = interview.transcript.participant_id
+        if name in interviews:
+            here.fault(f"participant {name} appears twice; keep one line", "participant_id", name)
+        interviews.setdefault(name, interview)
+    if not n_read and not place.n_faults:
+        place.at(1).fault("the file is empty; expected one participant per line")
+    unscored = [name for name, one in interviews.items() if not one.items]
+    problem = "participants {} have no item scores; left out"
+    place.findings.of_people("left_out", place.file, unscored, problem)
+    return [one for one in interviews.values() if one.items]
 
 
-def _json_interview(text: str, place: str) -> LabelledInterview:
+def _json_interview(place: Place, text: str) -> LabelledInterview | None:
+    n_before = place.n_faults
     try:
         data: JsonValue = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidFile(f"{place}: not JSON ({error}); write one object per line") from None
+    except (ValueError, RecursionError) as error:
+        place.fault(f"not JSON ({error}); write one object per line")
+        return None
+    given = data if isinstance(data, dict) else {}
     for key in ("participant_id", "transcript", "labels"):
-        if not isinstance(data, dict) or key not in data:
-            raise InvalidFile(f"{place}: key {key!r} is missing; see the docs of the phq8 suite")
-    participant_id = str(data["participant_id"]).strip()
-    if not participant_id.isprintable() or not 0 < len(participant_id) <= 100:
-        raise InvalidFile(
-            f"{place}: participant_id must be a short name on one line, not {participant_id!r:.60}"
-        )
-    transcript, labels = data["transcript"], data["labels"]
-    if not isinstance(transcript, list) or not all(isinstance(turn, dict) for turn in transcript):
-        raise InvalidFile(f"{place}: transcript must be a list of objects with speaker and value")
+        if key not in given:
+            place.fault(f"key {key!r} is missing; see the docs of the phq8 suite", key)
+    name = str(given.get("participant_id", "?")).strip()
+    if not name.isprintable() or not 0 < len(name) <= 100:
+        problem = f"participant_id must be a short name on one line, not {name!r:.60}"
+        place.fault(problem, "participant_id", f"{name!r:.60}")
+    turns = _json_turns(place, given.get("transcript", []))
+    labels = given.get("labels")
+    scores = _json_scores(place, name, {} if labels is None else labels)
+    split = str(given.get("split") or "").strip().lower()
+    if split not in ("", *SPLITS):
+        problem = f"participant {name}: the split must be train, dev or test, not {split!r:.40}"
+        place.fault(problem, "split", f"{split!r:.40}")
+    if place.n_faults > n_before:
+        return None
+    transcript = checked_transcript(place, Transcript(name, tuple(turns)))
+    return None if transcript is None else LabelledInterview(transcript, scores, split)
+
+
+def _json_turns(place: Place, given: JsonValue) -> list[Turn]:
+    if not isinstance(given, list) or not all(isinstance(turn, dict) for turn in given):
+        place.fault("transcript must be a list of objects with speaker and value", "transcript")
+        return []
+    read = [turn_of(place, one.get("speaker"), one.get("value")) for one in given]
+    return [turn for turn in read if turn]
+
+
+def _json_scores(place: Place, name: str, labels: JsonValue) -> tuple[int | None, ...]:
+    """Return the scores; null is an item without one, a missing key or another value a fault."""
     if not isinstance(labels, dict):
-        raise InvalidFile(
-            f"{place}: labels must be an object of item and score, not {labels!r:.40}"
-        )
-    turns = [_spoken(turn.get("speaker"), turn.get("value"), place) for turn in transcript]
-    scores = tuple(_score(labels.get(key), key, f"{place}: {participant_id}") for key in ITEM_KEYS)
-    split = str(data.get("split", "")).strip().lower()
-    return LabelledInterview(_checked_transcript(participant_id, turns, place), scores, split)
-
-
-def _numbered_rows(file: Path, *, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    # What people say holds quote marks; in the labels file they may hold a field together.
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    lines = list(_numbered_lines(file, limit=MAX_TRANSCRIPT_BYTES))
-    if not any(text.strip() for _, text in lines):
-        raise InvalidFile(f"{file} line 1: the file is empty; restore its content or remove it")
-    reader = csv.reader((text for _, text in lines), delimiter=delimiter, quoting=quoting)
-    try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise InvalidFile(f"{file} line {reader.line_num}: not a table ({error})") from None
-
-
-def _numbered_lines(file: Path, *, limit: int | None) -> Iterator[tuple[int, str]]:
-    size = 0
-    with file.open("rb") as stream:
-        for number, line in enumerate(_without_mark(stream, file), start=1):
-            size += len(line)
-            place = f"{file} line {number}"
-            if limit is not None and size > limit:
-                raise InvalidFile(_too_long(place))
-            yield number, _decoded(line, place)
-
-
-def _without_mark(stream: io.BufferedReader, file: Path) -> Iterator[bytes]:
-    start = stream.peek(4)
-    if start.startswith(_WIDE_MARKS):
-        raise InvalidFile(f"{file} line 1: the text is UTF-16; save the file as UTF-8")
-    if start.startswith(b"\xef\xbb\xbf"):
-        stream.read(3)
-    # A line without an end must not fill the memory.
-    while line := stream.readline(64 * MAX_TRANSCRIPT_BYTES):
-        yield line
-
-
-def _decoded(line: bytes, place: str) -> str:
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidFile(
-            f"{place}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
-    if "\x00" in text:
-        raise InvalidFile(f"{place}: the text contains a NUL byte; save the file as UTF-8 text")
-    return text
-
-
-def _too_long(place: str) -> str:
-    return (
-        f"{place}: the transcript is longer than {MAX_TRANSCRIPT_BYTES:,} bytes here, more than "
-        "a model can read; check that the file holds one interview, or cut it"
-    )
+        place.fault(f"labels must be an object of item and score, not {labels!r:.40}", "labels")
+        return ()
+    scores: dict[str, int | None] = {}
+    for key in ITEM_KEYS if labels else ():
+        score = labels.get(key, "no value")
+        known = str(score) in ("0", "1", "2", "3", "0.0", "1.0", "2.0", "3.0")
+        scores[key] = int(float(score)) if known else None
+        if not known and score is not None:
+            problem = f"participant {name}: the score must be 0, 1, 2 or 3, not {score!r:.40}"
+            place.add("fault", problem, key, f"{score!r:.40}", name)
+    holes = [key for key in scores if labels.get(key, "") is None]
+    for key in holes if len(holes) < len(ITEM_KEYS) else ():
+        problem = f"participant {name} has no score for this item; the item is left out"
+        place.add("left_out", problem, key, None, name)
+    return tuple(map(scores.get, ITEM_KEYS))
 
 
 def write_directory(folder: Path, interviews: Sequence[LabelledInterview]) -> None:
@@ -308,8 +376,9 @@ def labels_text(interviews: Sequence[LabelledInterview]) -> str:
     """Return the scores as a labels file."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["Participant_ID", *(f"PHQ8_{key}" for key in ITEM_KEYS)])
+    writer.writerow(["Participant_ID", *(f"PHQ8_{key}" for key in ITEM_KEYS), "split"])
     writer.writerows(
-        [interview.transcript.participant_id, *interview.scores] for interview in interviews
+        [interview.transcript.participant_id, *interview.scores, interview.split]
+        for interview in interviews
     )
     return stream.getvalue()

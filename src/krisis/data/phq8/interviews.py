@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import TypeVar
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.transcripts import Transcript, Turn
-from krisis.json_values import JsonObject
+from krisis.data.phq8.wording import Bank, Topic, Voice, capital
 
 # Each purpose has a stream of its own: a new draw in one never moves the draws of another.
-_SCORES, _INTERVIEW, SPLIT = 1, 2, 3
+_SCORES, _INTERVIEW, _SPLIT = 1, 2, 3
 _LOADINGS = np.array([item.loading for item in ITEMS])
 _THRESHOLDS = np.array([item.thresholds() for item in ITEMS])
+
+
+class Cohort(StrEnum):
+    """Who is interviewed: adults at large, or people who came to a clinic."""
+
+    COMMUNITY = "community"
+    CLINIC = "clinic"
+
+
+class Split(StrEnum):
+    """Which participants are put to the model."""
+
+    TRAIN = "train"
+    TEST = "test"
+    ALL = "all"
+
+
+# Mean and standard deviation of the latent severity. Those of the clinic are an assumption, chosen
+# so that about 30 % have a total of 10 or more.
+_SEVERITY: Mapping[Cohort, tuple[float, float]] = {
+    Cohort.COMMUNITY: (0.0, 1.0),
+    Cohort.CLINIC: (0.85, 1.0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +52,15 @@ class Participant:
     scores: tuple[int, ...]
 
 
-def draw_participant(index: int, *, seed: int) -> Participant:
+def draw_participant(index: int, *, seed: int, cohort: Cohort = Cohort.COMMUNITY) -> Participant:
     """Draw one participant; the same index and seed give the same person in any cohort size.
 
     Ordinal probit: liability = loading · severity + √(1 − loading²) · noise, and the score is the
     number of NHANES cut points that lie below it.
     """
     normals = np.random.default_rng([seed, _SCORES, index]).standard_normal(1 + len(ITEMS))
-    severity, noise = float(normals[0]), normals[1:]
+    mean, deviation = _SEVERITY[cohort]
+    severity, noise = mean + deviation * float(normals[0]), normals[1:]
     scores = scores_of(_LOADINGS * severity + np.sqrt(1 - _LOADINGS**2) * noise)
     return Participant(f"S{index:04d}", severity, tuple(int(score) for score in scores))
 
@@ -47,9 +70,21 @@ def scores_of(liability: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray((liability[..., None] > _THRESHOLDS).sum(axis=-1))
 
 
-def draw_cohort(n_participants: int, *, seed: int) -> list[Participant]:
+def draw_cohort(
+    n_participants: int, *, seed: int, cohort: Cohort = Cohort.COMMUNITY
+) -> list[Participant]:
     """Draw participants 0 to n − 1."""
-    return [draw_participant(index, seed=seed) for index in range(n_participants)]
+    return [draw_participant(index, seed=seed, cohort=cohort) for index in range(n_participants)]
+
+
+def draw_splits(n_participants: int, *, seed: int, test_size: float) -> list[Split]:
+    """Draw the held-out participants; with two or more, each split has at least one."""
+    n_test = round(n_participants * test_size)
+    if n_participants > 1:
+        n_test = min(max(n_test, 1), n_participants - 1)
+    order = np.random.default_rng([seed, _SPLIT]).permutation(n_participants)
+    held_out = set(order[: max(n_test, 1)].tolist())
+    return [Split.TEST if i in held_out else Split.TRAIN for i in range(n_participants)]
 
 
 # Why an item cannot be scored from the interview, each about as likely as the next.
@@ -61,147 +96,244 @@ WITHHELD_REASONS = (
     "frequency_not_stated",
     "statements_contradict",
 )
-_STYLES = ("plain", "plain", "hedged", "corrected")
-
-# What is asked and what is replied.
-Exchange = Sequence[str]
-Option = TypeVar("Option")
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """The sentences for one item; ``{often}`` is where the frequency of the symptom stands.
+class Exchange:
+    """What is asked and what is replied; ``item`` is empty where no item is spoken of."""
 
-    ``present`` states the symptom, ``absent`` its absence over the two weeks, ``bare`` names it
-    without saying how often, ``someone_else`` gives it to another person and ``past`` to a time
-    before the two weeks.
-    """
-
-    ask: Sequence[str]
-    present: Sequence[str]
-    absent: Sequence[str]
-    bare: Sequence[str]
-    someone_else: Sequence[str]
-    past: Sequence[str]
-
-
-_SAID: JsonObject = tomllib.loads(
-    (files("krisis.data.phq8") / "interviews.toml").read_text(encoding="utf-8")
-)
-TOPICS: Mapping[str, Topic] = {key: Topic(**said) for key, said in _SAID["topics"].items()}
-OFTEN: Mapping[int, Sequence[str]] = {int(score): said for score, said in _SAID["often"].items()}
+    question: str
+    reply: str
+    item: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Interview:
-    """A transcript with, for each item whose evidence was withheld, the reason."""
+    """A transcript and what its author knows about it.
+
+    ``withheld`` gives the reason for each item without evidence, ``exchanges`` the numbers of the
+    exchanges about each item, and ``first_claims`` the score that was claimed first where it was
+    taken back later.
+    """
 
     transcript: Transcript
     withheld: Mapping[str, str]
+    exchanges: Mapping[str, tuple[int, ...]]
+    first_claims: Mapping[str, int]
 
 
-def write_interview(participant: Participant, *, seed: int, withheld_rate: float) -> Interview:
-    """Write the interview of one participant; score and withholding are drawn independently.
+def write_interview(
+    participant: Participant, *, seed: int, withheld_rate: float, split: Split = Split.TEST
+) -> Interview:
+    """Write the interview of one participant in the words of their split.
 
-    Independence matters: were severe items withheld more often, a model could score by the gap.
+    Score and withholding are drawn independently: were severe items withheld more often, a model
+    could score by the gap.
     """
     index = int(participant.participant_id[1:])
-    author = _Author(np.random.default_rng([seed, _INTERVIEW, index]))
-    early: list[Exchange] = []
-    late: list[Exchange] = []
-    withheld: dict[str, str] = {}
-    for position in author.rng.permutation(len(ITEM_KEYS)):
-        key, score = ITEM_KEYS[position], participant.scores[position]
-        if author.rng.random() < withheld_rate:
-            withheld[key] = author.pick(WITHHELD_REASONS)
-            first, second = author.withhold(TOPICS[key], withheld[key])
+    voice = Voice(Bank.of(split), np.random.default_rng([seed, _INTERVIEW, index]))
+    author = _Author(voice)
+    for key in voice.shuffled(ITEM_KEYS):
+        if voice.uniform() < withheld_rate:
+            author.withhold(key, voice.pick(WITHHELD_REASONS))
         else:
-            first, second = author.state(TOPICS[key], score)
-        early += first
-        late += second
-    transcript = author.assemble(participant.participant_id, early, late)
-    return Interview(transcript, {key: withheld[key] for key in ITEM_KEYS if key in withheld})
+            author.show(key, participant.scores[ITEM_KEYS.index(key)])
+    return author.interview(participant.participant_id)
 
 
 class _Author:
-    """Chooses among the wordings with one generator."""
+    """Writes one interview: exchanges about the items early and late, with small talk between."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
+    def __init__(self, voice: Voice) -> None:
+        self.voice = voice
+        self.early: list[list[Exchange]] = []
+        self.late: list[list[Exchange]] = []
+        self.withheld: dict[str, str] = {}
+        self.first_claims: dict[str, int] = {}
+        self.used: set[str] = set()
 
-    def pick(self, options: Sequence[Option]) -> Option:
-        return options[int(self.rng.integers(len(options)))]
-
-    def sentence(self, topic: Topic, score: int) -> str:
-        """Say in one sentence how often the symptom was there."""
-        if score == 0:
-            return self.pick(topic.absent)
-        often = self.pick(OFTEN[score])
-        return _capital(_tidy(self.pick(topic.present).format(often=often)))
-
-    def state(self, topic: Topic, score: int) -> tuple[list[Exchange], list[Exchange]]:
-        """Give the evidence for a score, at once or as a later correction of a denial."""
-        truth, style = self.sentence(topic, score), self.pick(_STYLES)
-        if style == "corrected" and score > 0:
-            correction = self.pick(_SAID["corrections"]).format(truth=truth)
-            return (
-                [(self.pick(topic.ask), self.pick(_SAID["denials"]))],
-                [(self.pick(_SAID["follow_ups"]), correction)],
+    def show(self, key: str, score: int) -> None:
+        """Give the evidence for a score: at once, on asking how often, unasked or corrected."""
+        voice, topic = self.voice, self.voice.bank.topics[key]
+        way = voice.uniform()
+        if way < 0.2:
+            self._correct(key, score)
+            return
+        question = voice.asked(topic.ask)
+        if way < 0.4 and score:
+            unit, colour = _unit(key), self._colour(topic, score)
+            first = [f"I {voice.predicate(topic)}.", *colour[::2]]
+            probe = voice.asked(voice.bank.phrases["interviewer"]["probes"], **_units(unit))
+            frequency = [f"{capital(voice.often(score, unit))}.", *colour[1::2]]
+            self.early.append(
+                [
+                    Exchange(question, voice.spoken(first), key),
+                    Exchange(probe, voice.spoken(frequency), key),
+                ]
             )
-        if style == "hedged":
-            truth = self.pick(_SAID["hedges"]) + _small(truth)
-        return [(self.pick(topic.ask), truth)], []
+            return
+        if way > 0.88:
+            question = voice.asked(voice.bank.phrases["interviewer"]["open_asks"])
+        said = [*self._statement(key, score), *self._colour(topic, score)]
+        self.early.append([Exchange(question, voice.spoken(said), key)])
 
-    def withhold(self, topic: Topic, reason: str) -> tuple[list[Exchange], list[Exchange]]:
+    def _correct(self, key: str, score: int) -> None:
+        """Claim another score first and take it back later."""
+        voice, topic = self.voice, self.voice.bank.topics[key]
+        claimed = (
+            0
+            if score and voice.uniform() < 0.6
+            else voice.pick([other for other in range(4) if other != score])
+        )
+        self.first_claims[key] = claimed
+        first = [*self._statement(key, claimed), *self._colour(topic, claimed)[:1]]
+        truth = " ".join(self._statement(key, score))
+        self._say_twice(key, first, voice.phrase("says", "takes_back", truth=truth), score)
+
+    def _say_twice(self, key: str, first: Sequence[str], later: str, score: int) -> None:
+        voice, topic = self.voice, self.voice.bank.topics[key]
+        follow_up = voice.asked(voice.bank.phrases["interviewer"]["follow_ups"])
+        reply = voice.spoken([later, *self._colour(topic, score)[:2]])
+        self.early.append([Exchange(voice.asked(topic.ask), voice.spoken(first), key)])
+        self.late.append([Exchange(follow_up, reply, key)])
+
+    def _statement(self, key: str, score: int) -> list[str]:
+        """Say how often the symptom was there, in one sentence or two."""
+        voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
+        if score == 0:
+            return self._absence(topic, unit)
+        often, did = voice.often(score, unit), voice.predicate(topic)
+        way = voice.uniform()
+        follows_only = often.startswith(("and ", "so "))
+        if way < 0.3 or follows_only:
+            sentences = [f"I {did}, {often}."]
+        elif way < 0.5:
+            sentences = [f"{capital(often)}, I {did}."]
+        elif way < 0.8:
+            sentences = [capital(voice.fill(topic.says, often=often))]
+        else:
+            sentences = [f"I {did}.", f"{capital(often)}, {voice.phrase('says', 'tail')}."]
+        if voice.uniform() < 0.2:
+            hedge = capital(voice.phrase("says", "hedges"))
+            sentences[0] = f"{hedge} {voice.small(sentences[0])}"
+        return sentences
+
+    def _absence(self, topic: Topic, unit: str) -> list[str]:
+        """Say that the symptom was not there, or on one day only."""
+        voice = self.voice
+        well = voice.fill(topic.well)
+        way = voice.uniform()
+        if way < 0.2:
+            did = voice.predicate(topic)
+            return [voice.phrase("says", "once", did=did, well=well, **_units(unit))]
+        if way < 0.7:
+            well = f"{well}, {voice.phrase('says', 'steady')}"
+        denial = [voice.phrase("says", "denials")] if voice.uniform() < 0.3 else []
+        return [*denial, f"{capital(well)}."]
+
+    def _colour(self, topic: Topic, score: int) -> list[str]:
+        """Add sentences that tell of the symptom and not how often; talkative people say more."""
+        n_sentences = int(4 * self.voice.verbosity + self.voice.uniform())
+        lines = [line for line in (topic.more if score else topic.fine) if line not in self.used]
+        lines = self.voice.shuffled(lines)[:n_sentences]
+        self.used.update(lines)
+        return [capital(self.voice.fill([line])) for line in lines]
+
+    def withhold(self, key: str, reason: str) -> None:
         """Talk about the topic, or not, so that the score cannot be known."""
+        self.withheld[key] = reason
         if reason == "topic_not_raised":
-            return [], []
-        question = self.pick(topic.ask)
+            return
+        voice, topic, unit = self.voice, self.voice.bank.topics[key], _unit(key)
         if reason == "statements_contradict":
-            low, high = self.pick(topic.absent), self.sentence(topic, 3)
-            first, second = (low, high) if self.rng.random() < 0.5 else (high, low)
-            again = self.pick(_SAID["contradictions"]).format(other=_small(second))
-            return [(question, first)], [(self.pick(_SAID["follow_ups"]), again)]
-        unclear = self.pick(_SAID["no_record"])
-        answers: dict[str, Callable[[], str]] = {
-            "participant_declined": lambda: self.pick(_SAID["deflections"]),
-            "about_someone_else": lambda: f"{self.pick(topic.someone_else)} {unclear}",
-            "outside_two_weeks": lambda: f"{self.pick(topic.past)} {unclear}",
-            "frequency_not_stated": lambda: self.pick(topic.bare),
-        }
-        return [(question, answers[reason]())], []
+            # None at all against often: two symptoms of one item cannot explain that.
+            first, second = voice.shuffled((0, voice.whole(2, 3)))
+            said = [*self._statement(key, first), *self._colour(topic, first)[:1]]
+            truth = " ".join(self._statement(key, second))
+            self._say_twice(key, said, voice.phrase("says", "again", truth=truth), second)
+            return
+        did = voice.predicate(topic, of_other=reason == "about_someone_else")
+        often = voice.often(voice.whole(1, 3), unit)
+        if reason == "outside_two_weeks":
+            often = voice.phrase("often", "then", **_units(unit))
+        unknown = voice.phrase("says", "unknown")
+        slots = {"did": did, "often": often, **_units(unit)}
+        if reason == "participant_declined":
+            said = [voice.phrase("says", "refusals")]
+        elif reason == "frequency_not_stated":
+            said = [voice.phrase("says", "unclear", **slots), *self._colour(topic, 1)]
+        else:
+            kind = "someone_else" if reason == "about_someone_else" else "era"
+            said = [voice.phrase("says", kind, **slots), unknown]
+        self.early.append([Exchange(voice.asked(topic.ask), voice.spoken(said), key)])
 
-    def assemble(
-        self, participant_id: str, early: list[Exchange], late: list[Exchange]
-    ) -> Transcript:
+    def interview(self, participant_id: str) -> Interview:
         """Put small talk around and between the exchanges about the items."""
-        small_talk = [
-            _SAID["small_talk"][i] for i in self.rng.permutation(len(_SAID["small_talk"]))[:5]
-        ]
-        body = early + small_talk[:3]
-        body = [body[i] for i in self.rng.permutation(len(body))]
-        tail = late + small_talk[3:]
-        tail = [tail[i] for i in self.rng.permutation(len(tail))]
-        opening = [_SAID["openings"][0], self.pick(_SAID["openings"][1:])]
+        voice, phrases = self.voice, self.voice.bank.phrases
+        small_talk = self._small_talk()
+        n_late = len(small_talk) // 3
+        body = voice.shuffled([*self.early, *small_talk[n_late:]])
+        tail = voice.shuffled([*self.late, *small_talk[:n_late]])
+        opening, closing = (
+            Exchange(
+                voice.asked(phrases["interviewer"][place]),
+                voice.spoken([capital(voice.phrase("participant", place))]),
+            )
+            for place in ("openings", "closings")
+        )
+        exchanges = [opening, *(one for group in (*body, *tail) for one in group), closing]
+        about: dict[str, list[int]] = defaultdict(list)
+        for number, exchange in enumerate(exchanges):
+            if exchange.item:
+                about[exchange.item].append(number)
         turns = [
             turn
-            for question, answer in [*opening, *body, *tail, self.pick(_SAID["closings"])]
-            for turn in (Turn("interviewer", question), Turn("participant", answer))
+            for exchange in exchanges
+            for turn in (
+                Turn("interviewer", exchange.question),
+                Turn("participant", exchange.reply),
+            )
         ]
-        return Transcript(participant_id, tuple(turns))
+        return Interview(
+            Transcript(participant_id, tuple(turns)),
+            {key: self.withheld[key] for key in ITEM_KEYS if key in self.withheld},
+            {key: tuple(about[key]) for key in ITEM_KEYS if key in about},
+            self.first_claims,
+        )
+
+    def _small_talk(self) -> list[list[Exchange]]:
+        """Talk about places, people and things; talkative people cover more and are asked on."""
+        voice, phrases = self.voice, self.voice.bank.phrases
+        n_topics = 3 + int(11 * voice.verbosity)
+        groups = []
+        for subject in voice.shuffled(phrases["small_talk"])[:n_topics]:
+            n_lines = min(len(subject["lines"]), 2 + int(4 * voice.verbosity + voice.uniform()))
+            lines: list[str] = []
+            for line in subject["lines"][:n_lines]:
+                n_asides = int(1.5 * voice.verbosity**2 + voice.uniform())
+                said = [[line], *[phrases["asides"]] * n_asides]
+                lines += [capital(voice.fill(templates)) for templates in said]
+            lines += self._trap()
+            cut = min(len(lines), 6)
+            group = [Exchange(voice.asked(subject["ask"]), voice.spoken(lines[:cut]))]
+            if lines[cut:]:
+                more = voice.asked(phrases["interviewer"]["more"])
+                group.append(Exchange(more, voice.spoken(lines[cut:])))
+            groups.append(group)
+        return groups
+
+    def _trap(self) -> list[str]:
+        """Use the words of a symptom for something else, unless the item is withheld."""
+        if self.voice.uniform() > 0.1:
+            return []
+        trap = self.voice.fill(self.voice.bank.phrases["traps"])
+        touches = any(item.bears_on(trap) for item in ITEMS if item.key in self.withheld)
+        return [] if touches else [capital(trap)]
 
 
-def _tidy(sentence: str) -> str:
-    for wrong, right in ((",,", ","), (",.", "."), (":.", "."), (", ;", ";")):
-        sentence = sentence.replace(wrong, right)
-    return sentence
+def _unit(key: str) -> str:
+    return "night" if key == "Sleep" else "day"
 
 
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
-
-
-def _small(sentence: str) -> str:
-    """Continue a sentence: lower the first letter unless the word is the pronoun I."""
-    first = sentence.split(maxsplit=1)[0]
-    return sentence if first in {"I", "I'm", "I've"} else sentence[:1].lower() + sentence[1:]
+def _units(unit: str) -> dict[str, str]:
+    return {"unit": unit, "units": f"{unit}s"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from itertools import accumulate
 from statistics import NormalDist
@@ -25,16 +27,17 @@ SCORE_MEANINGS: Mapping[int | str, str] = MappingProxyType(
 class Item:
     """One symptom of the questionnaire.
 
-    ``key`` is its name in label files and run files. ``search_words`` are what people say when
-    they talk about it, for retrieval. ``nhanes_counts`` are the answers 0 to 3 of
-    about 5,000 adults in NHANES 2017–2018. ``loading`` is the correlation of the item's liability
-    with the one latent severity: an assumption of the synthetic cohort, not an estimate.
+    ``key`` is its name in label files and run files. ``evidence_words`` are patterns of words that
+    bear on it: they find its exchanges, and where the synthetic interviews withhold it nothing
+    else may hold them. ``nhanes_counts`` are the answers 0 to 3 of about 5,000 adults in NHANES
+    2017–2018. ``loading`` is the correlation of the item's liability with the one latent severity:
+    an assumption of the synthetic cohort, not an estimate.
     """
 
     key: str
     words: str
     question: str
-    search_words: str
+    evidence_words: Sequence[str]
     nhanes_counts: Sequence[int]
     loading: float
 
@@ -47,6 +50,19 @@ class Item:
         total = sum(self.nhanes_counts)
         below = list(accumulate(self.nhanes_counts))[:-1]
         return [NormalDist().inv_cdf(count / total) for count in below]
+
+    def bears_on(self, text: str) -> bool:
+        """Say whether a text holds a word that would be evidence for this item.
+
+        >>> [item.key for item in ITEMS if item.bears_on("I finished the book in one night.")]
+        ['Sleep', 'Concentrating']
+        """
+        return _evidence(tuple(self.evidence_words)).search(text.casefold()) is not None
+
+
+@cache
+def _evidence(words: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(words)})")
 
 
 _STATED = tomllib.loads((files("krisis.data.phq8") / "items.toml").read_text(encoding="utf-8"))

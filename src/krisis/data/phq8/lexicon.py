@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from krisis.data.base import Features, Judgement, content_hash
-from krisis.data.phq8.transcripts import Transcript
+from krisis.data.phq8.transcripts import SENTENCE_END, Transcript
 from krisis.errors import InvalidValue
 
 Kind = Literal["count", "phrase", "denial", "bare"]
@@ -42,61 +42,78 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 _TOPICS = {
-    "interest": _any("interest", "enjoy", "fun\\b", "hobb", "pleasure", "joy\\b",
-                     "looking forward"),
-    "mood": _any("mood", "depress", "hopeless", "sad", "(?:feel\\w*|felt).* (?:down|low)",
-                 "spirits", "miserabl", "cry", "cheerful", "unhapp"),
-    "sleep": _any("sleep", "slept", "asleep", "awake", "insomnia", "wak(?:e|ing) up", "nights"),
-    "fatigue": _any("tired", "energy", "exhaust", "drained", "worn out", "fatigue"),
-    "appetite": _any("appetite", "eat(?:ing)?\\b", "overeat", "food", "meals?", "dinner", "hungry"),
-    "failure": _any("failure", "worthless", "asham", "blame", "let .+ down", "guilt", "proud",
-                    "feel about yourself"),
-    "concentration": _any("concentrat", "focus", "mind wander", "same page", "distract"),
-    "psychomotor": _any("restless", "sit still", "slow", "fidget", "pac(?:ed|ing)"),
+    "interest": _any("interest", "enjoy", "fun\\b", "hobb", "pastime", "pleasure", "joy\\b",
+                     "keen", "look(?:ing)? forward", "enthusias", "excit", "bored", "motivat"),
+    "mood": _any("mood", "depress", "hope", "sad", "(?:feel\\w*|felt).* (?:down|low)", "spirits",
+                 "miserabl", "cry", "cried", "tear", "weep", "cheerful", "happy", "unhapp",
+                 "gloom", "despair", "emotional"),
+    "sleep": _any("sleep", "slept", "asleep", "awake", "insomnia", "wak(?:e|ing)\\b", "woke\\b",
+                  "bed\\b", "nights?\\b"),
+    "fatigue": _any("tired", "energy", "exhaust", "drained", "worn out", "fatigue",
+                    "wear(?:y|iness)", "strength"),
+    "appetite": _any("appetite", "eat(?:ing)?\\b", "ate\\b", "overeat", "food", "meals?",
+                     "breakfast", "lunch", "dinner", "supper", "hung(?:er|ry)", "weight"),
+    "failure": _any("failure", "worthless", "asham", "blam", "let .+ down", "guilt", "proud",
+                    "useless", "(?:about|of) yourself", "disappoint", "regret"),
+    "concentration": _any("concentrat", "focus", "mind wander", "same page", "distract",
+                          "attention", "mind on", "forgetful"),
+    "psychomotor": _any("restless", "(?:sit|keep) still", "slow", "fidget", "pac(?:ed|ing)",
+                        "agitat", "sluggish"),
 }  # fmt: skip
+_ASKS_HOW_OFTEN = _any("how (?:often|many|much)", "frequen")
+_RELATIVE = (
+    "(?:mother|father|mum|dad|parents|brother|sister|wife|husband|son|daughter|friend|flatmate|"
+    "roommate|neighbour|dog|cat|colleague|boss|nephew|niece|cousin|grandson|granddaughter|grandmother|"
+    "grandfather|aunt|uncle|partner|girlfriend|boyfriend|kids?|children)"
+)
 _SOMEONE_ELSE = re.compile(
-    r"^(?:he|she|they|everyone|nobody slept)\b|\bmy (?!wife says|husband says)(?:best )?"
-    r"(?:mother|father|brother|sister|wife|husband|son|daughter|friend|flatmate|neighbour|dog|"
-    r"colleague|boss|nephew|niece|grandson|grandmother|aunt|uncle|partner)\b|\bthe baby\b",
+    rf"^(?:he|she|they|everyone|nobody slept)\b|^(?:[\w',]+ ){{0,4}}my (?:best )?{_RELATIVE}\b"
+    r"(?! (?:says|thinks|tells))|\bthe baby\b",
     re.IGNORECASE,
 )
-_ANOTHER_TIME = _any("ago\\b", "years back", "when i (?:was|worked)", "as a (?:student|teenager)",
-                     "last (?:year|winter|summer)", "back (?:at|in|then)", "used to",
-                     "in my (?:first|last|old)")  # fmt: skip
-_CANNOT_SAY = _any("couldn't tell", "can't (?:really )?say", "haven't kept track", "no idea how")
+_ANOTHER_TIME = _any("ago\\b", "(?:years|decades) back", "when i (?:was|worked)", "used to",
+                     "as a (?:student|teenager|child)", "last (?:year|winter|summer)",
+                     "back (?:at|in|then)", "in my (?:first|last|old|teens|twenties)")  # fmt: skip
+_CANNOT_SAY = _any("couldn't (?:tell|say)", "can't (?:really )?(?:say|tell)", "haven't kept track",
+                   "no idea how", "i don't know how", "who knows")  # fmt: skip
 _HEDGE = _any("i guess", "hard to say", "maybe", "i don't know", "i'd say", "if i think about it",
-              "i'm no doctor", "perhaps", "probably")  # fmt: skip
+              "i'm no doctor", "perhaps", "probably", "i suppose", "i think")  # fmt: skip
 _TAKES_BACK = _any("take (?:something|that) back", "wasn't straight", "isn't right", "to be honest"
-                   " now", "what i said (?:before|earlier)")  # fmt: skip
+                   " now", "what i said (?:before|earlier)", "correct myself", "the truth",
+                   "i lied", "wasn't true", "was wrong")  # fmt: skip
 _COMPLAINT = _any("couldn't", "can't (?:sit|focus|concentrate|sleep|enjoy)", "trouble sleeping",
                   "no (?:energy|appetite|interest|joy)", "nothing felt", "don't feel like",
                   "not (?:been )?(?:the same|what it was|the best)", "hardly", "i do (?:get|blame)",
                   "felt? (?:sad|down|worthless|hopeless|drained|like a)")  # fmt: skip
-_DENIAL = _any("no (?:trouble|problem|change|bad|sadness|reason)", "at all\\b", "never", "not once",
-               "haven't", "don't feel like a", "not really", "all fine", "nothing to report",
-               "as (?:much as )?ever", "same as", "as i always", "fine\\b", "good\\b", "eat well",
-               "normal", "cheerful", "plenty", "still (?:enjoy|like)", "happy with", "proud",
-               "can (?:sit|concentrate)", "like a log", "no, nobody")  # fmt: skip
+_DENIAL = _any("no (?:trouble|problem|change|bad|sadness|reason|complaints)", "at all\\b", "never",
+               "not once", "haven't", "don't feel like a", "not really", "all fine", "nothing to",
+               "as (?:\\w+ )?(?:as )?ever", "same as", "as i always", "as usual", "fine\\b",
+               "good\\b", "eat well", "normal", "cheerful", "plenty", "still (?:enjoy|like)",
+               "happy\\b", "proud", "can (?:sit|concentrate)", "like a log",
+               "no, nobody")  # fmt: skip
 _NUMBERS = {"couple": 2, "once": 1, "twice": 2, "one": 1, "two": 2, "three": 3, "four": 4,
             "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
             "twelve": 12, "thirteen": 13, "fourteen": 14}  # fmt: skip
 _NUMBER = "(" + "|".join([*_NUMBERS, r"\d{1,2}"]) + ")"
 _OF_FOURTEEN = re.compile(
-    rf"\b{_NUMBER}(?: or \w+)?(?: days| nights)?(?: out)? of the (?:last|past) (?:fourteen|14)",
+    rf"\b{_NUMBER}(?: or \w+)?(?: (?:days|nights))?(?: out)? (?:of|in|over) (?:the |these )?"
+    r"(?:last |past )?(?:fourteen|14|two weeks|fortnight)",
     re.IGNORECASE,
 )
 _A_WEEK = re.compile(
-    rf"\b{_NUMBER}(?: or \w+)?(?: of)?(?: days| nights| times)? (?:a|per) week", re.IGNORECASE
+    rf"\b{_NUMBER}(?: or \w+)?(?: of)?(?: days| nights| times)? (?:a|per|each|every) week",
+    re.IGNORECASE,
 )
 _PHRASES = (
-    (2, _any("most (?:days|nights|of the time)", "more than half",
-             "more (?:days|nights) than not")),
-    (1, _any("a few (?:days|times|nights)", "several (?:days|times|nights)", "sometimes",
-             "now and then", "on and off", "once in a while", "occasionally", "once or twice")),
+    (2, _any("most (?:days|nights|of the time)", "more than half", "(?:over|about) half",
+             "(?:more (?:days|nights)|more often) than not", "usually")),
+    (1, _any("a (?:few|couple of) (?:days|times|nights)", "several (?:days|times|nights)",
+             "sometimes", "now and then", "on and off", "once in a while", "occasionally",
+             "once or twice")),
     (3, re.compile(r"(?<!not )\b(?:every (?:single )?(?:day|night|morning)|(?:almost )?daily"
-                   r"|all the time|day in,? day out|constantly)\b", re.IGNORECASE)),
+                   r"|all the time|(?:day|night) in,? (?:day|night) out|constantly)\b",
+                   re.IGNORECASE)),
 )  # fmt: skip
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 _VERBALIZED = {"count": 5, "phrase": 4, "denial": 4, "bare": 2}
 
 
@@ -110,10 +127,10 @@ def findings(item_words: str, transcript: Transcript, keeps: KeepsSentence) -> I
     number = 0
     for turn in transcript.turns:
         if turn.speaker == "interviewer":
-            asked = bool(topic.search(turn.text))
+            asked = bool(topic.search(turn.text) or (asked and _ASKS_HOW_OFTEN.search(turn.text)))
             continue
         takes_back = bool(_TAKES_BACK.search(turn.text))
-        for sentence in _SENTENCE_END.split(turn.text):
+        for sentence in SENTENCE_END.split(turn.text):
             number += 1
             finding = _finding(sentence, topic, asked) if keeps(number) else None
             if finding is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +11,20 @@ from numpy.typing import NDArray
 
 from krisis.data.phq8.embedding import Embedder, Matrix
 from krisis.data.phq8.items import ITEMS
-from krisis.data.phq8.transcripts import Transcript
+from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, normalized
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 
-# A question about the topic shares one word in ten or so with the item's description.
-_TOPIC_SIMILARITY = 0.04
+MAX_REFERENCE_WORDS = 250
+_OWN_WORDS, _FEW_WORDS = 4, 8
+_REFUSAL = re.compile(
+    r"\b(?:rather not|sooner not|prefer not|don'?t want to (?:talk|say|answer|get into)|no comment|"
+    r"skip (?:that|this|it)|next question|none of your business|not comfortable)\b",
+    re.IGNORECASE,
+)
+_DENIAL = re.compile(
+    r"\W*(?:um+|uh|well|oh)?\W*(?:no|nope|nah|not really|never|nothing)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,88 +90,155 @@ class RetrievalOptions:
         return cls(**given)
 
 
-def passages(transcript: Transcript) -> list[str]:
-    """Cut a transcript into exchanges: what the interviewer asks and all that is replied."""
-    exchanges: list[list[str]] = []
+@dataclass(frozen=True, slots=True)
+class ScoredInterview:
+    """A training participant with their scores.
+
+    ``exchanges`` are the numbers of the exchanges that show each item's score, where the author of
+    the interview knows them; an item that is not among them is no reference. Otherwise the
+    exchanges about an item are found by their words.
+    """
+
+    transcript: Transcript
+    scores: Mapping[str, int]
+    exchanges: Mapping[str, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """An exchange: what the interviewer asks and all that the participant replies."""
+
+    asked: str
+    said: str
+
+    @property
+    def text(self) -> str:
+        """Return both."""
+        return f"{self.asked} {self.said}".strip()
+
+
+def passages(transcript: Transcript) -> list[Passage]:
+    """Cut a transcript into exchanges; a new one begins where the interviewer takes over.
+
+    Where nobody asks, each turn is a passage: the reader of files parts them at pauses.
+    """
+    nobody_asks = all(turn.speaker != "interviewer" for turn in transcript.turns)
+    exchanges: list[tuple[list[str], list[str]]] = []
     for turn in transcript.turns:
-        if turn.speaker == "interviewer" or not exchanges:
-            exchanges.append([])
-        exchanges[-1].append(turn.text)
-    return [" ".join(exchange) for exchange in exchanges]
+        is_question = turn.speaker == "interviewer"
+        if not exchanges or nobody_asks or (is_question and exchanges[-1][1]):
+            exchanges.append(([], []))
+        exchanges[-1][0 if is_question else 1].append(turn.text)
+    return [Passage(" ".join(asked), " ".join(said)) for asked, said in exchanges]
+
+
+def about_items(cut: Sequence[Passage]) -> dict[str, list[int]]:
+    """Find the exchanges about each item by its evidence words.
+
+    The question decides; where it names no item, as a follow-up does, the reply does.
+    """
+    about: dict[str, list[int]] = {}
+    for number, passage in enumerate(cut):
+        for text in (passage.asked, passage.said):
+            keys = [item.key for item in ITEMS if item.bears_on(text)]
+            for key in keys:
+                about.setdefault(key, []).append(number)
+            if keys:
+                break
+    return about
+
+
+def teaches(said: str, score: int) -> bool:
+    """Say whether a reply can show a score: no refusal does, and no bare denial a score above 0."""
+    if not said or _REFUSAL.search(said):
+        return False
+    return not (score and _DENIAL.match(said) and len(said.split()) < _FEW_WORDS)
+
+
+def _repeats(one: str, other: str) -> bool:
+    """Say whether a sentence of one text, long enough to be somebody's own, is in the other."""
+    return any(
+        sentence in within
+        for text, within in ((one, other), (other, one))
+        for sentence in SENTENCE_END.split(text)
+        if len(sentence.split()) >= _OWN_WORDS
+    )
 
 
 class ReferenceLibrary:
     """Scored passages of the training participants, one for each of their items at most.
 
-    Only training participants enter, so nothing of the held-out split can ever be retrieved, and
-    a training participant under test never gets a passage of their own.
+    A passage is every exchange about the item, in order. Only training participants enter, so
+    nothing of the held-out split can ever be retrieved. A participant under test never gets a
+    passage of their own, nor one that repeats a sentence of theirs.
     """
 
     def __init__(
         self,
-        interviews: Sequence[tuple[Transcript, Mapping[str, int]]],
+        interviews: Sequence[ScoredInterview],
         embedder: Embedder,
         options: RetrievalOptions | None = None,
     ) -> None:
         self.options = options or RetrievalOptions()
         self.embedder = embedder
-        embedder.fit([text for transcript, _ in interviews for text in passages(transcript)])
-        self._questions = embedder.embed([f"{item.question} {item.search_words}" for item in ITEMS])
-        self._references: list[list[Reference]] = [[] for _ in ITEMS]
-        vectors: list[list[NDArray[np.float64]]] = [[] for _ in ITEMS]
-        for transcript, scores in interviews:
-            chosen = self._closest_passages(transcript)
-            for column, (item, (passage, vector)) in enumerate(zip(ITEMS, chosen, strict=True)):
-                if item.key in scores and vector is not None:
-                    reference = Reference(
-                        transcript.participant_id, item.key, passage, scores[item.key]
-                    )
-                    self._references[column].append(reference)
-                    vectors[column].append(vector)
-        self._vectors = [np.array(rows) for rows in vectors]
+        cut = [passages(interview.transcript) for interview in interviews]
+        embedder.fit([passage.text for exchanges in cut for passage in exchanges])
+        self._references: dict[str, list[Reference]] = {item.key: [] for item in ITEMS}
+        for interview, exchanges in zip(interviews, cut, strict=True):
+            for reference in self._scored(interview, exchanges):
+                self._references[reference.item].append(reference)
+        self._vectors = {
+            key: embedder.embed([reference.passage for reference in references])
+            for key, references in self._references.items()
+        }
+
+    def _scored(self, interview: ScoredInterview, cut: list[Passage]) -> Iterator[Reference]:
+        """Yield a reference for each item that the interview shows the score of."""
+        known = interview.exchanges
+        found = known if known is not None else about_items(cut)
+        for key, numbers in found.items():
+            if key not in interview.scores:
+                continue
+            shown = [cut[number] for number in numbers]
+            text = " ".join(passage.text for passage in shown)
+            score = interview.scores[key]
+            if len(text.split()) <= MAX_REFERENCE_WORDS and all(
+                teaches(passage.said, score) for passage in shown
+            ):
+                yield Reference(interview.transcript.participant_id, key, text, score)
 
     def retrieve(self, transcript: Transcript) -> dict[str, Retrieved]:
         """Return the references of every item for one participant."""
-        chosen = self._closest_passages(transcript)
-        return {
-            item.key: self._nearest(column, vector, transcript.participant_id)
-            for column, (item, (_, vector)) in enumerate(zip(ITEMS, chosen, strict=True))
+        cut = passages(transcript)
+        own = normalized(" ".join(passage.said for passage in cut))
+        found = about_items(cut)
+        vectors = self.embedder.embed(
+            [" ".join(cut[number].text for number in numbers) for numbers in found.values()]
+        )
+        nearest = {
+            key: self._nearest(key, vector, transcript.participant_id, own)
+            for key, vector in zip(found, vectors, strict=True)
         }
-
-    def _closest_passages(
-        self, transcript: Transcript
-    ) -> list[tuple[str, NDArray[np.float64] | None]]:
-        """Choose for every item the passage nearest to its description, if any is near."""
-        texts = passages(transcript)
-        vectors = self.embedder.embed(texts)
-        similarity = self._questions @ vectors.T
-        best = similarity.argmax(axis=1)
-        return [
-            (texts[index], vectors[index])
-            if similarity[row, index] >= _TOPIC_SIMILARITY
-            else ("", None)
-            for row, index in enumerate(best)
-        ]
+        return {item.key: nearest.get(item.key, Retrieved()) for item in ITEMS}
 
     def _nearest(
-        self, column: int, vector: NDArray[np.float64] | None, participant_id: str
+        self, key: str, vector: NDArray[np.float64], participant_id: str, own: str
     ) -> Retrieved:
-        if vector is None or not self._references[column]:
+        references = self._references[key]
+        if not references:
             return Retrieved()
-        similarity: Matrix = self._vectors[column] @ vector
+        similarity: Matrix = self._vectors[key] @ vector
         kept: list[int] = []
-        seen: set[str] = set()
         for index in np.argsort(-similarity, kind="stable"):
-            reference = self._references[column][index]
             if similarity[index] < self.options.min_similarity:
                 break
-            # The same words a second time would only spend the model's attention.
-            if reference.participant_id != participant_id and reference.passage not in seen:
-                seen.add(reference.passage)
+            reference = references[index]
+            is_other = reference.participant_id != participant_id
+            if is_other and not _repeats(normalized(reference.passage), own):
                 kept.append(int(index))
             if len(kept) == self.options.n_references:
                 break
         return Retrieved(
-            tuple(self._references[column][index] for index in kept),
+            tuple(references[index] for index in kept),
             tuple(round(min(1.0, float(similarity[index])), 6) for index in kept),
         )

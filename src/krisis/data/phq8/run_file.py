@@ -177,22 +177,33 @@ def _participant(entry: JsonValue, scale: OrdinalScale, place: str) -> list[Plai
     success = entry.get("success")
     if not isinstance(success, bool):
         raise InvalidFile(f"{where}: success must be true or false, not {success!r}")
+    without = _unscored(entry, scale, where)
+    items = [key for key in scale.items if key not in without]
     if not success:
         reason = str(entry.get("error") or "the run of this participant failed")
         known = entry.get("ground_truth_items")
         truths = known if isinstance(known, dict) else {}
-        return [PlainRow(name, k, truths.get(k), None, failed=reason) for k in scale.items]
+        return [PlainRow(name, k, truths.get(k), None, failed=reason) for k in items]
     truth, predicted = (
         _mapping(entry, key, where) for key in ("ground_truth_items", "predicted_items")
     )
-    for key in scale.items:
+    for key in items:
         _check_score(truth, key, scale, f"{where}, item {key}: ground truth")
         if predicted.get(key, ...) is not None:
             _check_score(predicted, key, scale, f"{where}, item {key}: prediction")
     signals = _signals(entry, where)
-    return [
-        PlainRow(name, key, truth[key], predicted[key], signals.get(key, {})) for key in scale.items
-    ]
+    return [PlainRow(name, key, truth[key], predicted[key], signals.get(key, {})) for key in items]
+
+
+def _unscored(entry: JsonMapping, scale: OrdinalScale, place: str) -> Sequence[str]:
+    """Return the items that the corpus has no score for; they are not part of the run."""
+    given = entry.get("items_without_score", [])
+    if not isinstance(given, list) or not set(map(str, given)) < set(scale.items):
+        raise InvalidFile(
+            f"{place}: items_without_score must list some of the items, not {given!r}; was the "
+            "file edited?"
+        )
+    return given
 
 
 def _check_score(scores: JsonMapping, key: str, scale: OrdinalScale, place: str) -> None:
@@ -240,7 +251,12 @@ def _experiment(run: PlainRun) -> JsonObject:
             )
         participants.setdefault(row.cluster_id, []).append(row)
         items[row.item] = None
-    results = [_written(name, rows, list(items)) for name, rows in participants.items()]
+    suite = run.provenance.get("suite")
+    without = suite.get("items_without_score", {}) if isinstance(suite, dict) else {}
+    results = [
+        _written(name, rows, list(items), without.get(str(name), []))
+        for name, rows in participants.items()
+    ]
     return {
         "provenance": {**run.provenance, "mode": run.mode},
         "results": {
@@ -252,16 +268,26 @@ def _experiment(run: PlainRun) -> JsonObject:
     }
 
 
-def _written(name: Label, rows: Sequence[PlainRow], items: Sequence[str]) -> JsonObject:
-    """Return one participant; a single item without an answer fails the participant."""
+def _written(
+    name: Label, rows: Sequence[PlainRow], items: Sequence[str], without: Sequence[str]
+) -> JsonObject:
+    """Return one participant; a single item without an answer fails the participant.
+
+    Items ``without`` a score in the corpus were not to be asked.
+    """
     by_item = {row.item: row for row in rows}
     errors = [f"{row.item}: {row.failed}" for row in rows if row.failed is not None]
-    errors += [f"{item}: not asked, the run ended early" for item in items if item not in by_item]
+    errors += [
+        f"{item}: not asked, the run ended early"
+        for item in items
+        if item not in (*by_item, *without)
+    ]
     ordered = [by_item[item] for item in items if item in by_item]
     return {
         "participant_id": name,
         "success": not errors,
         "error": _one_line(errors) if errors else None,
+        **({"items_without_score": list(without)} if without else {}),
         "ground_truth_items": {row.item: row.truth for row in ordered},
         "predicted_items": {
             row.item: None if row.failed is not None else row.prediction for row in ordered

@@ -20,12 +20,23 @@ from krisis.data.base import (
     content_hash,
     member_of,
 )
-from krisis.data.phq8.corpus import LabelledInterview, read_interviews
+from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus
 from krisis.data.phq8.embedding import make_embedder
-from krisis.data.phq8.interviews import SPLIT, draw_cohort, write_interview
+from krisis.data.phq8.interviews import (
+    Cohort,
+    Split,
+    draw_cohort,
+    draw_splits,
+    write_interview,
+)
 from krisis.data.phq8.items import ITEM_KEYS, ITEMS
 from krisis.data.phq8.lexicon import Lexicon
-from krisis.data.phq8.retrieval import ReferenceLibrary, RetrievalOptions, Retrieved
+from krisis.data.phq8.retrieval import (
+    ReferenceLibrary,
+    RetrievalOptions,
+    Retrieved,
+    ScoredInterview,
+)
 from krisis.data.phq8.task import TASK, item_words, references_in_words
 from krisis.data.phq8.totals import totals_report
 from krisis.data.phq8.transcripts import Transcript, check_quotes
@@ -46,29 +57,27 @@ class Mode(StrEnum):
     FEW_SHOT = "few_shot"
 
 
-class Split(StrEnum):
-    """Which participants are put to the model."""
-
-    TRAIN = "train"
-    TEST = "test"
-    ALL = "all"
-
-
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A participant as the suite holds them; ``withheld`` is None where nobody knows."""
+    """A participant as the suite holds them.
+
+    ``withheld`` and ``exchanges`` (the exchanges that show an item's score) are None where nobody
+    knows.
+    """
 
     transcript: Transcript
     scores: Mapping[str, int]
     split: Split
-    withheld: Mapping[str, str] | None
+    withheld: Mapping[str, str] | None = None
+    exchanges: Mapping[str, Sequence[int]] | None = None
 
 
 class PHQ8Suite(BaseDataSuite):
     """PHQ-8 item scoring from interviews.
 
-    Without ``data`` it is a seeded cohort of ``n_synthetic`` participants whose interviews leave
-    the evidence for some items out: these should be deferred. With ``data``, a DAIC-WOZ-style
+    Without ``data`` it is a seeded ``cohort`` of ``n_synthetic`` participants, adults at large
+    (``community``) or people of a ``clinic``, whose interviews leave the evidence for some items
+    out: these should be deferred. With ``data``, a DAIC-WOZ-style
     directory (and its ``labels`` file) or JSON lines, it is the user's interviews.
     """
 
@@ -77,7 +86,7 @@ class PHQ8Suite(BaseDataSuite):
     run_format = "phq8-run"
     rows_per_patient = len(ITEMS)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each parameter is one option of the suite
         self,
         config: SuiteConfig | None = None,
         *,
@@ -87,10 +96,13 @@ class PHQ8Suite(BaseDataSuite):
         split: str = Split.TEST,
         retrieval: RetrievalOptions | JsonMapping | str | None = None,
         withheld_rate: float = 0.3,
+        cohort: str = Cohort.COMMUNITY,
     ) -> None:
         super().__init__(config)
         if not 0 <= withheld_rate <= 1:
             raise InvalidValue(f"withheld_rate must lie between 0 and 1, not {withheld_rate!r}")
+        if data is not None and cohort != Cohort.COMMUNITY:
+            raise InvalidValue("a cohort is drawn without data only; omit cohort= or data=")
         if labels is not None and data is None:
             raise InvalidValue("labels were given without data; name the interviews with data=")
         self.data = None if data is None else Path(data)
@@ -99,8 +111,10 @@ class PHQ8Suite(BaseDataSuite):
         self.split = member_of(Split, split, "split")
         self.retrieval = RetrievalOptions.of(retrieval)
         self.withheld_rate = withheld_rate
+        self.cohort = member_of(Cohort, cohort, "cohort")
         self.stores_text = self.data is None
-        self.notice = "" if self.data is None else NOTICE.format(path=self.data)
+        self._licence = "" if self.data is None else NOTICE.format(path=self.data)
+        self.notice = self._licence
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -108,7 +122,12 @@ class PHQ8Suite(BaseDataSuite):
         return {"lexicon": Lexicon()}
 
     def load(self) -> list[PatientRecord]:
-        """Return eight records for each participant of the split, sorted by participant."""
+        """Return a record for each scored item of the split's participants, sorted by participant.
+
+        These are eight, less those that the user's files have no score for.
+        """
+        if self._corpus is not None:
+            self.notice = "\n".join(filter(None, (self._licence, self._corpus.account())))
         return list(self._records)
 
     def training_records(self) -> list[PatientRecord]:
@@ -164,36 +183,62 @@ class PHQ8Suite(BaseDataSuite):
             "n_participants": len(self._evaluated),
             "n_training_participants": sum(case.split is Split.TRAIN for case in cases),
             "synthetic": self.data is None,
-            "provenance": _provenance(self.data, self.withheld_rate),
-            "licence": self.notice or "Apache-2.0, as krisis itself",
+            "provenance": _provenance(self.data, self.cohort, self.withheld_rate),
+            "licence": self._licence or "Apache-2.0, as krisis itself",
             "data_sha256": content_hash(
                 [[case.transcript.text(), dict(case.scores)] for case in cases]
             ),
             **({} if self.mode is Mode.ZERO_SHOT else asdict(self.retrieval)),
+            **self._what_is_left_out(),
+        }
+
+    def _what_is_left_out(self) -> JsonObject:
+        """Return who of the user's files is not used, and which items have no score."""
+        if self._corpus is None:
+            return {}
+        holes = {
+            case.transcript.participant_id: [key for key in ITEM_KEYS if key not in case.scores]
+            for case in self._evaluated
+        }
+        return {
+            "participants_left_out": self._corpus.left_out,
+            "items_without_score": {name: keys for name, keys in holes.items() if keys},
         }
 
     @cached_property
+    def _corpus(self) -> Corpus | None:
+        return None if self.data is None else read_corpus(self.data, self.labels)
+
+    @cached_property
     def _cases(self) -> list[_Case]:
-        return self._synthetic() if self.data is None else self._given(self.data)
+        return self._synthetic() if self._corpus is None else self._given(self._corpus)
 
     def _synthetic(self) -> list[_Case]:
         config = self.config
-        cohort = draw_cohort(config.n_synthetic, seed=config.seed)
-        splits = _draw_splits(len(cohort), seed=config.seed, test_size=config.test_size)
+        cohort = draw_cohort(config.n_synthetic, seed=config.seed, cohort=self.cohort)
+        splits = draw_splits(len(cohort), seed=config.seed, test_size=config.test_size)
         cases = []
         for person, split in zip(cohort, splits, strict=True):
-            interview = write_interview(person, seed=config.seed, withheld_rate=self.withheld_rate)
+            interview = write_interview(
+                person, seed=config.seed, withheld_rate=self.withheld_rate, split=split
+            )
             scores = dict(zip(ITEM_KEYS, person.scores, strict=True))
-            cases.append(_Case(interview.transcript, scores, split, interview.withheld))
+            shown = {
+                key: numbers
+                for key, numbers in interview.exchanges.items()
+                if key not in interview.withheld
+                and not (scores[key] and interview.first_claims.get(key) == 0)
+            }
+            cases.append(_Case(interview.transcript, scores, split, interview.withheld, shown))
         return cases
 
-    def _given(self, data: Path) -> list[_Case]:
-        interviews = read_interviews(data, self.labels)
-        splits = _given_splits(interviews) or _draw_splits(
+    def _given(self, corpus: Corpus) -> list[_Case]:
+        interviews = corpus.usable()
+        splits = _given_splits(interviews) or draw_splits(
             len(interviews), seed=self.config.seed, test_size=self.config.test_size
         )
         return [
-            _Case(one.transcript, dict(zip(ITEM_KEYS, one.scores, strict=True)), split, None)
+            _Case(one.transcript, one.items, split)
             for one, split in zip(interviews, splits, strict=True)
         ]
 
@@ -207,12 +252,9 @@ class PHQ8Suite(BaseDataSuite):
 
     @cached_property
     def _library(self) -> ReferenceLibrary:
-        """Hold train participants only; an item without evidence teaches nothing and stays out."""
+        """Hold train participants only."""
         scored = [
-            (
-                case.transcript,
-                {k: v for k, v in case.scores.items() if k not in (case.withheld or {})},
-            )
+            ScoredInterview(case.transcript, case.scores, case.exchanges)
             for case in self._cases
             if case.split is Split.TRAIN
         ]
@@ -227,6 +269,8 @@ class PHQ8Suite(BaseDataSuite):
         participant_id, context = case.transcript.participant_id, case.transcript.text()
         records = []
         for item in ITEMS:
+            if item.key not in case.scores:
+                continue
             found = retrieved.get(item.key, Retrieved())
             features = {"item": item_words(item)}
             if few_shot:
@@ -260,34 +304,19 @@ class PHQ8Suite(BaseDataSuite):
         return metadata
 
 
-def _provenance(data: Path | None, withheld_rate: float) -> str:
+def _provenance(data: Path | None, cohort: Cohort, withheld_rate: float) -> str:
     if data is not None:
         return f"the user's interviews in {data.name}"
+    severity = "" if cohort is Cohort.COMMUNITY else ", raised as in a clinic"
     return (
         "synthetic interviews by krisis templates; scores with NHANES 2017-2018 item margins and "
-        f"one latent severity; evidence withheld for a share of {withheld_rate:g} of the items"
+        f"one latent severity{severity}; evidence withheld for a share of {withheld_rate:g} of "
+        "the items"
     )
-
-
-def _draw_splits(n_participants: int, *, seed: int, test_size: float) -> list[Split]:
-    """Draw the held-out participants; with two or more, each split has at least one."""
-    n_test = round(n_participants * test_size)
-    if n_participants > 1:
-        n_test = min(max(n_test, 1), n_participants - 1)
-    order = np.random.default_rng([seed, SPLIT]).permutation(n_participants)
-    held_out = set(order[: max(n_test, 1)].tolist())
-    return [Split.TEST if i in held_out else Split.TRAIN for i in range(n_participants)]
 
 
 def _given_splits(interviews: Sequence[LabelledInterview]) -> list[Split]:
     """Return the splits that the user's file names, or nothing where it names none."""
-    names = {interview.split for interview in interviews}
-    if names == {""}:
+    if not any(interview.split for interview in interviews):
         return []
-    unknown = sorted(names - {"train", "test", "dev"})
-    if unknown:
-        raise InvalidValue(
-            f"the split of a participant is {unknown[0]!r}; write train, dev or test for each "
-            "participant, or omit the column"
-        )
     return [Split.TRAIN if one.split == "train" else Split.TEST for one in interviews]

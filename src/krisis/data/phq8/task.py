@@ -65,7 +65,8 @@ TASK = Task(
         "evidence_quotes": ReplyField(
             list[str],
             "the participant's own words that the score rests on, copied exactly from the "
-            "transcript, one quote per passage; an empty list when there are none",
+            "transcript, at least three words or a whole turn, one quote per passage; an empty "
+            "list when there are none",
         ),
         "verbalized_confidence": ReplyField(
             Certainty | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -10,6 +11,10 @@ from typing import Literal
 Speaker = Literal["interviewer", "participant"]
 
 _SAME_CHARACTER = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-"})
+SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
+MIN_QUOTE_WORDS = 3
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_ELLIPSIS = re.compile(r"\[?\(?(?:…|\.\s?\.\s?\.)\)?\]?")
 _SPEAKER_LABEL = re.compile(r"^\s*(?:interviewer|ellie|participant)\s*:\s*", re.IGNORECASE)
 
 
@@ -42,31 +47,61 @@ class Transcript:
         """
         return cls("", tuple(_parsed_turn(line) for line in text.splitlines() if line.strip()))
 
-    def contains(self, quote: str) -> bool:
-        """Say whether the participant said this, ignoring case, spacing and kind of quote mark.
+    def find(self, quote: str) -> frozenset[int] | None:
+        """Return the numbers of the participant's sentences that a quote is from, if it is found.
 
-        A quote may run over several turns; words of the interviewer alone are not evidence.
+        Case, spacing and punctuation are ignored. A quote has at least three words in a row or is
+        a whole turn; it may run over turns with no question between; the parts beside an ellipsis
+        must follow one another. Words of the interviewer are never found.
 
-        >>> turns = (Turn("interviewer", "Do you sleep?"), Turn("participant", "Never  well."))
+        >>> turns = (Turn("interviewer", "Do you sleep?"), Turn("participant", "Never  well. No."))
         >>> transcript = Transcript("P1", turns)
-        >>> transcript.contains("“never well”"), transcript.contains("Do you sleep?")
-        (True, False)
+        >>> transcript.find("“never well no”"), transcript.find("Do you sleep?")
+        (frozenset({0, 1}), None)
         """
-        wanted = normalized(_SPEAKER_LABEL.sub("", quote)).strip("\"' .…")
-        if not wanted:
-            return False
-        if wanted in self._said_by["participant"]:
-            return True
-        return wanted in self._said_by["all"] and wanted not in self._said_by["interviewer"]
+        parts = [_words(part) for part in _ELLIPSIS.split(_SPEAKER_LABEL.sub("", quote))]
+        parts = [words for words in parts if words]
+        if len(parts) == 1 and parts[0] in self._said.turns:
+            return self._said.turns[parts[0]]
+        if not any(words.count(" ") + 1 >= MIN_QUOTE_WORDS for words in parts):
+            return None
+        sentences: set[int] = set()
+        position = 0
+        for words in parts:
+            position = self._said.text.find(f" {words} ", position)
+            if position < 0:
+                return None
+            end = position + len(words) + 1
+            first = bisect_right(self._said.starts, position + 1) - 1
+            sentences.update(range(first, bisect_left(self._said.starts, end)))
+            position = end
+        return frozenset(sentences)
 
     @cached_property
-    def _said_by(self) -> dict[str, str]:
-        """Return everything, and the words of each side alone, as quotes are compared."""
-        said = {
-            speaker: [turn.text for turn in self.turns if speaker in ("all", turn.speaker)]
-            for speaker in ("all", "participant", "interviewer")
-        }
-        return {speaker: normalized(" ".join(texts)) for speaker, texts in said.items()}
+    def _said(self) -> _Said:
+        """Return the participant's words as quotes are compared, with a bar at every question."""
+        text, starts = " ", []
+        turns: dict[str, frozenset[int]] = {}
+        for turn in self.turns:
+            if turn.speaker == "interviewer":
+                text += "| "
+                continue
+            first = len(starts)
+            for sentence in SENTENCE_END.split(turn.text):
+                if words := _words(sentence):
+                    starts.append(len(text))
+                    text += f"{words} "
+            turns.setdefault(_words(turn.text), frozenset(range(first, len(starts))))
+        return _Said(text, starts, turns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Words with one space between, where each sentence starts, and the sentences of each turn."""
+
+    text: str
+    starts: list[int]
+    turns: dict[str, frozenset[int]]
 
 
 def _parsed_turn(line: str) -> Turn:
@@ -76,6 +111,10 @@ def _parsed_turn(line: str) -> Turn:
     return Turn("participant", said if colon and speaker == "Participant" else line)
 
 
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(normalized(text)))
+
+
 def normalized(text: str) -> str:
     """Bring text into the form in which quotes are compared."""
     return " ".join(text.translate(_SAME_CHARACTER).casefold().split())
@@ -83,14 +122,27 @@ def normalized(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuotes:
-    """The quotes of one answer, divided into those that were said and those that were not."""
+    """The quotes of one answer: one for each piece of evidence, and those that are not found."""
 
     found: tuple[str, ...]
     not_found: tuple[str, ...]
 
 
 def check_quotes(transcript: Transcript, quotes: list[str]) -> CheckedQuotes:
-    """Divide quotes by whether the participant said them; a repeated quote counts once."""
-    distinct = list({normalized(quote): quote for quote in quotes if quote.strip()}.values())
-    found = tuple(quote for quote in distinct if transcript.contains(quote))
-    return CheckedQuotes(found, tuple(quote for quote in distinct if quote not in found))
+    """Divide quotes by whether the participant said them.
+
+    Quotes that share a sentence are one piece of evidence, and the longest of them is kept.
+    """
+    groups: list[tuple[frozenset[int], str]] = []
+    not_found: list[str] = []
+    for quote in {normalized(quote): quote for quote in quotes if quote.strip()}.values():
+        sentences = transcript.find(quote)
+        if sentences is None:
+            not_found.append(quote)
+            continue
+        touched = [group for group in groups if group[0] & sentences]
+        merged = sentences.union(*(group[0] for group in touched))
+        longest = max([*(group[1] for group in touched), quote], key=lambda one: len(_words(one)))
+        groups = [*(group for group in groups if group not in touched), (merged, longest)]
+    groups.sort(key=lambda group: min(group[0]))
+    return CheckedQuotes(tuple(quote for _, quote in groups), tuple(not_found))

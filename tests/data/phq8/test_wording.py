@@ -1,0 +1,254 @@
+"""The phrase banks: disjoint, decidable, and too varied to look up."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+from krisis.data.phq8.interviews import (
+    Cohort,
+    Interview,
+    Split,
+    draw_cohort,
+    draw_splits,
+    write_interview,
+)
+from krisis.data.phq8.items import ITEM_KEYS, ITEMS
+from krisis.data.phq8.lexicon import score_of_days
+from krisis.data.phq8.retrieval import passages
+from krisis.data.phq8.transcripts import SENTENCE_END, normalized
+from krisis.data.phq8.wording import Bank, Voice
+
+NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+           "twelve", "thirteen", "fourteen")  # fmt: skip
+N_WORDS = {**{word: n for n, word in enumerate(NUMBERS, 1)}, "once": 1, "twice": 2}
+NUMBER = "(" + "|".join(N_WORDS) + ")"
+UNITS = "(?:days|nights|day|night)"
+# Counts in words, each with the number of days of fourteen that they come to.
+COUNTS = [
+    (rf"{NUMBER} of the (?:last|past) fourteen", lambda n: n),
+    (rf"{NUMBER} {UNITS} out of", lambda n: n),
+    (rf"{NUMBER} {UNITS} in the (?:fortnight|past two weeks)", lambda n: n),
+    (rf"for {NUMBER} {UNITS}, taking", lambda n: n),
+    (rf"{NUMBER}(?: times)? (?:a|per) week", lambda n: 2 * n),
+    (rf"{NUMBER}(?: times)? (?:in each|in either|from one sunday)", lambda n: 2 * n),
+    (rf"{NUMBER} {UNITS} (?:one week|in the first week) and {NUMBER} the", lambda a, b: a + b),
+    (rf"{NUMBER} {UNITS} last week, {NUMBER} the week before", lambda a, b: a + b),
+    (rf"{NUMBER} {UNITS} of this week plus {NUMBER} of", lambda a, b: a + b),
+    (rf"but {NUMBER} of the fourteen", lambda n: 14 - n),
+    (rf"(?:exception of|save for) {NUMBER} {UNITS}", lambda n: 14 - n),
+    (r"((?:\w+day, )*\w+day and \w+day) (?:just past|of (?:last week|the week just gone))", None),
+]
+
+
+def counted(text: str) -> list[tuple[int, int]]:
+    """Return where days are counted and the score of the count; written without the banks."""
+    found = []
+    for pattern, days in COUNTS:
+        for match in re.finditer(rf"\b{pattern}", text):
+            numbers = [N_WORDS.get(group, 0) for group in match.groups()]
+            n_days = days(*numbers) if days else len(re.findall("day", match.group(1)))
+            found.append((match.start(), score_of_days(n_days)))
+    return found
+
+
+def plain(text: str) -> str:
+    """Undo the forms that formal people use."""
+    for short, full in (("n't", " not"), ("'m", " am"), ("'ve", " have"), ("'ll", " will")):
+        text = text.replace(f"ca{short}" if full == " not" else "\0", "cannot").replace(short, full)
+    return text.lower()
+
+
+@cache
+def pattern(templates: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what any of the templates can become."""
+
+    def one(template: str) -> str:
+        pieces = re.split(r"(\[[^\]]*\]|\{\w+\})", plain(template))
+        return "".join(
+            "(?:" + "|".join(one(part) for part in piece[1:-1].split("|")) + ")"
+            if piece.startswith("[")
+            else UNITS
+            if piece in ("{unit}", "{units}")
+            else "[^.!?;]{1,60}?"
+            if piece.startswith("{")
+            else re.escape(piece)
+            for piece in pieces
+        )
+
+    return re.compile("|".join(rf"\b{one(template)}" for template in templates))
+
+
+class Reader:
+    """Knows how each split talks, reads the exchanges of an item and scores or abstains."""
+
+    def __init__(self, split: Split) -> None:
+        self.bank = Bank.of(split)
+        often = self.bank.phrases["often"]
+        self.bands = {
+            score: pattern((*often["banded"][str(score)], *often["circumstance"][str(score)]))
+            for score in (1, 2, 3)
+        }
+        says = self.bank.phrases["says"]
+        self.cues = {
+            kind: pattern(tuple(text.replace("{truth}", "").strip(" .") for text in says[kind]))
+            for kind in ("takes_back", "unknown")
+        }
+
+    def statements(self, key: str, text: str) -> list[int]:
+        """Return the scores that are stated, in order."""
+        found = counted(text)
+        for score, band in self.bands.items():
+            found += [(match.start(), score) for match in band.finditer(text)]
+        well = pattern(tuple(self.bank.topics[key].well))
+        found += [(match.start(), 0) for match in well.finditer(text)]
+        return [score for _, score in sorted(found)]
+
+    def read(self, key: str, exchanges: Sequence[str]) -> int | None:
+        """Return the score that the exchanges show, or None."""
+        texts = [plain(text) for text in exchanges]
+        stated = [score for text in texts for score in self.statements(key, text)]
+        if not stated or any(self.cues["unknown"].search(text) for text in texts):
+            return None
+        if len(set(stated)) > 1 and not self.cues["takes_back"].search(texts[-1]):
+            return None
+        return stated[-1]
+
+
+def interviews(
+    n: int, split: Split, cohort: Cohort = Cohort.CLINIC, seed: int = 11
+) -> Iterator[tuple[dict[str, int], Interview]]:
+    for person in draw_cohort(n, seed=seed, cohort=cohort):
+        scores = dict(zip(ITEM_KEYS, person.scores, strict=True))
+        yield scores, write_interview(person, seed=seed, withheld_rate=0.3, split=split)
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_a_careful_reader_recovers_every_score_and_every_gap(split: Split) -> None:
+    reader = Reader(split)
+    for scores, interview in interviews(120, split):
+        cut = passages(interview.transcript)
+        for key in ITEM_KEYS:
+            said = [cut[number].said for number in interview.exchanges.get(key, ())]
+            expected = None if key in interview.withheld else scores[key]
+            assert reader.read(key, said) == expected, (key, interview.withheld.get(key), said)
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_a_frequency_denotes_one_score_and_counts_fall_into_its_band(split: Split) -> None:
+    voice = Voice(Bank.of(split), np.random.default_rng(0))
+    scores: dict[str, set[int]] = defaultdict(set)
+    for score in (1, 2, 3):
+        for _ in range(600):
+            scores[voice.often(score, "night")].add(score)
+    assert {len(found) for found in scores.values()} == {1}
+    n_counted = 0
+    for phrase, (score,) in scores.items():
+        for _, read in counted(phrase.lower()):
+            n_counted += 1
+            assert read == score, phrase
+    assert n_counted > 50
+
+
+def leaves(node: object) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    else:
+        for part in node.values() if isinstance(node, dict) else node:  # type: ignore[attr-defined]
+            yield from leaves(part)
+
+
+def test_the_banks_have_the_same_parts_and_share_no_phrase() -> None:
+    train, test = Bank.of("train").phrases, Bank.of("test").phrases
+    assert {key: set(part) for key, part in train.items() if isinstance(part, dict)} == {
+        key: set(part) for key, part in test.items() if isinstance(part, dict)
+    }
+    pronouns = {"he", "she", "his", "her", "him", "himself", "herself"}
+    shared = {normalized(text) for text in leaves(train)} & {normalized(t) for t in leaves(test)}
+    assert shared == pronouns & shared
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_no_phrase_bears_on_an_item_that_it_is_not_about(split: Split) -> None:
+    phrases = dict(Bank.of(split).phrases)
+    topics, life = phrases.pop("topics"), dict(phrases.pop("life"))
+    phrases.pop("traps")
+    hobby = life.pop("hobby")
+    for item in ITEMS:
+        others = [topic for key, topic in topics.items() if key != item.key]
+        hobbies = [] if item.key == "NoInterest" else [hobby]
+        for text in leaves([phrases, life, others, hobbies]):
+            flat = re.sub(r"\{\w+\}", "it", text)
+            for choice in re.findall(r"\[([^\]]*)\]", flat):
+                assert not any(item.bears_on(part) for part in choice.split("|")), (item.key, text)
+            assert not item.bears_on(re.sub(r"\[|\]|\|", " ", flat)), (item.key, text)
+
+
+def check_withheld(n: int, split: Split, cohort: Cohort) -> None:
+    n_checked = 0
+    for _, interview in interviews(n, split, cohort):
+        cut = passages(interview.transcript)
+        for item in ITEMS:
+            if item.key in interview.withheld:
+                own = set(interview.exchanges.get(item.key, ()))
+                others = [one.text for number, one in enumerate(cut) if number not in own]
+                assert not item.bears_on(" ".join(others)), (item.key, others)
+                n_checked += 1
+    assert n_checked > n
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_nothing_outside_its_exchanges_bears_on_a_withheld_item(split: Split) -> None:
+    check_withheld(60, split, Cohort.COMMUNITY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cohort", list(Cohort))
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_nothing_bears_on_a_withheld_item_among_a_thousand(split: Split, cohort: Cohort) -> None:
+    check_withheld(1000, split, cohort)
+
+
+def check_overlap(n: int) -> None:
+    """Verbatim sentences, and a table from each sentence to the scores it was said with."""
+    people = draw_cohort(n, seed=42)
+    sentences: dict[Split, list[str]] = {Split.TRAIN: [], Split.TEST: []}
+    table: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    items: list[tuple[str, int, set[str]]] = []
+    turns: list[str] = []
+    for person, split in zip(people, draw_splits(n, seed=42, test_size=0.2), strict=True):
+        interview = write_interview(person, seed=42, withheld_rate=0.3, split=split)
+        turns += [turn.text for turn in interview.transcript.turns if turn.speaker != "interviewer"]
+        cut = passages(interview.transcript)
+        said = [{normalized(one) for one in SENTENCE_END.split(part.text)} for part in cut]
+        sentences[split] += [sentence for part in said for sentence in part]
+        for key, score in zip(ITEM_KEYS, person.scores, strict=True):
+            numbers = interview.exchanges.get(key, ())
+            own = set().union(*(said[number] for number in numbers))
+            if key in interview.withheld:
+                continue
+            if split is Split.TRAIN:
+                for sentence in own:
+                    table[key, sentence][score] += 1
+            else:
+                items.append((key, score, own))
+    train = set(sentences[Split.TRAIN])
+    shared = [sentence for sentence in sentences[Split.TEST] if sentence in train]
+    assert len(shared) <= 0.02 * len(sentences[Split.TEST])
+    decided = [item for item in items if any((item[0], sentence) in table for sentence in item[2])]
+    assert len(decided) <= 0.15 * len(items)
+    assert len(set(turns)) >= 0.9 * len(turns)
+
+
+def test_test_sentences_do_not_stand_in_train() -> None:
+    check_overlap(150)
+
+
+@pytest.mark.slow
+def test_test_sentences_do_not_stand_in_train_among_a_thousand() -> None:
+    check_overlap(1000)
