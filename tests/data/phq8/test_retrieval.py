@@ -188,6 +188,18 @@ def test_a_reference_is_all_that_was_said_among_a_thousand(split: Split, cohort:
     check_references(1000, cohort, split)
 
 
+def test_the_same_words_are_shown_once() -> None:
+    def spoke(name: str, said: str) -> Transcript:
+        return Transcript(name, (Turn("interviewer", "Do you sleep?"), Turn("participant", said)))
+
+    training = [
+        ScoredInterview(spoke(str(number), "I sleep badly."), {"Sleep": number})
+        for number in range(3)
+    ]
+    found = ReferenceLibrary(training, TfidfEmbedder()).retrieve(spoke("x", "Sleep? No."))["Sleep"]
+    assert [reference.score for reference in found.references] == [0]
+
+
 def test_an_interview_in_one_piece_is_no_reference() -> None:
     said = "I sleep badly most nights. " * 100
     giant = Transcript("1", (Turn("participant", said),))
