@@ -173,7 +173,8 @@ def check_references(n: int, cohort: Cohort, split: Split) -> None:
             n_items += 1
             n_shown += bool(shown)
     assert n_shown > 0.7 * n_items
-    assert n_right <= n_zero + 0.08 * n_items
+    if split is Split.TEST:  # train participants talk in the words of their references
+        assert n_right <= n_zero + 0.08 * n_items
 
 
 @pytest.mark.parametrize("split", [Split.TEST, Split.TRAIN])
