@@ -210,7 +210,7 @@ def write_parquet(table: TidyTable, path: Path) -> None:
         for start in range(0, len(table.lines), _LINES_AT_ONCE):
             cells = zip(*table.lines[start : start + _LINES_AT_ONCE], strict=True)
             values = [[_as(k, c) for c in column] for k, column in zip(types, cells, strict=True)]
-            base.execute(f"insert into rows select {lists}", values)  # noqa: S608 - own words
+            base.execute(f"insert into rows select {lists}", values)
         half = path.with_name(f".{path.name}.half")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -306,6 +306,10 @@ def test_rows_that_were_not_taken_are_in_the_run_and_its_attrition(tmp_path: Pat
     assert again.provenance.imported == read_manifest(run).imported
     assert again.attrition.n_loaded == 3
     assert again.stop is None
+    rows = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (run / "rows.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
+    assert "their rows were lost; import them again" in str(load_run(run).stop)
+    assert krisis("check", run, "--require", "accuracy >= 0").exit_code == 2
 
 
 def test_nothing_is_written_when_one_of_several_files_is_wrong(tmp_path: Path) -> None:
