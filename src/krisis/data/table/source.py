@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 TABLE, ROW = "records", "krisis_row"
 # Its first rows, which tell at once what cannot hold for all of them.
 SAMPLE, N_SAMPLED = "krisis_sample", 2048
+# Copied rows of a large table, as they were loaded.
+_PICKED = "krisis_picked"
 NUMBERS = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
@@ -57,11 +59,23 @@ class Source:
         self.readings = list(readings)
         self.columns: dict[str, str] = {}
         self.row_number = "rowid + 1"
+        self.cleaned = ""
         self.notes: Mapping[str, int] = {}
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
         """Run one of krisis's own queries and return its rows."""
         return self.connection.execute(sql, list(values)).fetchall()
+
+    def picked(self, rows: str) -> str:
+        """Return the relation of the rows whose numbers a query gives.
+
+        They are copied first, so that missing codes are taken out of these rows only.
+        """
+        self.connection.execute(
+            f"create or replace table {_PICKED} as select {self.row_number} as krisis_number, * "
+            f"from {LOADED} where {self.row_number} in ({rows})"
+        )
+        return f"(select krisis_number as {ROW}, {self.cleaned} from {_PICKED})"
 
     @cached_property
     def n_rows(self) -> int:
@@ -164,8 +178,9 @@ def finish(source: Source, declaration: Declaration) -> None:
         spec = declaration.feature(name)
         expression, kinds[name] = _cleaned(source, name, kind, spec, is_text_file=typed)
         expressions.append(f"{expression} as {quoted(name)}")
+    source.cleaned = ", ".join(expressions)
     source.connection.execute(
-        f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "
+        f"create view {TABLE} as select {source.row_number} as {ROW}, {source.cleaned} "
         f"from {LOADED}"
     )
     source.columns = kinds
