@@ -29,6 +29,7 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 # Of a larger table, copies and equal ids are looked for among the rows that are used.
 LARGE = 200_000
 N_TELLING = 3
+_PLAIN, _INFINITE = {float, int, str, type(None)}, (math.inf, -math.inf)
 _PRIMES = (2_147_483_647, 2_147_483_629, 2_147_483_587)  # below 2^31, so that no product overflows
 Part = Literal["use", "train"]
 # More different labels than this are no classes.
@@ -323,7 +324,7 @@ class TaskTable(Question):
         values = row[8 + len(groups) :]
         features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
         for name, value in features.items():
-            if isinstance(value, float) and math.isinf(value):
+            if type(value) is float and value in _INFINITE:
                 raise InvalidFile(
                     f"{self.source.place(number)}, column {name}: the value is infinite; give a "
                     "number, or leave the cell empty"
@@ -373,6 +374,8 @@ def _listed(value: JsonValue) -> list[JsonValue]:
 
 def plain_value(value: JsonValue) -> JsonValue:
     """Return a cell as records hold it: whole numbers, numbers, text, lists and mappings."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, list | tuple):
         return [plain_value(item) for item in value]
     if isinstance(value, dict):
@@ -381,4 +384,4 @@ def plain_value(value: JsonValue) -> JsonValue:
         return int(value) if value == int(value) else float(value)
     if isinstance(value, date | time):
         return value.isoformat()
-    return value if value is None or isinstance(value, int | float | str) else str(value)
+    return value if isinstance(value, int | float | str) else str(value)

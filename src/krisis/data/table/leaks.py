@@ -131,8 +131,8 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
         f"create or replace table krisis_labelled as {labelled.format(SAMPLE)}"
     )
     first, every = "krisis_labelled", f"({labelled.format(TABLE)})"
-    likely = [n for n in table.spec.features if _pairs(table, n, first, n_labels) is not None]
-    for name in likely:
+    few = _with_few_values(table, first, n_labels)
+    for name in [name for name in few if _pairs(table, name, first, n_labels) is not None]:
         pairs = _pairs(table, name, every, n_labels)
         if pairs is not None and len(pairs) == n_labels:
             (value, label, row), (other, another, _) = pairs[:2]
@@ -143,16 +143,29 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
             )
 
 
+def _with_few_values(table: TaskTable, rows: str, n_labels: int) -> list[str]:
+    """Return the features that may have as few values as there are labels, by one quick look."""
+    names = table.spec.features
+    if not names:
+        return []
+    cells = ", ".join(f"approx_count_distinct({_compared(table, name)})" for name in names)
+    counts = table.source.query(f"select {cells} from {rows}")[0]
+    most = 2 * n_labels + 3  # the counts are estimates, of so few values good ones
+    return [name for name, n_values in zip(names, counts, strict=True) if n_values <= most]
+
+
+def _compared(table: TaskTable, name: str) -> str:
+    column = quoted(name)
+    return f"lower(trim({column}))" if table.source.columns[name] == "VARCHAR" else column
+
+
 def _pairs(
     table: TaskTable, name: str, rows: str, n_labels: int
 ) -> list[tuple[JsonValue, JsonValue, int]] | None:
     """Return value, label and first row of a one-to-one relation; None where there is none."""
-    column = quoted(name)
-    if table.source.columns[name] == "VARCHAR":
-        column = f"lower(trim({column}))"
     found = table.source.query(
-        f"select {column}, krisis_label, min({ROW}) from {rows} group by 1, 2 order by 3 "
-        f"limit {n_labels + 1}"
+        f"select {_compared(table, name)}, krisis_label, min({ROW}) from {rows} group by 1, 2 "
+        f"order by 3 limit {n_labels + 1}"
     )
     values, labels = {str(row[0]) for row in found}, {str(row[1]) for row in found}
     return found if len(values) == len(found) == len(labels) else None

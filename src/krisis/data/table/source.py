@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 TABLE, ROW = "records", "krisis_row"
 # Its first rows, which tell at once what cannot hold for all of them.
 SAMPLE, N_SAMPLED = "krisis_sample", 2048
-# Copied rows of a large table, as they were loaded.
-_PICKED = "krisis_picked"
 NUMBERS = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
@@ -69,13 +67,12 @@ class Source:
     def picked(self, rows: str) -> str:
         """Return the relation of the rows whose numbers a query gives.
 
-        They are copied first, so that missing codes are taken out of these rows only.
+        It is as ``records``, but missing codes are taken out of these rows only.
         """
-        self.connection.execute(
-            f"create or replace table {_PICKED} as select {self.row_number} as krisis_number, * "
-            f"from {LOADED} where {self.row_number} in ({rows})"
+        number = self.row_number
+        return (
+            f"(select {number} as {ROW}, {self.cleaned} from {LOADED} where {number} in ({rows}))"
         )
-        return f"(select krisis_number as {ROW}, {self.cleaned} from {_PICKED})"
 
     @cached_property
     def n_rows(self) -> int:
@@ -291,7 +288,7 @@ def _view_parquet(source: Source) -> None:
         found = source.query(f"select num_rows from parquet_file_metadata({place})")
         reading.n_rows = int(found[0][0])
         parts.append(
-            f"select {before} + file_row_number + 1 as {ROW}, * exclude (file_row_number) "
+            f"select file_row_number + {before + 1} as {ROW}, * exclude (file_row_number) "
             f"from {reading.call}"
         )
         before += reading.n_rows
