@@ -280,7 +280,9 @@ def _horner(coefficients: Iterable[float], x: str) -> str:
 def normal_tail(z: str) -> str:
     """Return SQL of the upper tail 1 − Φ(z) of the standard normal distribution."""
     x = f"least(abs({z}), 7.0)"  # beyond it the tail is below 1.3e-12
-    lower = f"(exp(-{x} * {x} / 2) * {_horner(_ABOVE, x)} / {_horner(_BELOW, x)})"
+    # A function of x, so that a long z is written, read and computed once.
+    tail = f"exp(-x * x / 2) * {_horner(_ABOVE, 'x')} / {_horner(_BELOW, 'x')}"
+    lower = f"list_transform([{x}], lambda x: {tail})[1]"
     return f"(case when {z} >= 0 then {lower} else 1 - {lower} end)"
 
 
