@@ -37,7 +37,7 @@ def shuffled(options: list[str], right: int, seed: str) -> tuple[list[str], int]
     """Return the options in an order drawn from a seed, and the new place of the right one.
 
     >>> shuffled(["a", "b", "c"], 1, "42:7")
-    (['b', 'a', 'c'], 2)
+    (['a', 'b', 'c'], 1)
     """
     order = sorted(range(len(options)), key=lambda i: hashlib.md5(f"{seed}:{i}".encode()).digest())  # noqa: S324
     return [options[i] for i in order], order.index(right - 1) + 1

@@ -39,6 +39,7 @@ def new_connection() -> duckdb.DuckDBPyConnection:
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
         "TimeZone = 'UTC'",
+        "parquet_metadata_cache = true",  # the same file is read by many queries
         "preserve_insertion_order = true",
     ):
         connection.execute(f"set {setting}")

@@ -20,7 +20,7 @@ from krisis.json_values import JsonValue
 
 # Of fewer rows, a feature and a label may be one-to-one by chance (2 in 2^6 for two classes).
 LEAST_ROWS = 6
-_ALIKE = "krisis_alike"
+_ALIKE, _REPEATED = "krisis_alike", "krisis_repeated"
 # Equal rows are copies where at least so many times more are found than chance would give.
 _MORE_THAN_CHANCE = 10
 # Words that stand in any letter and name no diagnosis.
@@ -45,15 +45,13 @@ def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
     yield from _right_option_in_text(table)
     yield from _both_parts(table)
     if whole or not table.is_large:
-        yield from _equal_rows(table, "")
+        yield from _equal_rows(table)
 
 
 def copies_of_chosen(table: TaskTable) -> Iterator[str]:
     """Return copies of the rows whose records were made last, in a table too large for more."""
     table.refuse_equal_ids(CHOSEN)
-    rows = _like_chosen(table)
-    if rows:
-        yield from _equal_rows(table, f" and {ROW} in ({', '.join(map(str, rows))})")
+    yield from _equal_rows(table, f"where krisis_telling in (select krisis_telling from {CHOSEN})")
 
 
 def accepted(table: TaskTable) -> list[str]:
@@ -133,8 +131,8 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
         f"create or replace table krisis_labelled as {labelled.format(SAMPLE)}"
     )
     first, every = "krisis_labelled", f"({labelled.format(TABLE)})"
-    likely = [n for n in table.spec.features if _pairs(table, n, first, n_labels) is not None]
-    for name in likely:
+    few = _with_few_values(table, first, n_labels)
+    for name in [name for name in few if _pairs(table, name, first, n_labels) is not None]:
         pairs = _pairs(table, name, every, n_labels)
         if pairs is not None and len(pairs) == n_labels:
             (value, label, row), (other, another, _) = pairs[:2]
@@ -145,16 +143,29 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
             )
 
 
+def _with_few_values(table: TaskTable, rows: str, n_labels: int) -> list[str]:
+    """Return the features that may have as few values as there are labels, by one quick look."""
+    names = table.spec.features
+    if not names:
+        return []
+    cells = ", ".join(f"approx_count_distinct({_compared(table, name)})" for name in names)
+    counts = table.source.query(f"select {cells} from {rows}")[0]
+    most = 2 * n_labels + 3  # the counts are estimates, of so few values good ones
+    return [name for name, n_values in zip(names, counts, strict=True) if n_values <= most]
+
+
+def _compared(table: TaskTable, name: str) -> str:
+    column = quoted(name)
+    return f"lower(trim({column}))" if table.source.columns[name] == "VARCHAR" else column
+
+
 def _pairs(
     table: TaskTable, name: str, rows: str, n_labels: int
 ) -> list[tuple[JsonValue, JsonValue, int]] | None:
     """Return value, label and first row of a one-to-one relation; None where there is none."""
-    column = quoted(name)
-    if table.source.columns[name] == "VARCHAR":
-        column = f"lower(trim({column}))"
     found = table.source.query(
-        f"select {column}, krisis_label, min({ROW}) from {rows} group by 1, 2 order by 3 "
-        f"limit {n_labels + 1}"
+        f"select {_compared(table, name)}, krisis_label, min({ROW}) from {rows} group by 1, 2 "
+        f"order by 3 limit {n_labels + 1}"
     )
     values, labels = {str(row[0]) for row in found}, {str(row[1]) for row in found}
     return found if len(values) == len(found) == len(labels) else None
@@ -295,13 +306,16 @@ def _both_parts(table: TaskTable) -> Iterator[str]:
         )
 
 
-def _equal_rows(table: TaskTable, among: str) -> Iterator[str]:
+def _equal_rows(table: TaskTable, which: str = "") -> Iterator[str]:
     """Find rows that look the same to a model, with other labels or in both parts."""
+    # Of a large table, only rows that agree in the most telling columns can be equal.
+    if table.is_large and not _agree(table, which):
+        return
     shown = ", ".join(map(quoted, table.shown))
     table.source.connection.execute(
         f"create or replace table {_ALIKE} as select hash({shown}) as krisis_shown, {ROW}, "
-        f"krisis_label, krisis_part from {TABLE} join {CASES} using ({ROW}) "
-        f"where krisis_label is not null and krisis_part is not null{among}"
+        f"krisis_label, krisis_part from {table.rows_in(_REPEATED)} join {CASES} using ({ROW}) "
+        "where krisis_label is not null and krisis_part is not null"
     )
     n_pairs, first = table.source.query(
         "select sum(n * (n - 1) / 2), arg_min(h, first_row) from (select krisis_shown as h, "
@@ -322,13 +336,13 @@ def _equal_rows(table: TaskTable, among: str) -> Iterator[str]:
     )
 
 
-def _like_chosen(table: TaskTable) -> list[int]:
-    """Return the rows that share the most telling columns with a chosen one, if any do."""
-    rows = table.source.query(
-        f"select {ROW} from {CASES} where krisis_telling in (select krisis_telling from {CHOSEN}) "
-        "qualify count(*) over (partition by krisis_telling) > 1"
+def _agree(table: TaskTable, which: str) -> bool:
+    """Find the rows that share the most telling columns with another; say whether any do."""
+    table.source.connection.execute(
+        f"create or replace table {_REPEATED} as select {ROW} from {CASES} where krisis_telling in "
+        f"(select krisis_telling from {CASES} {which} group by 1 having count(*) > 1)"
     )
-    return [row[0] for row in rows]
+    return bool(table.source.query(f"select 1 from {_REPEATED} limit 1"))
 
 
 def _pairs_by_chance(table: TaskTable) -> float:

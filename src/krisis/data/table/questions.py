@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from krisis.data.base import FeatureDescription, Label, Task
 from krisis.data.table.choices import Options, compiled_options
@@ -20,6 +21,9 @@ from krisis.data.table.expressions import (
 )
 from krisis.data.table.source import ROW, TABLE, Source, is_number
 from krisis.errors import InvalidFile, UnknownName
+
+if TYPE_CHECKING:
+    import duckdb
 
 QUESTION = "question"
 BY_LABEL, UNCERTAIN, IMPLAUSIBLE = "deferral_label", "category_uncertain", "implausible_value"
@@ -102,12 +106,12 @@ class Question:
         self.evaluated[place] = found
         return found
 
-    def execute(self, sql: str) -> None:
+    def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Run SQL with expressions of the YAML; name the one that fails on a value."""
         import duckdb
 
         try:
-            self.source.connection.execute(sql)
+            return self.source.connection.execute(sql)
         except duckdb.Error as error:
             for place, one in self.evaluated.items():
                 try:
@@ -276,7 +280,9 @@ def _horner(coefficients: Iterable[float], x: str) -> str:
 def normal_tail(z: str) -> str:
     """Return SQL of the upper tail 1 − Φ(z) of the standard normal distribution."""
     x = f"least(abs({z}), 7.0)"  # beyond it the tail is below 1.3e-12
-    lower = f"(exp(-{x} * {x} / 2) * {_horner(_ABOVE, x)} / {_horner(_BELOW, x)})"
+    # A function of x, so that a long z is written, read and computed once.
+    tail = f"exp(-x * x / 2) * {_horner(_ABOVE, 'x')} / {_horner(_BELOW, 'x')}"
+    lower = f"list_transform([{x}], lambda x: {tail})[1]"
     return f"(case when {z} >= 0 then {lower} else 1 - {lower} end)"
 
 

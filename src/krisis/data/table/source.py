@@ -57,11 +57,22 @@ class Source:
         self.readings = list(readings)
         self.columns: dict[str, str] = {}
         self.row_number = "rowid + 1"
+        self.cleaned = ""
         self.notes: Mapping[str, int] = {}
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
         """Run one of krisis's own queries and return its rows."""
         return self.connection.execute(sql, list(values)).fetchall()
+
+    def picked(self, rows: str) -> str:
+        """Return the relation of the rows whose numbers a query gives.
+
+        It is as ``records``, but missing codes are taken out of these rows only.
+        """
+        number = self.row_number
+        return (
+            f"(select {number} as {ROW}, {self.cleaned} from {LOADED} where {number} in ({rows}))"
+        )
 
     @cached_property
     def n_rows(self) -> int:
@@ -164,8 +175,9 @@ def finish(source: Source, declaration: Declaration) -> None:
         spec = declaration.feature(name)
         expression, kinds[name] = _cleaned(source, name, kind, spec, is_text_file=typed)
         expressions.append(f"{expression} as {quoted(name)}")
+    source.cleaned = ", ".join(expressions)
     source.connection.execute(
-        f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "
+        f"create view {TABLE} as select {source.row_number} as {ROW}, {source.cleaned} "
         f"from {LOADED}"
     )
     source.columns = kinds
@@ -276,7 +288,7 @@ def _view_parquet(source: Source) -> None:
         found = source.query(f"select num_rows from parquet_file_metadata({place})")
         reading.n_rows = int(found[0][0])
         parts.append(
-            f"select {before} + file_row_number + 1 as {ROW}, * exclude (file_row_number) "
+            f"select file_row_number + {before + 1} as {ROW}, * exclude (file_row_number) "
             f"from {reading.call}"
         )
         before += reading.n_rows
