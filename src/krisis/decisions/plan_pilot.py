@@ -150,6 +150,11 @@ class Pilot:
         return max(2, round(n_asked * self.table.patients.n / self._n_asked))
 
     @property
+    def most_rows(self) -> int:
+        """The most scored rows of a patient."""
+        return int(np.bincount(self.table.patients.code).max())
+
+    @property
     def rows_per_patient(self) -> float:
         """Rows asked per patient, failed ones among them."""
         return len(self.left.evaluation_results) / self._n_asked
@@ -204,12 +209,11 @@ class Pilot:
         table, generator, n_found = self.table, np.random.default_rng(seed), 0
         score = np.where(table.answered, table.confidence, math.nan)
         loss = (table.answered & ~table.correct).astype(np.float64)
-        most = int(np.bincount(table.patients.code).max())
         for draw in range(n):
             drawn = generator.integers(0, table.patients.n, n_patients)
             rows, patient = _rows_of(table.patients, drawn)
             sample = Sample(
-                score[rows], loss[rows], patient, n_patients, most_rows=most, seed=seed + draw
+                score[rows], loss[rows], patient, n_patients, most_rows=self.most_rows, seed=seed + draw
             )
             found = find_threshold(sample, "fixed-sequence", risk, delta)
             n_found += found.threshold is not None
