@@ -116,7 +116,7 @@ def _threshold(
 ) -> Threshold:
     found = find_threshold(sample, options.method, options.risk, named[1])
     accepted = sample.accepts(found.threshold)
-    coverage = ratio_interval(sample, accepted.astype(np.float64), np.ones(sample.n_rows, np.bool_))
+    coverage = ratio_interval(sample, accepted, np.ones(sample.n_rows, np.bool_))
     lost, n_accepted = float(sample.loss[accepted].sum()), int(accepted.sum())
     curve = found.tested.curve
     return Threshold(

@@ -23,6 +23,7 @@ from krisis.statistics.risk_tests import (
 MOST_PATIENTS = 100_000
 FEWEST_FOR_BETTING = 5
 """With several rows per patient: so many times the fewest rows must there be patients to bet on."""
+_LEAST_RISK = 1e-6
 _MOST_SIMULATED = 10_000
 _N_REPETITIONS = 1000
 _MOST_ROWS = 5_000_000
@@ -143,6 +144,10 @@ def check_bounds(risk: float, delta: float) -> None:
     for name, value in (("risk", risk), ("delta", delta)):
         if not 0 < value < 1:
             raise InvalidValue(f"the {name} must lie between 0 and 1, not {value!r}")
+    if risk < _LEAST_RISK:
+        raise InvalidValue(
+            f"a risk of {risk!r} would take millions of cases; choose {_LEAST_RISK:g} or more"
+        )
 
 
 def _exact_power(n: int, world: _World) -> float:
