@@ -169,8 +169,8 @@ def _why_none(
     if not found.search.tests:
         most = found.tested.most_rows if found.tested.clustered else 1
         rows = (
-            f"too small: there are {n_start} answers with a score to test and without any error it "
-            f"would take {fewest * most}; their risk is {seen:.3g}"
+            f"too small: {n_start} answers have a score and without any error it would take "
+            f"{fewest * most}; their risk is {seen:.3g}"
         )
     if seen >= risk:
         return f"{rows}, which is not below {risk:g}, so that no size helps"

@@ -175,9 +175,12 @@ def paired_assumptions(
 def certify_assumptions(study: Study, pilot: Pilot | None, delta: float) -> tuple[str, ...]:
     """Say what the power of a certificate rests on."""
     how = "simulated" if study.patients.mean_size > 1 else "computed exactly"
-    notes = [
+    certified = (
         f"Certified means that `krisis certify --loss error` with delta {delta:g} and its default "
-        f"method, fixed-sequence, finds any threshold; its power is {how}.",
+        f"method, fixed-sequence, finds any threshold; its power is {how}."
+    )
+    notes = [
+        certified,
         "All scores differ, and the risk is taken to be the same at every threshold.",
     ]
     if study.n_patients is None:

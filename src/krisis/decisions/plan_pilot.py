@@ -213,7 +213,12 @@ class Pilot:
             drawn = generator.integers(0, table.patients.n, n_patients)
             rows, patient = _rows_of(table.patients, drawn)
             sample = Sample(
-                score[rows], loss[rows], patient, n_patients, most_rows=self.most_rows, seed=seed + draw
+                score[rows],
+                loss[rows],
+                patient,
+                n_patients,
+                most_rows=self.most_rows,
+                seed=seed + draw,
             )
             found = find_threshold(sample, "fixed-sequence", risk, delta)
             n_found += found.threshold is not None
