@@ -136,7 +136,7 @@ def _most_rows(run: RunItems, seen: int, declared: int | None) -> int:
     if most < seen:
         raise InvalidValue(
             f"a {run.words[0]} of {run.source.path} has {seen} rows and at most {most} were "
-            f"declared; declare {seen} or more"
+            f"declared; certify with --rows-per-patient {seen} or more"
         )
     return most
 
