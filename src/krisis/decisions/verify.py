@@ -192,7 +192,8 @@ def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample
     if n_seen:
         raise InvalidValue(
             f"{n_seen} of the {sample.n_patients} {run.words[0]}s of {run.source.path} are those "
-            "that the certificate was made on; verify it on others"
+            "that the certificate was made on, by their names; verify it on others (if they are "
+            "others: rows named by number need ids, as of `krisis import --id`)"
         )
 
 
