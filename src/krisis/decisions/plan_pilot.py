@@ -29,6 +29,7 @@ from krisis.statistics.bootstrap import BootstrapOptions
 N_EXCHANGES = 399
 N_RESAMPLES = 400
 N_FAMILIES = 100
+_FAMILY_ROWS = 40_000
 _HIGHEST_ICC = 0.99
 
 
@@ -189,8 +190,13 @@ class Pilot:
         found = self._tested(n_patients, forms, alpha, n, seed)
         return sum(self._ahead(one, one.p_value, margin, alpha) for one in found) / n
 
+    def n_families(self, n_patients: int) -> int:
+        """Return how many studies are drawn for all metrics together: fewer of large ones."""
+        n_rows = n_patients * self.rows_per_patient
+        return int(np.clip(_FAMILY_ROWS / n_rows, N_FAMILIES / 5, N_FAMILIES))
+
     def family_power(self, n_patients: int, *, alpha: float, seed: int) -> tuple[int, int, int]:
-        """Return the metrics adjusted together, and how many of 100 studies find the difference.
+        """Return the metrics adjusted together, and how many studies find the difference.
 
         The first number of studies is found with the metric as the primary one, the second with
         all metrics of a comparison adjusted together.
@@ -199,7 +205,7 @@ class Pilot:
         metrics = {key: one for key, one in metrics.items() if one.compared_unasked}
         metrics[self.metric.identifier] = self.metric
         forms = {key: one.comparison_form for key, one in metrics.items()}
-        found = self._tested(n_patients, forms, alpha, N_FAMILIES, seed)
+        found = self._tested(n_patients, forms, alpha, self.n_families(n_patients), seed)
         alone = sum(self._ahead(one, one.p_value, 0.0, alpha) for one in found)
         together = sum(self._ahead(one, one.p_adjusted, 0.0, alpha) for one in found)
         return len(forms), alone, together
