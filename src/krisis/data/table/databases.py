@@ -85,7 +85,7 @@ def load_database(connection: duckdb.DuckDBPyConnection, path: Path, query: str)
 
 # What a query on SQLite may do: read tables and call functions that stay inside the database.
 _SQLITE_MAY = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-_SQLITE_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random"}
+_SQLITE_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random", "randomblob"}
 
 
 def _may(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -127,6 +127,9 @@ def _sqlite_rows(path: Path, query: str) -> Iterator[Mapping[str, JsonValue]]:
         if cursor.description is None:
             raise sqlite3.ProgrammingError("it is no SELECT")
         names = [str(column[0]) for column in cursor.description]
+        for number, name in enumerate(names):
+            if name.lower() in [other.lower() for other in names[:number]]:
+                raise sqlite3.DataError(f"two columns are called {name!r}, rename one by AS")
         for row in cursor:
             if any(isinstance(value, bytes) for value in row):
                 raise sqlite3.DataError("a column holds bytes, which cannot be shown")

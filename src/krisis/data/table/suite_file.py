@@ -48,8 +48,10 @@ class _Loader(yaml.SafeLoader):
     ) -> dict[Hashable, JsonValue]:
         seen: set[str] = set()
         for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.YAMLError(f"line {line}: a key must be a word or a number")
             if key.value in seen:
-                line = key.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: the key {key.value!r} is written twice")
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
