@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Literal
 
 from krisis.data.base import Label, PatientRecord, SuiteConfig, content_hash
-from krisis.data.table.choices import shuffled
+from krisis.data.table.choices import shuffled, shuffled_position
 from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
@@ -60,7 +60,11 @@ class TaskTable(Question):
         declared, compiled = self.declaration, self.compiled
         record = quoted(declared.record_id) if declared.record_id else ROW
         cluster = quoted(declared.cluster) if declared.cluster else record
-        label = compiled.options.position if compiled.options else compiled.label.sql
+        label = compiled.label.sql
+        if compiled.options:
+            label = compiled.options.position
+            if self.spec.answers.shuffle:
+                label = shuffled_position(compiled.options, f"{self.config.seed}:")
         due = compiled.deferral_column.sql if compiled.deferral_column else "null::boolean"
         reasons = "".join(
             f", {reason.expression.sql} as krisis_reason_{number}"
@@ -271,7 +275,10 @@ class TaskTable(Question):
         reasons = ", ".join(f"krisis_reason_{n + 1}" for n in range(len(compiled.reasons)))
         question = quoted(compiled.question_column) if compiled.question_column else "null"
         options = compiled.options.listed if compiled.options else "null"
-        wide = [quoted(name) for name in (*self.declaration.groups, *self.spec.features)]
+        kinds, wide = self.source.columns, []
+        for name in (*self.declaration.groups, *self.spec.features):  # 0.1, not 0.10000000149
+            as_written = "::varchar::double" if kinds[name] == "FLOAT" else ""
+            wide.append(f"{quoted(name)}{as_written}")
         rows = self.source.connection.execute(
             "select krisis_chosen_row, krisis_id::varchar, krisis_cluster::varchar, krisis_label, "
             f"krisis_due, [{reasons}]::boolean[], {', '.join([question, options, *wide])} "
@@ -287,15 +294,12 @@ class TaskTable(Question):
         features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
         for name, value in features.items():
             if isinstance(value, float) and math.isinf(value):
-                raise InvalidFile(
-                    f"{self.source.place(number)}, column {name}: the value is infinite; give a "
-                    "number, or leave the cell empty"
-                )
+                raise self.source.infinite(number, name)
         if self.compiled.question_column:
             features[QUESTION] = question
         if self.compiled.options:
             if self.spec.answers.shuffle:
-                options, label = shuffled(options, int(label), f"{self.config.seed}:{number}")
+                options = shuffled(options, f"{self.config.seed}:{number}")
             letters = self.compiled.options.letters
             features |= {f"option_{x}": t for x, t in zip(letters, options, strict=False)}
         names = [r.name for r, h in zip(self.compiled.reasons, held, strict=True) if h]

@@ -42,19 +42,27 @@ def data_sheet(
 ) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
     """Return the figures of a suite file, and of every task its table and its first record."""
     suite = TableSuite(path, config)
+    with suite.told():
+        return _filled(suite, config)
+
+
+def _filled(
+    suite: TableSuite, config: SuiteConfig
+) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
     declaration, source = suite.declaration, suite.source
     tables: dict[str, tuple[TaskTable, PatientRecord | None]] = {}
     tasks: JsonObject = {}
     implausible: dict[str, int] = {}
     for name in [suite.config.task] if config.has_chosen_task else declaration.tasks:
         table = TaskTable(declaration, name, source, config)
+        suite.declared_rule(table)
         deferral, found = _deferral(table)
         implausible |= found
         tasks[name] = _task(table, deferral)
         first = table.records("use", 1)
         tables[name] = (table, first[0] if first else None)
     sheet = {
-        "file": str(path),
+        "file": str(suite.path),
         "suite": declaration.name,
         "version": str(declaration.version),
         "source": source.name,
@@ -77,8 +85,15 @@ def _columns(
             column = quoted(name)
             outside = f"{column} < {bounds[0]!r} or {column} > {bounds[1]!r}"
             cells[f"{name}, implausible"] = f"count(*) filter ({outside})"
-    found = source.query(f"select {', '.join(cells.values())} from {TABLE}")[0]  # noqa: S608
-    counts = dict(zip(cells, map(int, found), strict=True))
+    shown = {name for task in declaration.tasks.values() for name in task.features}
+    doubles = [name for name in shown if source.columns[name] in ("FLOAT", "DOUBLE")]
+    infinite = [f"min({ROW}) filter (isinf({quoted(name)}))" for name in doubles]
+    cells_sql = ", ".join([*cells.values(), *infinite])
+    found = source.query(f"select {cells_sql} from {TABLE}")[0]  # noqa: S608
+    for name, row in zip(doubles, found[len(cells) :], strict=True):
+        if row is not None:
+            raise source.infinite(row, name)
+    counts = dict(zip(cells, map(int, found[: len(cells)]), strict=True))
     return {
         name: {
             "type": kind,

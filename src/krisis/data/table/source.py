@@ -93,6 +93,13 @@ class Source:
             row -= n_rows
         return f"{self.name} row {row}"
 
+    def infinite(self, row: int, name: str) -> InvalidFile:
+        """Say where a value is infinite."""
+        return InvalidFile(
+            f"{self.place(row)}, column {name}: the value is infinite; give a number, or leave the "
+            "cell empty"
+        )
+
     def _rows_of(self, reading: Reading) -> int:
         if reading.n_rows is None and len(self.readings) == 1:
             reading.n_rows = self.n_rows
