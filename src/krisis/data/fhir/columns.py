@@ -116,8 +116,9 @@ class Column:
             return float(number) * self.wanted.factor[unit]
         if unit and not self.wanted.unit:
             raise InvalidValue(f"{where} is in {unit}, and no unit is stated; write unit: {unit}")
+        wanted = self.wanted.unit or "not stated"
         raise InvalidValue(
-            f"{where} is in {unit or 'no unit'} where the unit is {self.wanted.unit or 'not stated'}; "
+            f"{where} is in {unit or 'no unit'} where the unit is {wanted}; "
             + (f"state factor: {{{unit}: NUMBER}}, or correct the unit" if unit else "correct it")
         )
 

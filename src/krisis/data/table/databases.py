@@ -85,7 +85,15 @@ def load_database(connection: duckdb.DuckDBPyConnection, path: Path, query: str)
 
 # What a query on SQLite may do: read tables and call functions that stay inside the database.
 _SQLITE_MAY = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-_SQLITE_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random", "randomblob"}
+_SQLITE_NEVER = {
+    "load_extension",
+    "readfile",
+    "writefile",
+    "edit",
+    "fts3_tokenizer",
+    "random",
+    "randomblob",
+}
 
 
 def _may(action: int, first: str | None, second: str | None, *_: str | None) -> int:

@@ -178,7 +178,10 @@ def _check_function(
 def _is_outside(name: str) -> bool:
     """Say whether a function tells of the session or the clock, though DuckDB calls it stable."""
     return bool(
-        re.match(r"(?i)current_|pg_|inet_|has_|session_user|user$|version$|ago$|getenv|json_serialize", name)
+        re.match(
+            r"(?i)current_|pg_|inet_|has_|session_user|user$|version$|ago$|getenv|json_serialize",
+            name,
+        )
     )
 
 

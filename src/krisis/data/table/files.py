@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import re
 import zlib
 from collections.abc import Sequence
@@ -158,7 +159,10 @@ def unreadable(reading: Reading, error: Exception) -> InvalidFile:
         return InvalidFile(f"{path} line {line} is not text in UTF-8; save the file as UTF-8")
     if form in ("csv", "tsv") and (fault := _csv_fault(path, form)):
         return InvalidFile(f"{path} {fault}")
+    if form == "lines" and path.suffix != ".gz" and (fault := _line_not_json(path)):
+        return InvalidFile(f"{path} {fault}; the file may be cut or broken")
     says = duckdb_says(error).replace(f"{path.resolve()}", path.name)
+    says = re.split(r"\.? Try (?:setting|increasing)", says)[0]
     line_of = re.search(r"(?:on Line|[Ll]ine): (\d+)", str(error))
     where = f" line {line_of[1]}" if line_of else ""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].upper()
@@ -175,6 +179,17 @@ def _line_not_utf8(path: Path) -> int:
     except UnicodeDecodeError as error:
         start = error.start
     return data.count(b"\n", 0, start) + 1 if start >= 0 else 0
+
+
+def _line_not_json(path: Path) -> str:
+    """Find the first line that is no JSON; DuckDB counts from the line after it."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                json.loads(line) if line.strip() else None
+            except ValueError as error:
+                return f"line {number} cannot be read as JSON: {getattr(error, 'msg', error)}"
+    return ""
 
 
 def _csv_fault(path: Path, form: str) -> str:

@@ -31,7 +31,9 @@ _COMMON = {
 _LEAST_LETTERS = 4
 _FREE_TEXT_LETTERS = 40
 _ASSOCIATED = 2.0
-_LETTER = r"(?:^|\W)(?:answer|label|correct option|right option)\s*(?:is\s|[:=])\s*\W?([a-z])(?:\W|$)"
+_LETTER = (
+    r"(?:^|\W)(?:answer|label|correct option|right option)\s*(?:is\s|[:=])\s*\W?([a-z])(?:\W|$)"
+)
 
 
 def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
@@ -277,8 +279,8 @@ def _right_option_in_text(table: TaskTable) -> Iterator[str]:
         text = f"lower({quoted(name)})"
         letter = f"regexp_extract({text}, {sql_text(_LETTER)}, 1)"
         hit = (
-            f"(contains({text}, lower(x)) and length(x) >= {_LEAST_LETTERS}) or {letter} = chr(96 + "
-            f"list_position({options.listed}, x))"
+            f"(contains({text}, lower(x)) and length(x) >= {_LEAST_LETTERS}) or "
+            f"{letter} = chr(96 + list_position({options.listed}, x))"
         )
         listed = f"[{hit} for x in {options.listed}]"
         row, n_right, n_wrong, n_rows = table.source.query(

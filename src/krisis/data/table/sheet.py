@@ -335,7 +335,8 @@ def _task_text(name: str, task: JsonObject) -> Iterator[str]:
     )
     classes = ", ".join(f"{a}: {k} ({k / n:.1%})" for a, k in task["classes"].items())
     yield f"  classes    {classes}"
-    yield f"  defer      {task['n_deferred']} ({task['n_deferred'] / n:.1%})"
+    share = f"{task['n_deferred']} ({task['n_deferred'] / n:.1%})" if task["deferral"] else ""
+    yield f"  defer      {share or 'not stated'}"
     for reason, k in task["deferral"].items():
         yield f"    {reason}: {k} ({k / n:.1%})"
     for group, values in task["groups"].items():

@@ -184,25 +184,11 @@ def _cleaned(
     source: Source, name: str, kind: str, spec: FeatureSpec, *, is_text_file: bool
 ) -> tuple[str, str]:
     """Return the expression of a column without its missing codes, and its type."""
-    column = quoted(name)
-    if spec.missing:
-        codes = ", ".join(f"'{str(code).replace(chr(39), chr(39) * 2)}'" for code in spec.missing)
-        numbers = ", ".join(_numbers(spec.missing)) or "null"
-        same = f"trim({column}::varchar) in ({codes}) or try_cast({column} as double) in ({numbers})"
-        if is_number(kind):
-            same = f"{column} in ({numbers})"
-        column = f"case when {same} then null else {column} end"
-    if kind in ("FLOAT", "DOUBLE"):
-        return f"case when isnan({column}) then null else {column} end", kind
-    if kind == "TIMESTAMP WITH TIME ZONE":
-        return f"({column})::timestamp", "TIMESTAMP"  # in UTC
+    column, shown = _retyped(_without_codes(quoted(name), kind, spec), kind, spec)
     if kind == "JSON":
         _refuse_mixed_json(source, name)
-    if spec.text and kind != "VARCHAR":
-        as_lines = f"array_to_string({column}, chr(10))" if kind == "VARCHAR[]" else column
-        return f"({as_lines})::varchar", "VARCHAR"
     if kind != "VARCHAR":
-        return column, kind
+        return column, shown
     if is_text_file:
         column = f"nullif({column}, '')"
     if spec.text or spec.values or not (is_text_file or spec.is_number):
@@ -217,6 +203,30 @@ def _cleaned(
     if n_given and n_numbers == n_given:
         kind = "DOUBLE" if n_not_whole else "BIGINT"
         return f"({column})::{kind}", kind
+    return column, kind
+
+
+def _without_codes(column: str, kind: str, spec: FeatureSpec) -> str:
+    """Return a column without the codes that mean: not measured."""
+    if not spec.missing:
+        return column
+    codes = ", ".join(map(sql_text, spec.missing))
+    numbers = ", ".join(_numbers(spec.missing)) or "null"
+    same = f"trim({column}::varchar) in ({codes}) or try_cast({column} as double) in ({numbers})"
+    if is_number(kind):
+        same = f"{column} in ({numbers})"
+    return f"case when {same} then null else {column} end"
+
+
+def _retyped(column: str, kind: str, spec: FeatureSpec) -> tuple[str, str]:
+    """Return a column as it is shown: no NaN, times in UTC, and lists of text as lines."""
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"case when isnan({column}) then null else {column} end", kind
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"({column})::timestamp", "TIMESTAMP"
+    if spec.text and kind != "VARCHAR":
+        as_lines = f"array_to_string({column}, chr(10))" if kind == "VARCHAR[]" else column
+        return f"({as_lines})::varchar", "VARCHAR"
     return column, kind
 
 

@@ -162,6 +162,7 @@ class TableSuite(BaseDataSuite):
         return {} if self._rule is None else {"declared": self._rule}
 
     def declared_rule(self, table: TaskTable) -> Rule | None:
+        """Return the rule of a task, checked to read its features alone."""
         given = self.declaration.rule(table.name)
         return TableRule(table, given) if given else None
 
