@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Literal
 
 from krisis.data.base import Label, PatientRecord, SuiteConfig, content_hash
-from krisis.data.table.choices import shuffled
+from krisis.data.table.choices import shuffled, shuffled_position
 from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
@@ -61,7 +61,11 @@ class TaskTable(Question):
         declared, compiled = self.declaration, self.compiled
         record = quoted(declared.record_id) if declared.record_id else ROW
         cluster = quoted(declared.cluster) if declared.cluster else record
-        label = compiled.options.position if compiled.options else compiled.label.sql
+        label = compiled.label.sql
+        if compiled.options:
+            label = compiled.options.position
+            if self.spec.answers.shuffle:
+                label = shuffled_position(compiled.options, f"{self.config.seed}:")
         joined, part = "", self._part_sql()
         if self.has_split and (declared.split is None or declared.split.column is None):
             number, joined = self._numbered(cluster)
@@ -302,7 +306,10 @@ class TaskTable(Question):
         due, *reasons = held.values() if self.is_large else held
         question = quoted(compiled.question_column) if compiled.question_column else "null"
         options = compiled.options.listed if compiled.options else "null"
-        wide = [quoted(name) for name in (*self.declaration.groups, *self.spec.features)]
+        kinds, wide = self.source.columns, []
+        for name in (*self.declaration.groups, *self.spec.features):  # 0.1, not 0.10000000149
+            as_written = "::varchar::double" if kinds[name] == "FLOAT" else ""
+            wide.append(f"{quoted(name)}{as_written}")
         rows = self.execute(
             "select krisis_chosen_row, krisis_id::varchar, krisis_cluster::varchar, krisis_label, "
             f"{due}, [{', '.join(reasons)}]::boolean[], {', '.join([question, options, *wide])} "
@@ -325,15 +332,12 @@ class TaskTable(Question):
         features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
         for name, value in features.items():
             if type(value) is float and value in _INFINITE:
-                raise InvalidFile(
-                    f"{self.source.place(number)}, column {name}: the value is infinite; give a "
-                    "number, or leave the cell empty"
-                )
+                raise self.source.infinite(number, name)
         if self.compiled.question_column:
             features[QUESTION] = question
         if self.compiled.options:
             if self.spec.answers.shuffle:
-                options, label = shuffled(options, int(label), f"{self.config.seed}:{number}")
+                options = shuffled(options, f"{self.config.seed}:{number}")
             letters = self.compiled.options.letters
             features |= {f"option_{x}": t for x, t in zip(letters, options, strict=False)}
         names = [r.name for r, h in zip(self.compiled.reasons, held, strict=True) if h]

@@ -31,6 +31,9 @@ _COMMON = {
 _LEAST_LETTERS = 4
 _FREE_TEXT_LETTERS = 40
 _ASSOCIATED = 2.0
+_LETTER = (
+    r"(?:^|\W)(?:answer|label|correct option|right option)\s*(?:is\s|[:=])\s*\W?([a-z])(?:\W|$)"
+)
 
 
 def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
@@ -162,13 +165,20 @@ def _compared(table: TaskTable, name: str) -> str:
 def _pairs(
     table: TaskTable, name: str, rows: str, n_labels: int
 ) -> list[tuple[JsonValue, JsonValue, int]] | None:
-    """Return value, label and first row of a one-to-one relation; None where there is none."""
+    """Return value, label and first row of a one-to-one relation; None where there is none.
+
+    Missing is a value of its own, or, where that does not fit, says nothing about its rows.
+    """
     found = table.source.query(
-        f"select {_compared(table, name)}, krisis_label, min({ROW}) from {rows} group by 1, 2 "
-        f"order by 3 limit {n_labels + 1}"
+        f"select {_compared(table, name)}, krisis_label, min({ROW}), count(*) from {rows} "
+        f"group by 1, 2 order by 3 limit {2 * n_labels + 1}"
     )
-    values, labels = {str(row[0]) for row in found}, {str(row[1]) for row in found}
-    return found if len(values) == len(found) == len(labels) else None
+    given = [row for row in found if row[0] is not None]
+    for some in (found, given if sum(row[3] for row in given) >= LEAST_ROWS else []):
+        values, labels = {str(row[0]) for row in some}, {str(row[1]) for row in some}
+        if some and len(values) == len(some) == len(labels):
+            return [row[:3] for row in some]
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +217,18 @@ def _phrases(table: TaskTable) -> list[_Phrase]:
 
 
 def _texts(table: TaskTable) -> list[str]:
-    """Return the shown columns of free text: called so, or long."""
+    """Return the shown columns of free text: called so, the question, long, or of many kinds."""
     found = []
     for name in table.shown:
         spec = table.declaration.feature(name)
         if table.source.columns[name] != "VARCHAR" or spec.values or spec.states_label:
             continue
-        length = table.source.query(f"select avg(length({quoted(name)})) from {SAMPLE}")[0][0]
-        if spec.text or (length or 0) > _FREE_TEXT_LETTERS:
+        length, n_given, n_different = table.source.query(
+            f"select avg(length({quoted(name)})), count({quoted(name)}), "
+            f"count(distinct {quoted(name)}) from {SAMPLE}"
+        )[0]
+        is_text = spec.text or name == table.compiled.question_column
+        if is_text or (length or 0) > _FREE_TEXT_LETTERS or 2 * n_different > n_given:
             found.append(name)
     return found
 
@@ -265,13 +279,20 @@ def _stated(table: TaskTable) -> list[tuple[str, str, str]]:
 
 
 def _right_option_in_text(table: TaskTable) -> Iterator[str]:
-    """Find texts, such as an explanation, that name the right option and none of the others."""
+    """Find texts, such as an explanation, that name the right option and none of the others.
+
+    A text may also name its letter, as in ``Answer: B``.
+    """
     options = table.compiled.options
     if options is None:
         return
     for name in [n for n in _texts(table) if n not in options.columns]:
         text = f"lower({quoted(name)})"
-        hit = f"contains({text}, lower(x)) and length(x) >= {_LEAST_LETTERS}"
+        letter = f"regexp_extract({text}, {sql_text(_LETTER)}, 1)"
+        hit = (
+            f"(contains({text}, lower(x)) and length(x) >= {_LEAST_LETTERS}) or "
+            f"{letter} = chr(96 + list_position({options.listed}, x))"
+        )
         listed = f"[{hit} for x in {options.listed}]"
         row, n_right, n_wrong, n_rows = table.source.query(
             f"select min({ROW}) filter (hits[p]), count(*) filter (hits[p]), "
@@ -307,32 +328,43 @@ def _both_parts(table: TaskTable) -> Iterator[str]:
 
 
 def _equal_rows(table: TaskTable, which: str = "") -> Iterator[str]:
-    """Find rows that look the same to a model, with other labels or in both parts."""
+    """Find rows that look the same to a model, with other labels or in both parts.
+
+    Without ids, rows that are the same in every column are copies as well.
+    """
     # Of a large table, only rows that agree in the most telling columns can be equal.
     if table.is_large and not _agree(table, which):
         return
     shown = ", ".join(map(quoted, table.shown))
+    every = f"hash({', '.join(map(quoted, table.source.columns))})"
+    whole = ROW if table.declaration.record_id else every
     table.source.connection.execute(
         f"create or replace table {_ALIKE} as select hash({shown}) as krisis_shown, {ROW}, "
-        f"krisis_label, krisis_part from {table.rows_in(_REPEATED)} join {CASES} using ({ROW}) "
+        f"krisis_label, krisis_part, {whole} as krisis_whole from {table.rows_in(_REPEATED)} "
+        f"join {CASES} using ({ROW}) "
         "where krisis_label is not null and krisis_part is not null"
     )
     n_pairs, first = table.source.query(
         "select sum(n * (n - 1) / 2), arg_min(h, first_row) from (select krisis_shown as h, "
         f"count(*) as n, min({ROW}) as first_row from {_ALIKE} group by h having count(*) > 1 and "
-        "(min(krisis_label) <> max(krisis_label) or min(krisis_part) <> max(krisis_part)))"
+        "(min(krisis_label) <> max(krisis_label) or min(krisis_part) <> max(krisis_part) or "
+        "count(distinct krisis_whole) < count(*)))"
     )[0]
     if first is None or float(n_pairs) <= _MORE_THAN_CHANCE * _pairs_by_chance(table):
         return
-    (row, label, part), (copy, other, where) = table.source.query(
-        f"select min({ROW}), krisis_label, krisis_part from {_ALIKE} where krisis_shown = ? "
-        "group by 2, 3 order by 1 limit 2",
+    (row, label, part), *others = table.source.query(
+        f"select {ROW}, krisis_label, krisis_part from {_ALIKE} where krisis_shown = ? order by 1",
         [first],
     )
-    how = "in both parts" if part != where else "with another label"
+    copy, other, where = next((o for o in others if o[1:] != (label, part)), others[0])
+    how = "in everything that is shown, with another label"
+    if part != where:
+        how = "in everything that is shown, in both parts"
+    elif label == other:
+        how = "in every column"
     yield (
-        f"{table.source.place(copy)}: it equals row {row} in everything that is shown, {how} "
-        f"({label!r}, {other!r}); remove the copy"
+        f"{table.source.place(copy)}: it equals row {row} {how} ({label!r}, {other!r}); remove the "
+        "copy"
     )
 
 

@@ -91,7 +91,11 @@ class Question:
             if name is not None:
                 self._column(name, key)
         for name in spec.features:
-            self._column(name, f"{self.place}.features")
+            if self.source.columns[self._column(name, f"{self.place}.features")] == "BLOB":
+                raise InvalidFile(
+                    f"{self.source.name}, column {name}: it holds bytes, which cannot be shown; "
+                    f"take it out of {self.place}.features"
+                )
         for name in declared.features:
             self._column(name, "features")
         for name in declared.groups:
@@ -135,10 +139,11 @@ class Question:
 
     def _compile(self) -> Compiled:
         spec = self.spec
-        label_sql = spec.label.sql or quoted(str(spec.label.column))
+        label_sql = quoted(str(spec.label.column)) if spec.label.sql is None else spec.label.sql
         compiled = Compiled(self.expression(label_sql, f"{self.place}.label"))
         if not isinstance(spec.question, str):
             compiled.question_column = self._column(spec.question.column, f"{self.place}.question")
+            self._refuse_no_question(compiled.question_column)
         if spec.answers.per_row:
             compiled.options = compiled_options(
                 self.source, spec, compiled.label, f"{self.place}.answers"
@@ -150,6 +155,16 @@ class Question:
             compiled.deferral_column = self._deferral_label(spec.deferral.column)
         compiled.reasons = [*self._rules(), *self._implausible()]
         return compiled
+
+    def _refuse_no_question(self, name: str) -> None:
+        row = self.source.query(
+            f"select min({ROW}) from {TABLE} where coalesce(trim({quoted(name)}::varchar), '') = ''"
+        )[0][0]
+        if row is not None:
+            raise InvalidFile(
+                f"{self.source.place(row)}, column {name}: the question is missing; complete or "
+                "remove the row"
+            )
 
     def _rules(self) -> Iterator[Reason]:
         deferral = self.spec.deferral

@@ -40,17 +40,25 @@ def data_sheet(
 ) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
     """Return the figures of a suite file, and of every task its table and its first record."""
     suite = TableSuite(path, config)
+    with suite.told():
+        return _filled(suite, config)
+
+
+def _filled(
+    suite: TableSuite, config: SuiteConfig
+) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
     declaration, source = suite.declaration, suite.source
     tables: dict[str, tuple[TaskTable, PatientRecord | None]] = {}
     tasks: JsonObject = {}
     columns: JsonObject = {}
     for name in [suite.config.task] if config.has_chosen_task else declaration.tasks:
         table = TaskTable(declaration, name, source, config)
+        suite.declared_rule(table)
         tasks[name] = _task(table, columns)
         first = table.records("use", 1)
         tables[name] = (table, first[0] if first else None)
     sheet = {
-        "file": str(path),
+        "file": str(suite.path),
         "suite": declaration.name,
         "version": str(declaration.version),
         "source": source.name,
@@ -74,8 +82,14 @@ def _counted(table: TaskTable, columns: JsonObject) -> JsonObject:
         inside = f"case when {column} between {bounds[0]!r} and {bounds[1]!r}" if bounds else ""
         outside = f"count({inside} then null else {column} end)" if bounds else "0"
         cells += [f"count({column})", outside]
-    n_due, by_reason, found = table.deferral_counts("use", cells)
-    for name, bounds, n_given, n_outside in zip(new, ranges, found[::2], found[1::2], strict=True):
+    shown = {name for task in table.declaration.tasks.values() for name in task.features}
+    doubles = [n for n in new if n in shown and source.columns[n] in ("FLOAT", "DOUBLE")]
+    infinite = [f"coalesce(min({ROW}) filter (isinf({quoted(name)})), 0)" for name in doubles]
+    n_due, by_reason, found = table.deferral_counts("use", [*cells, *infinite])
+    for name, row in zip(doubles, found[len(cells) :], strict=True):
+        if row:
+            raise source.infinite(row, name)
+    for name, bounds, n_given, n_outside in zip(new, ranges, found[::2], found[1::2], strict=False):
         columns[name] = {
             "type": source.columns[name],
             "n_missing": source.n_rows - n_given,
@@ -291,7 +305,8 @@ def _task_text(name: str, task: JsonObject) -> Iterator[str]:
     )
     classes = ", ".join(f"{a}: {k} ({k / n:.1%})" for a, k in task["classes"].items())
     yield f"  classes    {classes}"
-    yield f"  defer      {task['n_deferred']} ({task['n_deferred'] / n:.1%})"
+    share = f"{task['n_deferred']} ({task['n_deferred'] / n:.1%})" if task["deferral"] else ""
+    yield f"  defer      {share or 'not stated'}"
     for reason, k in task["deferral"].items():
         yield f"    {reason}: {k} ({k / n:.1%})"
     for group, values in task["groups"].items():
