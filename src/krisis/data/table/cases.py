@@ -317,7 +317,8 @@ class TaskTable(Question):
             f"on {ROW} = krisis_chosen_row "
             "order by krisis_draw, krisis_chosen_row"
         )
-        return [self._record(row) for row in iter(rows.fetchone, None)]
+        blocks = iter(lambda: rows.fetchmany(4096), [])
+        return [self._record(row) for block in blocks for row in block]
 
     def rows_in(self, relation: str, number: str = ROW) -> str:
         """Return the relation that holds the rows of these numbers, and others if it is small."""
