@@ -48,7 +48,7 @@ class Benchmark:
         self.backend = backend
         if not isinstance(backend.name, str):
             raise InvalidValue(f"the name of a backend must be text, not {backend.name!r}")
-        chosen = default_benchmark_metrics() if metrics is None else metrics
+        chosen = default_benchmark_metrics(suite.task.metrics) if metrics is None else metrics
         self.metrics = check_metrics(chosen)
         self.batch_size = checked_at_least_one("batch_size", batch_size)
         self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)
@@ -144,10 +144,11 @@ def baseline_scores(
         parts.setdefault(record.source, []).append(record)
     found = {}
     for name in suite.baselines:
+        shown = name.removeprefix("rule/")
         for source, part in parts.items():
             scores = _baseline_scores(name, suite.restricted(part), metrics)
             if scores is not None:
-                found[name if len(parts) == 1 else f"{name} ({source})"] = scores
+                found[shown if len(parts) == 1 else f"{shown} ({source})"] = scores
     return found
 
 

@@ -24,7 +24,8 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import dumps, read_object, write_text
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
-from krisis.results.run_items import read_items, totals_of
+from krisis.metrics.totals_report import totals_report
+from krisis.results.run_items import read_items
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -130,7 +131,7 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     artifact = artifact_of(
         evaluation,
         created_at=datetime.now(UTC),
-        totals=[totals_of(run) for run in runs],
+        totals=[totals_report(run.table) for run in runs],
         intersection_only=intersection_only,
     )
     if calibrator is not None:
