@@ -128,10 +128,11 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     values, absent = _confidences(runs, confidence, calibrator)
     with with_progress(options.bootstrap.n_resamples, quiet=as_json) as progress:
         evaluation = evaluate(runs, values, options=options, absent=absent, progress=progress)
+    wanted = None if evaluation.without_intervals else BootstrapOptions(seed=seed)
     artifact = artifact_of(
         evaluation,
         created_at=datetime.now(UTC),
-        totals=[totals_report(run.table) for run in runs],
+        totals=[totals_report(run.table, wanted) for run in runs],
         intersection_only=intersection_only,
     )
     if calibrator is not None:

@@ -190,7 +190,8 @@ class _ErrorOfTotal(_OfTotals):
         error = self.error(np.where(totals.usable, totals.total - totals.truth, 0.0))
         known = table.answers.positions(table.answers.allowed)
         per_item = float(np.ptp(known))
-        largest = max(per_item * totals.scale.n_items, float(np.abs(error).max()))
+        # An error that was not seen is taken to be as large as the largest, or two items of it.
+        largest = max(2 * per_item, float(np.abs(error).max()))
         form = Mean(
             _on_rows(table, totals, error),
             among=_flags(table, totals, totals.usable),

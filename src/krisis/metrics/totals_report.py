@@ -27,8 +27,8 @@ from krisis.statistics.bootstrap import BootstrapOptions
 _FIGURES = (TotalMAE, TotalBias, TotalCorrelation, ScreeningSensitivity, ScreeningSpecificity)
 
 
-def totals_report(table: Table) -> JsonObject | None:
-    """Return prorated totals with intervals, and beside them those with missing items as 0.
+def totals_report(table: Table, intervals: BootstrapOptions | None = None) -> JsonObject | None:
+    """Return prorated totals, with intervals if wanted, and those with missing items as 0.
 
     None where the items of a patient do not add up, or nobody was asked all of them.
     """
@@ -36,7 +36,7 @@ def totals_report(table: Table) -> JsonObject | None:
     if isinstance(prorated, Undefined) or isinstance(plain, Undefined):
         return None
     metrics = [kind() for kind in _FIGURES]
-    scores = list(score_all(metrics, table, intervals=BootstrapOptions()).values())
+    scores = list(score_all(metrics, table, intervals=intervals).values())
     return {
         "n_incomplete": prorated.n_incomplete,
         **_by_rule(prorated),
@@ -60,9 +60,12 @@ def _summary(scores: list[MetricScore], n_incomplete: int) -> str:
 
 
 def _words(score: MetricScore) -> str:
-    if score.interval is None:
+    if math.isnan(score.value):
         return f"{score.name} undefined, {str(score.details['reason']).replace('_', ' ')}"
-    return f"{score.name} {score.value:.4f} [{score.interval.low:.4f}, {score.interval.high:.4f}]"
+    ends = score.interval
+    return f"{score.name} {score.value:.4f}" + (
+        f" [{ends.low:.4f}, {ends.high:.4f}]" if ends else ""
+    )
 
 
 def _share(part: float, whole: float) -> float:
