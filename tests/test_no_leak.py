@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +16,19 @@ from krisis.backends.chat import ChatRequest
 from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import BaseDataSuite, FeatureSet
+from krisis.data.table.suite import TableSuite
 
 CANARY = "canary-7f3a"
 
 
+TABLES = Path(__file__).parents[1] / "examples" / "tables"
+
+
 def every_suite() -> Iterator[Any]:
+    for path in (TABLES / "lab.yaml", TABLES / "questions.yaml"):
+        for task in TableSuite(path).tasks:
+            kind = partial(TableSuite, path)
+            yield pytest.param(kind, SuiteConfig(task=task), id=f"{path.name}-{task}")
     for name in registry.BUILT_IN["suites"]:
         kind = registry.find("suites", name)
         for task in kind.tasks:

@@ -69,7 +69,7 @@ def read_object(path: Path, *, lenient: bool = False) -> JsonObject:
 def parse_object(text: str, place: str, *, lenient: bool = False) -> JsonObject:
     """Parse one JSON object, naming the place where it breaks off."""
     try:
-        value: JsonValue = json.loads(text, parse_constant=float if lenient else _refuse_constant)
+        value: JsonValue = (_LENIENT if lenient else _STRICT).decode(text)
     except ValueError as error:
         raise InvalidFile(
             f"{place} is not complete JSON ({error}); it may have been cut, restore or rerun it"
@@ -83,6 +83,11 @@ def parse_object(text: str, place: str, *, lenient: bool = False) -> JsonObject:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+# Made once: a file of lines is parsed line by line.
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
+_LENIENT = json.JSONDecoder(parse_constant=float)
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:

@@ -24,6 +24,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "suites": {
         "ckd": "krisis.data.ckd.suite:CKDSuite",
         "phq8": "krisis.data.phq8.suite:PHQ8Suite",
+        "table": "krisis.data.table.suite:TableSuite",
     },
     "backends": {
         "always-answer": "krisis.backends.baselines.constant:AlwaysAnswer",
@@ -51,7 +52,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     # What `krisis data NAME` does: functions that the suites bring along.
     "commands": {
         "ckd": "krisis.data.ckd.commands:write",
-        "check": "krisis.data.ckd.commands:check",
         "phq8": "krisis.data.phq8.commands:write",
         "check-interviews": "krisis.data.phq8.commands:check",
     },
@@ -109,6 +109,11 @@ def is_place(name: str) -> bool:
     return bool(colon and place and attribute.isidentifier())
 
 
+def is_suite_file(name: str) -> bool:
+    """Say whether a name is the YAML file of a table suite."""
+    return name.lower().endswith((".yaml", ".yml"))
+
+
 def find(kind: Kind, name: str) -> JsonValue:
     """Return the class registered under a name or found at a place, or say which names there are.
 
@@ -116,6 +121,8 @@ def find(kind: Kind, name: str) -> JsonValue:
     'accuracy'
     """
     known = table(kind)
+    if kind == "suites" and name not in known and is_suite_file(name):
+        name = "table"
     if name not in known and not is_place(name):
         raise UnknownName.among(kind.removesuffix("s"), name, known)
     if name in BUILT_IN[kind]:

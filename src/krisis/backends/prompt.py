@@ -17,6 +17,8 @@ from krisis.errors import InvalidValue
 
 REDACTED = "[redacted]"
 NOT_MEASURED, NOT_STATED = "not measured", "not stated"
+# Begins every line of a free text, so that no line of it can pass for a finding or an instruction.
+_QUOTE = "\n  | "
 
 _ROLE = (
     "You take part in an evaluation of clinical reasoning. Judge only from the findings given. "
@@ -66,9 +68,15 @@ def build_prompt(
 
 
 def _redacted_user(task: Task, names: Sequence[str], *, batch: bool, with_context: bool) -> str:
-    values = {name: _with_unit(REDACTED, _description(task, name), coded=False) for name in names}
+    values = {name: _redacted(_description(task, name)) for name in names}
     block = _block(task, values, "case_N (one such block for each case)" if batch else "")
     return "\n\n".join([*_shared(REDACTED if with_context else ""), block])
+
+
+def _redacted(description: FeatureDescription) -> str:
+    if description.text:
+        return f"{_QUOTE}{REDACTED}"
+    return _with_unit(REDACTED, description, coded=False)
 
 
 def _names_in_order(task: Task, features: Iterable[Features]) -> list[str]:
@@ -115,8 +123,12 @@ def _shared(context: str) -> list[str]:
 
 def _block(task: Task, values: Mapping[str, str], heading: str) -> str:
     names = _names_in_order(task, [values])
-    lines = [f"- {_label(n, _description(task, n))}: {values[n]}" for n in names]
+    lines = [_finding(values[n], _label(n, _description(task, n))) for n in names]
     return "\n".join([f"{heading}:" if heading else "Findings:", *lines])
+
+
+def _finding(value: str, label: str) -> str:
+    return f"- {label}:{value}" if value.startswith(_QUOTE) else f"- {label}: {value}"
 
 
 def _description(task: Task, name: str) -> FeatureDescription:
@@ -144,7 +156,8 @@ def value_in_words(value: object, description: FeatureDescription) -> str:
     'not stated'
 
     The entries of a list are written one after the other, those of a mapping with their names,
-    what is nested further in brackets, and an empty one as "none".
+    what is nested further in brackets, and an empty one as "none". A free text is quoted line by
+    line.
 
     >>> value_in_words(["aspirin", {"drug": "insulin", "units": 12}], FeatureDescription("drugs"))
     'aspirin, (drug: insulin, units: 12)'
@@ -164,6 +177,8 @@ def value_in_words(value: object, description: FeatureDescription) -> str:
     known = description.values
     coded = known.get(value) if isinstance(value, int | str) else None
     coded = known.get(str(value)) if coded is None else coded
+    if description.text:
+        return "".join(f"{_QUOTE}{line}".rstrip() for line in str(value).strip().splitlines())
     # A line break inside a value could pass for the next finding or the next case.
     text = " ".join(str(value if coded is None else coded).split())
     return _with_unit(text, description, coded=coded is not None)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
     "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),
     "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
+    "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
     "data": ("krisis.cli.data", "Write the embedded cohorts, or check files of your own."),
     "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
     "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),

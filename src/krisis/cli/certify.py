@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 import yaml
@@ -22,52 +23,77 @@ from krisis.results.run_items import read_items
 app = typer.Typer(add_completion=False)
 
 
+# The options, one name each.
+Bound = Annotated[
+    float | None,
+    typer.Option("--risk", help="Largest risk among the answered cases, between 0 and 1."),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option("--delta", help="Chance that the certificate is wrong; default 0.1."),
+]
+MethodName = Annotated[
+    str, typer.Option("--method", help="One of: " + ", ".join(METHODS) + "; default the first.")
+]
+By = Annotated[str, typer.Option("--by", help="Groups that get a threshold each, with commas.")]
+Confidence = Annotated[
+    str, typer.Option("--confidence", help="Confidence variant; default: that of the task.")
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option("--calibration", help="Artifact of `krisis calibrate` that makes the score."),
+]
+LossName = Annotated[
+    str, typer.Option("--loss", help="error, abs_norm or cost; default: that of the task.")
+]
+Cost = Annotated[
+    Path | None,
+    typer.Option("--cost", help="YAML with `costs`, truth to answer to cost; scaled to 1."),
+]
+RowsPerPatient = Annotated[
+    int | None,
+    typer.Option("--rows-per-patient", min=1, help="Most rows that a patient can have."),
+]
+Verify = Annotated[
+    Path | None,
+    typer.Option("--verify", help="A certificate to check on this run of other patients."),
+]
+Time = Annotated[
+    str, typer.Option("--time", help="With --verify: metadata column that orders the patients.")
+]
+Mode = Annotated[str | None, typer.Option("--mode", help="Experiment of a run file.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the order of the patients.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write the certificate to this new file (JSON)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.")]
+
+
 @app.command(
     epilog="Examples:  krisis certify runs/RUN --risk 0.05 --delta 0.1 -o certificate.json  |  "
-    "krisis certify runs/RUN --risk 0.1 --by sex,site  |  krisis certify runs/NEW --verify "
-    "certificate.json",
+    "krisis certify runs/RUN --risk 0.1 --by sex,site  |  krisis certify --verify "
+    "certificate.json runs/NEW",
 )
 def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
-    run: Path = typer.Argument(..., help="A run directory, a saved result or a run file."),
-    risk: float | None = typer.Option(
-        None, "--risk", help="Largest risk among the answered cases, between 0 and 1."
-    ),
-    delta: float | None = typer.Option(
-        None, "--delta", help="Chance that the certificate is wrong; default 0.1."
-    ),
-    method: str = typer.Option("", "--method", help="One of: " + ", ".join(METHODS) + "."),
-    by: str = typer.Option("", "--by", help="Groups that get a threshold each, with commas."),
-    confidence: str = typer.Option(
-        "", "--confidence", help="Confidence variant; default: that of the task."
-    ),
-    calibration: Path | None = typer.Option(
-        None, "--calibration", help="Artifact of `krisis calibrate` that makes the score."
-    ),
-    loss: str = typer.Option(
-        "", "--loss", help="error, abs_norm or cost; default: that of the task."
-    ),
-    cost: Path | None = typer.Option(
-        None, "--cost", help="YAML with `costs`, truth to answer to cost; scaled to 1."
-    ),
-    rows_per_patient: int | None = typer.Option(
-        None, "--rows-per-patient", min=1, help="Most rows that a patient can have."
-    ),
-    verify: Path | None = typer.Option(
-        None, "--verify", help="A certificate to check on this run of other patients."
-    ),
-    time: str = typer.Option(
-        "", "--time", help="With --verify: metadata column that orders the patients."
-    ),
-    mode: str | None = typer.Option(None, "--mode", help="Experiment of a run file."),
-    seed: int = typer.Option(42, "--seed", min=0, help="Seed of the order of the patients."),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="Write the certificate to this new file (JSON)."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON, not sentences."),
+    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    risk: Bound = None,
+    delta: Delta = None,
+    method: MethodName = "",
+    by: By = "",
+    confidence: Confidence = "",
+    calibration: Calibration = None,
+    loss: LossName = "",
+    cost: Cost = None,
+    rows_per_patient: RowsPerPatient = None,
+    verify: Verify = None,
+    time: Time = "",
+    mode: Mode = None,
+    seed: Seed = 42,
+    output: Output = None,
+    as_json: AsJson = False,
 ) -> None:
     """Find the laxest threshold with a bounded risk, or verify one on new patients."""
-    if output is not None and output.exists():
-        raise InvalidFile(f"{output} exists already; choose another name or remove it first")
     calibrator = None if calibration is None else _calibrator(calibration)
     if verify is not None:
         given = (risk, delta, method, by, loss, cost, rows_per_patient, output)
@@ -76,10 +102,7 @@ def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
             if value not in (None, ""):
                 raise InvalidValue(f"--verify takes all from the certificate; omit --{name}")
         _verify(verify, read_items(run, mode), confidence, calibrator, time, as_json)
-    if risk is None:
-        raise InvalidValue("the bound is missing; add for instance --risk 0.05")
-    if time:
-        raise InvalidValue("--time belongs to --verify; omit it")
+    _check_output(output, risk, time)
     score = ScoreOptions(
         confidence=confidence,
         calibrator=calibrator,
@@ -88,12 +111,11 @@ def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
         rows_per_patient=rows_per_patient,
         seed=seed,
     )
-    columns = [part.strip() for part in by.split(",") if part.strip()]
     options = CertifyOptions(
-        risk=risk,
+        risk=risk or 0.0,
         delta=delta,
-        method=method or "fixed-sequence",  # type: ignore[arg-type] # checked there
-        by=columns,
+        method=method or METHODS[0],  # type: ignore[arg-type] # checked there
+        by=[part.strip() for part in by.split(",") if part.strip()],
         score=score,
     )
     certificate = certify_run(read_items(run, mode), options)
@@ -106,6 +128,15 @@ def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
         typer.echo("\n".join(certificate_lines(certificate)))
     if output is not None:
         typer.echo(f"wrote {output}", err=as_json)
+
+
+def _check_output(output: Path | None, risk: float | None, time: str) -> None:
+    if risk is None:
+        raise InvalidValue("the bound is missing; add for instance --risk 0.05")
+    if time:
+        raise InvalidValue("--time belongs to --verify; omit it")
+    if output is not None and output.exists():
+        raise InvalidFile(f"{output} exists already; choose another name or remove it first")
 
 
 def _verify(

@@ -20,12 +20,15 @@ _EXAMPLES = (
     "Examples:  krisis run ckd --model guideline  |  krisis run ckd --task staging --model "
     "openai/NAME --limit 50 --max-concurrency 8 --max-cost 2 --prices prices.yaml  |  "
     "krisis run phq8 --mode zero_shot --mode few_shot --model lexicon --repeats 5 "
-    "--temperature 0.7  |  krisis run --config runs/RUN/manifest.json"
+    "--temperature 0.7  |  krisis run clinic.yaml --model openai/NAME  |  "
+    "krisis run --config runs/RUN/manifest.json"
 )
 
 
 def run(
-    suite: str | None = typer.Argument(None, help="Suite to run, see `krisis list suites`."),
+    suite: str | None = typer.Argument(
+        None, help="Suite to run, see `krisis list suites`, or its YAML file."
+    ),
     config: Path | None = typer.Option(
         None, "--config", help="YAML file, or manifest.json of a run; options given here win."
     ),

@@ -16,6 +16,7 @@ from krisis.data.patient_record import (
     Records,
     content_hash,
     content_id,
+    first_records,
     records_hash,
 )
 from krisis.data.task import (
@@ -52,6 +53,7 @@ __all__ = [
     "TotalScale",
     "content_hash",
     "content_id",
+    "first_records",
     "member_of",
     "records_hash",
 ]
@@ -73,6 +75,12 @@ class _NotChosen(str):
     __slots__ = ()
 
 
+class _DefaultShare(float):
+    """The default share that is held out: a file that states another keeps its own."""
+
+    __slots__ = ()
+
+
 class _DefaultCount(int):
     """The default number of synthetic patients: a suite with a file takes none in its place."""
 
@@ -87,7 +95,7 @@ class SuiteConfig:
     task: str = _NotChosen(Task.DETECTION)
     seed: int = 42
     n_synthetic: int = _DefaultCount(200)
-    test_size: float = 0.2
+    test_size: float = _DefaultShare(0.2)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", member_of(FeatureSet, self.features, "feature set"))
@@ -105,6 +113,11 @@ class SuiteConfig:
     def has_chosen_n_synthetic(self) -> bool:
         """Say whether synthetic patients were asked for by number."""
         return not isinstance(self.n_synthetic, _DefaultCount)
+
+    @property
+    def has_chosen_test_size(self) -> bool:
+        """Say whether a share to hold out was asked for."""
+        return not isinstance(self.test_size, _DefaultShare)
 
     @property
     def has_chosen_task(self) -> bool:
@@ -259,6 +272,10 @@ class BaseDataSuite(ABC):
                 )
             self._loaded = Records(loaded)
         return self._loaded
+
+    def first(self, limit: int | None) -> Records:
+        """Return the first records, and the rest of the last one's group: groups stay whole."""
+        return first_records(self.records(), limit)
 
     def restricted(self, records: Sequence[PatientRecord]) -> Self:
         """Return the suite as if these were the records that it produces."""

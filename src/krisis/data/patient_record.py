@@ -113,6 +113,16 @@ class Records(list[PatientRecord]):
         return self._content_hash
 
 
+def first_records(records: Records, limit: int | None) -> Records:
+    """Return the first records, and the rest of the last one's group: groups stay whole."""
+    if limit is None or limit >= len(records):
+        return records
+    group, end = records[limit - 1].group, limit
+    while group and end < len(records) and records[end].group == group:
+        end += 1
+    return Records(records[:end])
+
+
 def records_hash(records: Iterable[PatientRecord]) -> str:
     """Hash what was produced, so that two runs can prove that they saw the same cases."""
     return content_hash(

@@ -20,12 +20,16 @@ LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
 
 @dataclass(frozen=True, slots=True)
 class FeatureDescription:
-    """A feature in the words of a prompt: its name, unit, meaning and coded values."""
+    """A feature in the words of a prompt: its name, unit, meaning and coded values.
+
+    ``text`` marks free text, which is quoted line by line.
+    """
 
     words: str
     unit: str = ""
     meaning: str = ""
     values: Mapping[Label, str] = field(default_factory=dict)
+    text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,23 +173,30 @@ def _why_none(
         )
     if seen >= risk:
         return f"{rows}, which is not below {risk:g}, so that no size helps"
+    return f"{rows}; at that risk {_size_sentence(run, sample, found, (risk, named[1], seen))}"
+
+
+def _size_sentence(
+    run: RunItems, sample: Sample, found: Certified, question: tuple[float, float, float]
+) -> str:
+    """Say how many cases certify a threshold at an expected risk."""
     size = sample.most_rows if sample.clustered else 1
     plan = plan_certify(
-        risk=risk,
-        delta=named[1],
-        expected_risk=seen,
+        risk=question[0],
+        delta=question[1],
+        expected_risk=question[2],
         power=_PLANNED_POWER,
         cluster_size=size,
         icc=_icc(sample) if size > 1 else 0.0,
         seed=sample.seed,
     )
     if plan.n is None:
-        return f"{rows}; at that risk {plan.reason}"
+        return plan.reason
     n_cases = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
     what = f"{run.words[0]}s of {size} rows" if sample.clustered else "cases"
     return (
-        f"{rows}; at that risk {n_cases:,} {what} ({plan.n:,} with answers) certify a threshold "
-        f"with a probability of {_PLANNED_POWER:g}"
+        f"{n_cases:,} {what} ({plan.n:,} with answers) certify a threshold with a probability of "
+        f"{_PLANNED_POWER:g}"
     )
 
 

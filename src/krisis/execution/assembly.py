@@ -64,7 +64,7 @@ def assemble(config: RunConfig) -> Assembled:
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     chosen = [metric_from_name(name) for name in config.metrics]
-    records = first_records(suite.records(), config.limit)
+    records = suite.first(config.limit)
     description = described(suite, None)
     if config.limit is not None:
         description["limit"] = config.limit
@@ -90,19 +90,10 @@ def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
     return {**description, **counted, "records": "given"}
 
 
-def first_records(records: Records, limit: int | None) -> Records:
-    """Return the first records, and the rest of the last one's group: groups stay whole."""
-    if limit is None or limit >= len(records):
-        return records
-    group, end = records[limit - 1].group, limit
-    while group and end < len(records) and records[end].group == group:
-        end += 1
-    return Records(records[:end])
-
-
 def suite_of(config: RunConfig) -> BaseDataSuite:
     """Make the suite that a configuration names."""
     kind = registry.find("suites", config.suite)
+    is_file = registry.is_suite_file(config.suite)
     if not (isinstance(kind, type) and issubclass(kind, BaseDataSuite)):
         raise InvalidValue(
             f"{config.suite!r} is not a suite; name a class derived from BaseDataSuite"
@@ -117,7 +108,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
         for name in ("data_path", "sex", "mode")
         if (value := getattr(config, name)) is not None
     }
-    options |= config.suite_options
+    options |= {**({"path": config.suite} if is_file else {}), **config.suite_options}
     known, takes_any = registry.options_of(kind)
     if "data_path" in options and "data_path" not in known and "data" in known:
         options["data"] = options.pop("data_path")

@@ -19,7 +19,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    suite: str = Field(description="Suite to run, see `krisis list suites`.")
+    suite: str = Field(description="Suite to run, see `krisis list suites`, or its YAML file.")
     model: str = Field(description="Backend: a plain name such as guideline, or PROVIDER/MODEL.")
     task: str | None = Field(None, description="Task of the suite, such as detection.")
     features: str | None = Field(None, description="reduced or full.")
@@ -162,6 +162,10 @@ def read_config(path: Path) -> JsonObject:
                 f"{content.get('config_missing') or 'none was given'}"
             )
         content = content["config"]
+    if "tasks" in content and "model" not in content:
+        raise InvalidFile(
+            f"{path} is a suite, not the settings of a run; type: krisis run {path} --model NAME"
+        )
     return dict(content)
 
 

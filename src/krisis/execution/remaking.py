@@ -15,9 +15,8 @@ from pathlib import Path
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
-from krisis.data.base import BaseDataSuite, Records, SuiteConfig
+from krisis.data.base import BaseDataSuite, Records, SuiteConfig, first_records
 from krisis.errors import InvalidValue, KrisisError
-from krisis.execution.assembly import first_records
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
@@ -66,11 +65,16 @@ def _suite_settings(suite: BaseDataSuite, records: Records) -> JsonObject:
     chosen = {
         field.name: _plain(getattr(config, field.name), field.name)
         for field in fields(SuiteConfig)
-        if getattr(config, field.name) != getattr(usual, field.name)
+        if _was_chosen(getattr(config, field.name), getattr(usual, field.name))
     }
     named = {"suite": registry.name_of("suites", type(suite)), **chosen}
     plain = {name: _plain(value, name) for name, value in options.items()}
     return {**named, "suite_options": plain, "limit": _limit(suite, records)}
+
+
+def _was_chosen(value: object, usual: object) -> bool:
+    """Say whether a choice was made: a default is of a type of its own, or another value."""
+    return value != usual or type(value) is not type(usual)
 
 
 def _limit(suite: BaseDataSuite, records: Records) -> int | None:

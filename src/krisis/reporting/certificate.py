@@ -7,6 +7,7 @@ import numpy as np
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.certificate import Certificate, certificate_lines
 from krisis.decisions.run_sample import groups_of, rows_hash, sample_of
+from krisis.decisions.sample import Sample
 from krisis.decisions.verify import (
     score_options,
     verification_json,
@@ -38,39 +39,38 @@ def certificate_facts(
     verification = None if calibrated else verify_run(certificate, run, calibrator=calibrator)
     groups = groups_of(run, certificate.by) if certificate.by else {"": np.ones(run.n_items, bool)}
     thresholds = {part.group: part.threshold for part in certificate.parts}
-    points: list[JsonObject] = []
-    for name, rows in groups.items():
-        part = sample.part(rows)
-        curve = part.curve
-        points += [
-            {
-                "group": name or "all",
-                "threshold": float(curve.threshold[index]),
-                "coverage": int(curve.n_accepted[index]) / part.n_rows,
-                "risk": curve.risk(index),
-                "certified": False,
-            }
-            for index in thinned(curve.threshold.size).tolist()
-        ]
-        accepted = part.accepts(thresholds.get(name))
-        if accepted.any():
-            points.append(
-                {
-                    "group": name or "all",
-                    "threshold": thresholds[name],
-                    "coverage": float(accepted.mean()),
-                    "risk": float(part.loss[accepted].mean()),
-                    "certified": True,
-                }
-            )
     return {
         "certificate": certificate.to_json(),
         "sentences": certificate_lines(certificate),
         "is_calibration_run": calibrated,
         "verification": None if verification is None else verification_json(verification),
         "verification_sentences": [] if verification is None else verification_lines(verification),
-        "curve": points,
+        "curve": [
+            point
+            for name, rows in groups.items()
+            for point in _points(name or "all", sample.part(rows), thresholds.get(name))
+        ],
     }
+
+
+def _points(group: str, sample: Sample, threshold: float | None) -> list[JsonObject]:
+    """Return the points of a curve, and the one of the certified threshold."""
+    curve = sample.curve
+    points = [
+        {
+            "group": group,
+            "threshold": float(curve.threshold[index]),
+            "coverage": int(curve.n_accepted[index]) / sample.n_rows,
+            "risk": curve.risk(index),
+            "certified": False,
+        }
+        for index in thinned(curve.threshold.size).tolist()
+    ]
+    accepted = sample.accepts(threshold)
+    if accepted.any():
+        place = {"coverage": float(accepted.mean()), "risk": float(sample.loss[accepted].mean())}
+        points.append({"group": group, "threshold": threshold, **place, "certified": True})
+    return points
 
 
 def certificate_section(

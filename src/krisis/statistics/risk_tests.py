@@ -100,8 +100,8 @@ def hoeffding_bentkus_p(loss_sum: float, n: int, risk: float) -> float:
     Reference: Bates et al., Distribution-free, risk-controlling prediction sets, Journal of the
     ACM 68 (2021), section 3.
 
-    >>> hoeffding_bentkus_p(0.0, 29, 0.15) == 0.85**29
-    True
+    >>> round(hoeffding_bentkus_p(0.0, 29, 0.15), 4)
+    0.009
     """
     if n == 0:
         return 1.0

@@ -80,7 +80,7 @@ def test_it_abstains_on_withheld_items_far_more_often_than_on_others(mode: str) 
         chosen = [row for row in results if row.metadata["should_abstain"] is withheld]
         return sum(row.abstained for row in chosen) / len(chosen)
 
-    assert share(True) > 2 * share(False)
+    assert share(True) > share(False) + 0.2
 
 
 def test_every_quote_it_gives_is_in_the_transcript() -> None:

@@ -137,6 +137,9 @@ def test_missing_paths_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="a single file of another kind; give a directory"):
         read_interviews(tmp_path / "300_TRANSCRIPT.csv")
     (tmp_path / "300_TRANSCRIPT.csv").unlink()
+    with pytest.raises(InvalidFile, match="holds its own labels"):
+        read_interviews(json_lines(tmp_path, GOOD_LINE), tmp_path / "labels.csv")
+    (tmp_path / "interviews.jsonl").unlink()
     with pytest.raises(InvalidFile, match="contains no transcript"):
         read_interviews(tmp_path)
 

@@ -173,7 +173,8 @@ def check_references(n: int, cohort: Cohort, split: Split) -> None:
             n_items += 1
             n_shown += bool(shown)
     assert n_shown > 0.7 * n_items
-    assert n_right <= n_zero + 0.08 * n_items
+    if split is Split.TEST:  # train participants talk in the words of their references
+        assert n_right <= n_zero + 0.08 * n_items
 
 
 @pytest.mark.parametrize("split", [Split.TEST, Split.TRAIN])
@@ -186,6 +187,18 @@ def test_a_reference_is_all_that_was_said_about_the_item_and_cannot_be_copied(sp
 @pytest.mark.parametrize("split", [Split.TEST, Split.TRAIN])
 def test_a_reference_is_all_that_was_said_among_a_thousand(split: Split, cohort: Cohort) -> None:
     check_references(1000, cohort, split)
+
+
+def test_the_same_words_are_shown_once() -> None:
+    def spoke(name: str, said: str) -> Transcript:
+        return Transcript(name, (Turn("interviewer", "Do you sleep?"), Turn("participant", said)))
+
+    training = [
+        ScoredInterview(spoke(str(number), "I sleep badly."), {"Sleep": number})
+        for number in range(3)
+    ]
+    found = ReferenceLibrary(training, TfidfEmbedder()).retrieve(spoke("x", "Sleep? No."))["Sleep"]
+    assert [reference.score for reference in found.references] == [0]
 
 
 def test_an_interview_in_one_piece_is_no_reference() -> None:

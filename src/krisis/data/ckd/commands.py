@@ -38,15 +38,8 @@ def write(
     typer.echo(f"Wrote {n_patients} synthetic patients to {out}")
 
 
-def check(
-    file: Path = typer.Argument(..., help="a CSV or ARFF file in the schema of the UCI file"),
-    sex_column: str | None = typer.Option(None, "--sex-column", help="a column that holds sex"),
-    as_json: bool = typer.Option(False, "--json", help="print JSON instead of text"),
-) -> None:
-    """Read a file as the suite would and say what was found, or what must be corrected.
-
-    Example:  krisis data check ckd_full.csv
-    """
+def check_uci(file: Path, *, sex_column: str | None, as_json: bool) -> None:
+    """Read a file as the suite would and say what was found, or what must be corrected."""
     found = summary(read_uci(file, sex_column=sex_column))
     typer.echo(json.dumps(found, indent=2) if as_json else _text(found))
 

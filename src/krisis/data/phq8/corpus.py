@@ -118,6 +118,8 @@ def read_corpus(path: Path, labels: Path | None = None) -> Corpus:
     """Read a directory of transcripts or a .jsonl file to its end, whatever is wrong in it."""
     corpus = Corpus(path, labels)
     findings = corpus.findings
+    if labels is not None and path.is_file():
+        raise InvalidFile(f"{labels} is for a folder of transcripts; {path} holds its own labels")
     if path.is_dir():
         found = _read_directory(path, labels, findings)
     elif path.is_file() and path.suffix.lower() not in (".csv", ".tsv", ".xlsx", ".zip"):
@@ -214,7 +216,8 @@ def _files_below(directory: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(directory, followlinks=True):
         place = Path(folder)
         deep = len(place.relative_to(directory).parts) >= _DEPTH
-        folders[:] = [] if deep else [one for one in folders if one[0] not in "._"]
+        hidden = {one for one in folders if one.startswith((".", "__MACOSX"))}
+        folders[:] = [] if deep else [one for one in folders if one not in hidden]
         yield from (place / name for name in names if not name.startswith("."))
 
 

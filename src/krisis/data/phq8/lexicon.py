@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -129,14 +130,23 @@ def findings(item_words: str, transcript: Transcript, keeps: KeepsSentence) -> I
         if turn.speaker == "interviewer":
             asked = bool(topic.search(turn.text) or (asked and _ASKS_HOW_OFTEN.search(turn.text)))
             continue
+        sentences = _sentences(turn.text)
+        if not (asked or topic.search(turn.text)):
+            number += len(sentences)
+            continue
         takes_back = bool(_TAKES_BACK.search(turn.text))
-        for sentence in SENTENCE_END.split(turn.text):
+        for sentence in sentences:
             number += 1
             finding = _finding(sentence, topic, asked) if keeps(number) else None
             if finding is not None:
                 kind, score = finding
                 hedged = bool(_HEDGE.search(sentence))
                 yield Finding(score, sentence, kind, hedged, takes_back)
+
+
+@lru_cache(maxsize=4096)
+def _sentences(text: str) -> list[str]:
+    return SENTENCE_END.split(text)
 
 
 def _finding(sentence: str, topic: re.Pattern[str], asked: bool) -> tuple[Kind, int | None] | None:

@@ -190,6 +190,7 @@ class ReferenceLibrary:
         self._vectors = {
             key: embedder.embed([reference.passage for reference in references])
             for key, references in self._references.items()
+            if references
         }
 
     def _scored(self, interview: ScoredInterview, cut: list[Passage]) -> Iterator[Reference]:
@@ -211,30 +212,30 @@ class ReferenceLibrary:
         """Return the references of every item for one participant."""
         cut = passages(transcript)
         own = normalized(" ".join(passage.said for passage in cut))
-        found = about_items(cut)
-        vectors = self.embedder.embed(
-            [" ".join(cut[number].text for number in numbers) for numbers in found.values()]
-        )
-        nearest = {
-            key: self._nearest(key, vector, transcript.participant_id, own)
-            for key, vector in zip(found, vectors, strict=True)
-        }
-        return {item.key: nearest.get(item.key, Retrieved()) for item in ITEMS}
+        retrieved = {item.key: Retrieved() for item in ITEMS}
+        found = {key: about for key, about in about_items(cut).items() if key in self._vectors}
+        texts = [" ".join(cut[number].text for number in about) for about in found.values()]
+        if texts:
+            for key, vector in zip(found, self.embedder.embed(texts), strict=True):
+                retrieved[key] = self._nearest(key, vector, transcript.participant_id, own)
+        return retrieved
 
     def _nearest(
         self, key: str, vector: NDArray[np.float64], participant_id: str, own: str
     ) -> Retrieved:
         references = self._references[key]
-        if not references:
-            return Retrieved()
         similarity: Matrix = self._vectors[key] @ vector
         kept: list[int] = []
+        # The same words a second time would only spend the model's attention.
+        seen: set[str] = set()
         for index in np.argsort(-similarity, kind="stable"):
             if similarity[index] < self.options.min_similarity:
                 break
             reference = references[index]
             is_other = reference.participant_id != participant_id
-            if is_other and not _repeats(normalized(reference.passage), own):
+            is_new = is_other and reference.passage not in seen
+            if is_new and not _repeats(normalized(reference.passage), own):
+                seen.add(reference.passage)
                 kept.append(int(index))
             if len(kept) == self.options.n_references:
                 break

@@ -80,7 +80,8 @@ class Transcript:
     @cached_property
     def _said(self) -> _Said:
         """Return the participant's words as quotes are compared, with a bar at every question."""
-        text, starts = " ", []
+        text = " "
+        starts: list[int] = []
         turns: dict[str, frozenset[int]] = {}
         for turn in self.turns:
             if turn.speaker == "interviewer":

@@ -1,0 +1,1 @@
+"""FHIR R4 resources as the source of a table: files, checked paths, one row per record."""

@@ -1,0 +1,347 @@
+"""One task over the table: its expressions, its cases, and the records of those that are used.
+
+``krisis_cases`` holds a few narrow columns for every row, so that splitting, counting and checking
+need neither Python objects nor the wide table. Records are made for the rows that are asked for.
+"""
+
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, time
+from decimal import Decimal
+from typing import Literal
+
+from krisis.data.base import Label, PatientRecord, SuiteConfig, content_hash
+from krisis.data.table.choices import shuffled
+from krisis.data.table.declaration import Declaration
+from krisis.data.table.expressions import quoted, sql_text
+from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
+from krisis.data.table.source import ROW, SAMPLE, TABLE, Source
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import JsonObject, JsonValue
+
+CASES, CHOSEN, _CLUSTERS = "krisis_cases", "krisis_chosen", "krisis_clusters"
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+# Of a larger table, copies and equal ids are looked for among the rows that are used.
+LARGE = 200_000
+N_TELLING = 3
+_PRIMES = (2_147_483_647, 2_147_483_629, 2_147_483_587)  # below 2^31, so that no product overflows
+Part = Literal["use", "train"]
+# More different labels than this are no classes.
+MOST_LABELS = 200
+
+
+class TaskTable(Question):
+    """The cases of one task: who is evaluated, who may train, and their records."""
+
+    def __init__(
+        self, declaration: Declaration, name: str, source: Source, config: SuiteConfig
+    ) -> None:
+        super().__init__(declaration, name, source)
+        self.config = config
+        self._make_cases()
+        self.answer_of = self._answers_by_label()
+
+    @property
+    def has_split(self) -> bool:
+        """Say whether some rows are held out from others."""
+        return self.declaration.split is not None or self.config.has_chosen_test_size
+
+    @property
+    def is_large(self) -> bool:
+        """Say whether rows that are not used are left to `krisis data check`."""
+        return self.source.n_rows > LARGE
+
+    def _make_cases(self) -> None:
+        declared, compiled = self.declaration, self.compiled
+        record = quoted(declared.record_id) if declared.record_id else ROW
+        cluster = quoted(declared.cluster) if declared.cluster else record
+        label = compiled.options.position if compiled.options else compiled.label.sql
+        due = compiled.deferral_column.sql if compiled.deferral_column else "null::boolean"
+        reasons = "".join(
+            f", {reason.expression.sql} as krisis_reason_{number}"
+            for number, reason in enumerate(compiled.reasons, 1)
+        )
+        joined, part = "", self._part_sql()
+        if self.has_split and (declared.split is None or declared.split.column is None):
+            number, joined = self._numbered(cluster)
+            part = f"case when {self._drawn(number)} <= {self._cut()} then 'use' else 'train' end"
+        self.execute(
+            f"create or replace table {CASES} as select {ROW}, {record} as krisis_id, {cluster} as "
+            f"krisis_cluster, {part} as krisis_part, {label} as krisis_label, {due} as krisis_due, "
+            f"{self._telling()} as krisis_telling{reasons} from {TABLE}{joined}"
+        )
+        self._check_ids()
+
+    def _telling(self) -> str:
+        """Return a hash of the shown columns with most values, to find copies in a large table."""
+        if not self.is_large:
+            return "null"
+        counts = ", ".join(f"approx_count_distinct({quoted(name)})" for name in self.shown)
+        found = self.source.query(f"select {counts} from {SAMPLE}")[0]
+        telling = sorted(zip(found, self.shown, strict=True), reverse=True)[:N_TELLING]
+        return f"hash({', '.join(quoted(name) for _, name in telling)})"
+
+    def _numbered(self, cluster: str) -> tuple[str, str]:
+        """Give every cluster a number to draw by: its own, or that of its first row."""
+        name = self.declaration.cluster or self.declaration.record_id
+        connection, rows = self.source.connection, f"{TABLE} where {cluster} is not null"
+        if name is None or self.source.columns[name] in _WHOLE:
+            connection.execute(
+                f"create or replace view {_CLUSTERS} as select distinct {cluster}::bigint as "
+                f"krisis_first from {rows}"
+            )
+            return f"{cluster}::bigint", ""
+        connection.execute(
+            f"create or replace table {_CLUSTERS} as select {cluster} as krisis_whose, "
+            f"min({ROW}) as krisis_first from {rows} group by 1"
+        )
+        return "krisis_first", f" left join {_CLUSTERS} on {cluster} = krisis_whose"
+
+    def _part_sql(self) -> str:
+        split = self.declaration.split
+        if split is None or split.column is None:
+            return "'use'"
+        if self.config.has_chosen_test_size:
+            raise InvalidValue(
+                f"test_size={self.config.test_size:g} is given, and {self.source.name} states its "
+                f"split in the column {split.column!r}; leave out test_size"
+            )
+        column = quoted(self._column(split.column, "split.column"))
+        kinds = [_listed(split.use), _listed(split.train)]
+        whens = [
+            f"when {column}::varchar in ({', '.join(map(sql_text, values))}) then '{part}'"
+            for part, values in zip(("use", "train"), kinds, strict=True)
+            if values
+        ]
+        return f"case {' '.join(whens)} end"
+
+    def _drawn(self, number: str, stream: int = 0) -> str:
+        """Return SQL of a number that the seed draws for a row, the same on every machine.
+
+        Linear congruences drawn from the seed, modulo three primes in turn: no overflow, and no
+        hash whose values another version of DuckDB might change.
+        """
+        drawn = f"abs({number})"
+        for turn, prime in enumerate(_PRIMES):
+            factor, added = (
+                int(content_hash([self.config.seed, stream, turn, what])[:15], 16) % (prime - 1) + 1
+                for what in ("factor", "added")
+            )
+            drawn = f"(({drawn} % {prime}) * {factor} + {added})"
+        return f"({drawn} % {_PRIMES[-1]})"
+
+    def _cut(self) -> int:
+        """Return the drawn number up to which clusters are held out: no label is looked at."""
+        split, share = self.declaration.split, self.config.test_size
+        if split is not None and split.test_size and not self.config.has_chosen_test_size:
+            share = split.test_size
+        if self.is_large:  # among so many, the share is as good as exact
+            return round(share * _PRIMES[-1])
+        n_clusters = int(self.source.query(f"select count(*) from {_CLUSTERS}")[0][0])
+        if n_clusters < 2:
+            raise InvalidFile(
+                f"{self.source.name} holds one cluster, which cannot be split; leave out split"
+            )
+        n_held_out = min(max(1, round(n_clusters * share)), n_clusters - 1)
+        ranked = f"select {self._drawn('krisis_first')} as d from {_CLUSTERS} order by d"
+        return int(self.source.query(f"{ranked} limit 1 offset {n_held_out - 1}")[0][0])
+
+    def _check_ids(self) -> None:
+        """Refuse rows without id or cluster, and ids that occur twice."""
+        declared, source = self.declaration, self.source
+        for key, name in (("record_id", declared.record_id), ("cluster", declared.cluster)):
+            if name is None:
+                continue
+            cell = f"krisis_{key.removeprefix('record_')}"
+            row = source.query(f"select min({ROW}) from {CASES} where {cell} is null")[0][0]
+            if row is not None:
+                raise InvalidFile(f"{source.place(row)}, column {name}: the {key} is missing")
+        if not self.is_large:
+            self.refuse_equal_ids(CASES)
+
+    def refuse_equal_ids(self, rows: str) -> None:
+        """Refuse an id of these rows that another row of the table has too."""
+        source, column = self.source, self.declaration.record_id
+        chosen = "" if rows == CASES else f"where krisis_id in (select krisis_id from {rows}) "
+        twice = column and source.query(
+            f"select krisis_id from {CASES} {chosen}group by 1 having count(*) > 1 "
+            f"order by min({ROW}) limit 1"
+        )
+        if twice:
+            name = twice[0][0]
+            (first,), (second,) = source.query(
+                f"select {ROW} from {CASES} where krisis_id = ? order by 1 limit 2", [name]
+            )
+            raise InvalidFile(
+                f"{source.place(second)}, column {column}: {str(name)!r} is already in row "
+                f"{first}; give every row an id of its own, or name patients as cluster"
+            )
+
+    def _answers_by_label(self) -> dict[JsonValue, Label]:
+        """Map every value of the label to an answer; refuse the first row without one."""
+        rows = self.source.query(
+            f"select krisis_label, min({ROW}) from {CASES} group by 1 order by 2 "
+            f"limit {MOST_LABELS + 1}"
+        )
+        column = self.spec.label.column
+        where = f", column {column}" if column else f", {self.place}.label"
+        if len(rows) > MOST_LABELS:
+            raise InvalidFile(
+                f"{self.source.name}{where}: more than {MOST_LABELS} different values; a label has "
+                "as many as the answers"
+            )
+        found: dict[JsonValue, Label] = {}
+        for value, row in rows:
+            if value is None:
+                self._leave_out(row, where)
+                continue
+            answer = self._answer(value)
+            if answer is None:
+                allowed = ", ".join(map(str, self.spec.answers.fixed))
+                raise InvalidFile(
+                    f"{self.source.place(row)}{where}: the label {value!r} is none of the answers "
+                    f"({allowed}); correct it, or add it to {self.place}.answers"
+                )
+            found[value] = answer
+        return found
+
+    def _leave_out(self, row: int, where: str) -> None:
+        if self.spec.label.missing is None:
+            raise InvalidFile(
+                f"{self.source.place(row)}{where}: the label is missing; complete or remove the "
+                "row, or write {missing: leave out} beside the label's column"
+            )
+
+    def _answer(self, value: JsonValue) -> Label | None:
+        if self.compiled.options:
+            return self.compiled.options.letters[int(value) - 1]
+        forms = [value]
+        if isinstance(value, bool):
+            forms = ["yes", "true", 1] if value else ["no", "false", 0]
+        elif isinstance(value, float | Decimal) and value == int(value):
+            forms = [int(value)]
+        written = {str(form).strip().casefold() for form in forms}
+        for answer in self.spec.answers.fixed:
+            if str(answer).strip().casefold() in written:
+                return answer
+        return None
+
+    def n_cases(self, part: Part) -> int:
+        """Count the cases of a part that have a label."""
+        return sum(self.label_counts(part).values())
+
+    def label_counts(self, part: Part) -> dict[str, int]:
+        """Count the cases of a part by their answer."""
+        rows = self.source.query(
+            f"select krisis_label, count(*) from {CASES} where {_of(part)} group by 1"
+        )
+        found: Counter[str] = Counter()
+        for value, n_cases in rows:
+            found[str(self.answer_of[value])] += int(n_cases)
+        return dict(sorted(found.items()))
+
+    def reason_counts(self, part: Part) -> dict[str, int]:
+        """Count the cases of a part by every reason to defer them."""
+        named: dict[str, list[str]] = {}
+        if self.compiled.deferral_column is not None:
+            named[BY_LABEL] = ["krisis_due"]
+        for number, reason in enumerate(self.compiled.reasons, 1):
+            named.setdefault(reason.name, []).append(f"krisis_reason_{number}")
+        if not named:
+            return {}
+        cells = ", ".join(f"count(*) filter ({' or '.join(sql)})" for sql in named.values())
+        found = self.source.query(f"select {cells} from {CASES} where {_of(part)}")[0]
+        return {name: int(n) for name, n in zip(named, found, strict=True)}
+
+    def records(self, part: Part, limit: int | None = None) -> list[PatientRecord]:
+        """Return the records of a part in the drawn order, or the first of them."""
+        # In drawn order, neither a limit nor a batch follows the order of the file.
+        cut = "" if limit is None else f" limit {int(limit)}"
+        self.source.connection.execute(
+            f"create or replace table {CHOSEN} as select {ROW} as krisis_chosen_row, "
+            f"{self._drawn(ROW, 1)} as krisis_draw, * exclude ({ROW}) from {CASES} "
+            f"where {_of(part)} order by krisis_draw, {ROW}{cut}"
+        )
+        compiled = self.compiled
+        reasons = ", ".join(f"krisis_reason_{n + 1}" for n in range(len(compiled.reasons)))
+        question = quoted(compiled.question_column) if compiled.question_column else "null"
+        options = compiled.options.listed if compiled.options else "null"
+        wide = [quoted(name) for name in (*self.declaration.groups, *self.spec.features)]
+        rows = self.source.connection.execute(
+            "select krisis_chosen_row, krisis_id::varchar, krisis_cluster::varchar, krisis_label, "
+            f"krisis_due, [{reasons}]::boolean[], {', '.join([question, options, *wide])} "
+            f"from {CHOSEN} join {TABLE} on {ROW} = krisis_chosen_row "
+            "order by krisis_draw, krisis_chosen_row"
+        )
+        return [self._record(row) for row in iter(rows.fetchone, None)]
+
+    def _record(self, row: Sequence[JsonValue]) -> PatientRecord:
+        number, record_id, cluster_id, label, due, held, question, options = row[:8]
+        groups = dict(zip(self.declaration.groups, map(plain_value, row[8:]), strict=False))
+        values = row[8 + len(groups) :]
+        features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
+        for name, value in features.items():
+            if isinstance(value, float) and math.isinf(value):
+                raise InvalidFile(
+                    f"{self.source.place(number)}, column {name}: the value is infinite; give a "
+                    "number, or leave the cell empty"
+                )
+        if self.compiled.question_column:
+            features[QUESTION] = question
+        if self.compiled.options:
+            if self.spec.answers.shuffle:
+                options, label = shuffled(options, int(label), f"{self.config.seed}:{number}")
+            letters = self.compiled.options.letters
+            features |= {f"option_{x}": t for x, t in zip(letters, options, strict=False)}
+        names = [r.name for r, h in zip(self.compiled.reasons, held, strict=True) if h]
+        reasons = list(dict.fromkeys([*([BY_LABEL] if due else []), *names]))
+        metadata: JsonObject = {"synthetic": self.declaration.synthetic, "row": number}
+        metadata |= {**self._deferral(due, reasons), **groups}
+        identity = record_id if self.declaration.record_id else f"row-{number}"
+        cluster = cluster_id if self.declaration.cluster else identity
+        return PatientRecord(features, self._answer_of(label), metadata, identity, cluster)
+
+    def _answer_of(self, label: JsonValue) -> Label:
+        options = self.compiled.options
+        return options.letters[int(label) - 1] if options else self.answer_of[label]
+
+    def _deferral(self, due: bool | None, reasons: list[str]) -> JsonObject:
+        compiled = self.compiled
+        if not compiled.reasons and compiled.deferral_column is None:
+            return {}
+        if not reasons and compiled.deferral_column is not None and due is None:
+            return {"should_abstain": None}
+        kind = ("uncertain" if UNCERTAIN in reasons else "rule") if reasons else None
+        return {
+            "should_abstain": bool(reasons),
+            "abstain_reasons": reasons,
+            "deferral_kind": kind,
+        }
+
+
+def _of(part: Part) -> str:
+    return f"krisis_part = '{part}' and krisis_label is not null"
+
+
+def _listed(value: JsonValue) -> list[JsonValue]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def plain_value(value: JsonValue) -> JsonValue:
+    """Return a cell as records hold it: whole numbers, numbers, text, lists and mappings."""
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, bool | Decimal):
+        return int(value) if value == int(value) else float(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value if value is None or isinstance(value, int | float | str) else str(value)

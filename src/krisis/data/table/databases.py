@@ -1,0 +1,133 @@
+"""Connections of DuckDB, their lock, and the rows of a query on a database file.
+
+After the lock no expression and no query can reach a file, an extension or a setting.
+"""
+
+# SQL is put together from checked queries, quoted names and constants of krisis.
+# ruff: noqa: S608
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krisis.data.table.expressions import check_query, duckdb_says, sql_text
+from krisis.errors import InvalidFile, MissingExtra
+from krisis.json_values import JsonValue, plain
+
+if TYPE_CHECKING:
+    import duckdb
+
+# The table of copied rows, and its column with the number of the file.
+LOADED, FILE = "krisis_loaded", "krisis_file"
+
+
+def new_connection() -> duckdb.DuckDBPyConnection:
+    """Return a connection in memory that looks nothing up elsewhere."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra.named("tables", "the suite 'table'") from None
+    connection = duckdb.connect(":memory:")
+    for setting in (
+        "python_enable_replacements = false",  # else an unknown name is looked up in Python
+        "enable_progress_bar = false",  # it would be printed among the output
+        "autoinstall_known_extensions = false",
+        "autoload_known_extensions = false",
+        "TimeZone = 'UTC'",
+        "preserve_insertion_order = true",
+    ):
+        connection.execute(f"set {setting}")
+    return connection
+
+
+def lock(connection: duckdb.DuckDBPyConnection, readable: Sequence[Path] = ()) -> None:
+    """Close the file system, but for these files, and every setting for good."""
+    if readable:
+        paths = ", ".join(sql_text(path) for path in readable)
+        connection.execute(f"set allowed_paths = [{paths}]")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+def load_database(connection: duckdb.DuckDBPyConnection, path: Path, query: str) -> None:
+    """Copy the rows of a query on a database of DuckDB or SQLite, and lock the connection."""
+    import duckdb
+
+    with path.open("rb") as file:
+        is_sqlite = file.read(16).startswith(b"SQLite format 3")
+    if is_sqlite:
+        _load_sqlite(connection, path, query)
+        return
+    try:
+        connection.execute(f"attach {sql_text(path.resolve())} as given (read_only)")
+    except duckdb.Error as error:
+        raise InvalidFile(
+            f"{path} is no database of DuckDB or SQLite: {duckdb_says(error)}"
+        ) from None
+    connection.execute("use given")
+    lock(connection)
+    check_query(connection, query)
+    try:
+        connection.execute(
+            f"create table memory.main.{LOADED} as "
+            f"select 0 as {FILE}, * from ({query.rstrip().rstrip(';')}\n)"
+        )
+    except duckdb.Error as error:
+        raise InvalidFile(f"source.query on {path} cannot be run: {duckdb_says(error)}") from None
+    connection.execute("use memory")
+    connection.execute("detach given")
+
+
+# What a query on SQLite may do: read tables and call functions that stay inside the database.
+_SQLITE_MAY = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_SQLITE_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random"}
+
+
+def _may(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() not in _SQLITE_NEVER:
+        return sqlite3.SQLITE_OK
+    if action not in _SQLITE_MAY or (first or "").lower().startswith(("sqlite_", "pragma_")):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _load_sqlite(connection: duckdb.DuckDBPyConnection, path: Path, query: str) -> None:
+    """Copy the rows of a query: DuckDB's own reader of SQLite would have to be downloaded."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", delete=False, encoding="utf-8") as lines:
+        copied = Path(lines.name)
+        try:
+            for row in _sqlite_rows(path, query):
+                lines.write(json.dumps(plain(row)) + "\n")
+        except sqlite3.Error as error:
+            lines.close()
+            copied.unlink()
+            raise InvalidFile(
+                f"source.query on {path} cannot be run: {error}; write one SELECT over its tables"
+            ) from None
+    try:
+        if not copied.stat().st_size:
+            raise InvalidFile(f"{path} holds no rows: the query returns none; give rows")
+        call = f"read_json({sql_text(copied)}, format = 'newline_delimited', sample_size = -1)"
+        connection.execute(f"create table {LOADED} as select 0 as {FILE}, * from {call}")
+    finally:
+        copied.unlink()
+    lock(connection)
+
+
+def _sqlite_rows(path: Path, query: str) -> Iterator[Mapping[str, JsonValue]]:
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.set_authorizer(_may)
+        cursor = connection.execute(query)
+        if cursor.description is None:
+            raise sqlite3.ProgrammingError("it is no SELECT")
+        names = [str(column[0]) for column in cursor.description]
+        for row in cursor:
+            if any(isinstance(value, bytes) for value in row):
+                raise sqlite3.DataError("a column holds bytes, which cannot be shown")
+            yield dict(zip(names, row, strict=True))

@@ -1,0 +1,175 @@
+"""Files of rows as DuckDB reads them, and one sentence for a file that cannot be read."""
+
+# SQL is put together from quoted names and constants of krisis.
+# ruff: noqa: S608
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, cast
+
+from krisis.data.table.expressions import duckdb_says, sql_text
+from krisis.errors import InvalidFile
+
+if TYPE_CHECKING:
+    import duckdb
+
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "lines",
+    ".ndjson": "lines",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(slots=True)
+class Reading:
+    """One file as DuckDB reads it."""
+
+    path: Path
+    form: str
+    call: str
+    columns: dict[str, str] = field(default_factory=dict)
+    n_rows: int | None = None
+
+
+def paths_of(folder: Path, name: str) -> list[Path]:
+    """Return the files that a name or a pattern stands for, in the order of their names."""
+    if has_magic(name) and not (folder / name).exists():
+        found = sorted(Path(path) for path in glob(str(folder / name), recursive=True))
+        if not found:
+            raise InvalidFile(f"no file matches {folder / name}; check source in the YAML file")
+        return [existing(path) for path in found]
+    return [existing(folder / name)]
+
+
+def existing(path: Path) -> Path:
+    """Return the path of a file that is there and not empty, or say what is wrong with it."""
+    if path.is_dir():
+        raise InvalidFile(f"{path} is a directory; name files in it, as in {path / '*.csv'}")
+    if not path.is_file():
+        raise InvalidFile(f"there is no file {path}; check source in the YAML file")
+    if path.stat().st_size == 0 or (path.stat().st_size < 100 and not path.read_bytes().strip()):
+        raise InvalidFile(f"{path} is empty; give a file with rows")
+    return path
+
+
+def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[str]) -> Reading:
+    """Return how a file is read, by its ending, and the columns that it has."""
+    name = path.name.lower().removesuffix(".gz")
+    form = _FORMATS.get(Path(name).suffix, "")
+    if not form:
+        hint = "; name a database as {database: FILE, query: SELECT …}"
+        known = ", ".join(_FORMATS)
+        raise InvalidFile(f"{path} has no known ending; give one of {known}{hint}")
+    place = sql_text(path.resolve())
+    options = {
+        "lines": ", format = 'newline_delimited', sample_size = -1",
+        "json": ", format = 'array', sample_size = -1",
+        "parquet": ", file_row_number = true",
+    }.get(form) or _dialect(path, form)
+    function = {"csv": "read_csv", "tsv": "read_csv", "parquet": "read_parquet"}
+    call = f"{function.get(form, 'read_json')}({place}{options})"
+    reading = Reading(path, form, call)
+    columns = _described(connection, reading)
+    as_written = [name for name in ids if name in columns and form in ("csv", "tsv")]
+    if as_written:
+        types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in as_written)
+        reading.call = f"read_csv({place}{options}, types = {{{types}}})"
+    reading.columns = {name: kind for name, kind in columns.items() if name != "file_row_number"}
+    return reading
+
+
+def _opened(path: Path) -> TextIO:
+    opened = gzip.open if path.suffix == ".gz" else open
+    return cast("TextIO", opened(path, "rt", encoding="utf-8-sig", newline=""))
+
+
+def _separator(path: Path) -> str:
+    with _opened(path) as file:
+        return max(",;\t|", key=file.readline().count)
+
+
+def _dialect(path: Path, form: str) -> str:
+    """Return how a CSV file is read: nothing about it is guessed but its separator."""
+    try:
+        separator = "\t" if form == "tsv" else _separator(path)
+        with _opened(path) as file:
+            names = [name.strip() for name in next(csv.reader(file, delimiter=separator), [])]
+    except UnicodeDecodeError:
+        line = _line_not_utf8(path)
+        raise InvalidFile(
+            f"{path} line {line} is not text in UTF-8; save the file as UTF-8"
+        ) from None
+    except (OSError, EOFError, csv.Error) as error:
+        raise InvalidFile(f"{path} cannot be read as CSV: {error}") from None
+    for number, name in enumerate(names):
+        if name.lower() in [other.lower() for other in names[:number]]:
+            raise InvalidFile(f"{path} line 1: the column {name!r} appears twice; rename one")
+    return (
+        f", header = true, sample_size = -1, delim = {sql_text(separator)}, quote = '\"', "
+        "escape = '\"', strict_mode = true"
+    )
+
+
+def _described(connection: duckdb.DuckDBPyConnection, reading: Reading) -> dict[str, str]:
+    import duckdb
+
+    try:
+        rows = connection.execute(f"describe select * from {reading.call}").fetchall()
+    except duckdb.Error as error:
+        raise unreadable(reading, error) from None
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def unreadable(reading: Reading, error: Exception) -> InvalidFile:
+    """Say in one sentence why a file cannot be read, with the line where it can be found."""
+    path, form = reading.path, reading.form
+    if form != "parquet" and path.suffix != ".gz" and (line := _line_not_utf8(path)):
+        return InvalidFile(f"{path} line {line} is not text in UTF-8; save the file as UTF-8")
+    if form in ("csv", "tsv") and (fault := _csv_fault(path, form)):
+        return InvalidFile(f"{path} {fault}")
+    says = duckdb_says(error).replace(f"{path.resolve()}", path.name)
+    line_of = re.search(r"(?:on Line|[Ll]ine): (\d+)", str(error))
+    where = f" line {line_of[1]}" if line_of else ""
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].upper()
+    return InvalidFile(
+        f"{path}{where} cannot be read as {kind}: {says}; the file may be cut or broken"
+    )
+
+
+def _line_not_utf8(path: Path) -> int:
+    data = path.read_bytes()
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 0
+
+
+def _csv_fault(path: Path, form: str) -> str:
+    """Find the first row that has other fields than the header, or a quote without an end."""
+    separator = "\t" if form == "tsv" else _separator(path)
+    start = 1
+    with _opened(path) as file:
+        rows = csv.reader(file, delimiter=separator, strict=True)
+        try:
+            n_columns = len(next(rows))
+            start = rows.line_num + 1
+            for row in rows:
+                if row and len(row) != n_columns:
+                    return (
+                        f"line {start} has {len(row)} fields where the header has {n_columns}; "
+                        "put the missing or surplus separator right"
+                    )
+                start = rows.line_num + 1
+        except csv.Error:
+            return f"line {start}: a quote is not closed, or stands inside a field; correct it"
+    return ""

@@ -1,0 +1,302 @@
+"""One task of the file: its expressions as DuckDB accepts them, and its words for a prompt."""
+
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from krisis.data.base import FeatureDescription, Label, Task
+from krisis.data.table.choices import Options, compiled_options
+from krisis.data.table.declaration import Declaration, TaskSpec, UncertaintySpec
+from krisis.data.table.expressions import (
+    Expression,
+    checked_expression,
+    duckdb_says,
+    quoted,
+    sql_text,
+)
+from krisis.data.table.source import ROW, TABLE, Source, is_number
+from krisis.errors import InvalidFile, UnknownName
+
+QUESTION = "question"
+BY_LABEL, UNCERTAIN, IMPLAUSIBLE = "deferral_label", "category_uncertain", "implausible_value"
+_YES = ("yes", "true", "1", "y", "defer")
+_NO = ("no", "false", "0", "n", "answer")
+_ASK_QUESTION = "What is the answer to the question of the case?"
+_UNSURE = "Abstain when you are not sure enough which option is right."
+_ASK_OPTIONS = "Which of the options of the case answers its question best?"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a case is to be deferred: the name and the condition, and the columns that it reads."""
+
+    name: str
+    expression: Expression
+    place: str
+
+
+@dataclass(slots=True)
+class Compiled:
+    """What a task of the YAML became: SQL that DuckDB has accepted."""
+
+    label: Expression
+    reasons: list[Reason] = field(default_factory=list)
+    deferral_column: Expression | None = None
+    options: Options | None = None
+    question_column: str | None = None
+
+
+class Question:
+    """A task of the file over its source: what is shown, and SQL that DuckDB has accepted."""
+
+    def __init__(self, declaration: Declaration, name: str, source: Source) -> None:
+        self.declaration, self.name, self.source = declaration, name, source
+        self.spec: TaskSpec = declaration.tasks[name]
+        self.place = f"tasks.{name}"
+        self.evaluated: dict[str, Expression] = {}
+        self._check_columns()
+        self.compiled = self._compile()
+
+    @property
+    def shown(self) -> list[str]:
+        """Return the columns that the model sees, the question and its options included."""
+        compiled = self.compiled
+        own = [compiled.question_column] if compiled.question_column else []
+        return [*self.spec.features, *own, *(compiled.options.columns if compiled.options else ())]
+
+    def _column(self, name: str, key: str) -> str:
+        if name not in self.source.columns:
+            unknown = UnknownName.among("column", name, self.source.columns)
+            raise InvalidFile(f"{self.source.name}: {key}: {unknown}")
+        return name
+
+    def _check_columns(self) -> None:
+        declared, spec = self.declaration, self.spec
+        named = {
+            "record_id": declared.record_id,
+            "cluster": declared.cluster,
+            "split.column": declared.split.column if declared.split else None,
+            f"{self.place}.label": spec.label.column,
+            f"{self.place}.deferral": spec.deferral.column if spec.deferral else None,
+        }
+        for key, name in named.items():
+            if name is not None:
+                self._column(name, key)
+        for name in spec.features:
+            self._column(name, f"{self.place}.features")
+        for name in declared.features:
+            self._column(name, "features")
+        for name in declared.groups:
+            self._column(name, "groups")
+
+    def expression(self, text: str, place: str) -> Expression:
+        """Check an expression of the YAML over the columns of the table."""
+        source = self.source
+        found = checked_expression(
+            source.connection, text, place, table=TABLE, columns=source.columns
+        )
+        self.evaluated[place] = found
+        return found
+
+    def execute(self, sql: str) -> None:
+        """Run SQL with expressions of the YAML; name the one that fails on a value."""
+        import duckdb
+
+        try:
+            self.source.connection.execute(sql)
+        except duckdb.Error as error:
+            for place, one in self.evaluated.items():
+                try:
+                    self.source.query(f"select max(hash({one.sql})) from {TABLE}")
+                except duckdb.Error as own:
+                    text = one.sql.removeprefix("(").removesuffix("\n)")
+                    raise InvalidFile(
+                        f"{self.source.name}: {place}: {text!r} cannot be evaluated: "
+                        f"{duckdb_says(own)}"
+                    ) from None
+            raise InvalidFile(f"{self.source.name}: {duckdb_says(error)}") from None
+
+    def condition(self, text: str, place: str) -> Expression:
+        """Check an expression that must be true or false."""
+        found = self.expression(text, place)
+        if found.kind != "BOOLEAN":
+            raise InvalidFile(
+                f"{place}: {text!r} gives {found.kind}, not true or false; write a comparison"
+            )
+        return found
+
+    def _compile(self) -> Compiled:
+        spec = self.spec
+        label_sql = spec.label.sql or quoted(str(spec.label.column))
+        compiled = Compiled(self.expression(label_sql, f"{self.place}.label"))
+        if not isinstance(spec.question, str):
+            compiled.question_column = self._column(spec.question.column, f"{self.place}.question")
+        if spec.answers.per_row:
+            compiled.options = compiled_options(
+                self.source, spec, compiled.label, f"{self.place}.answers"
+            )
+        taken = {QUESTION} if compiled.question_column else set()
+        if clash := taken & set(spec.features) - {compiled.question_column}:
+            raise InvalidFile(f"{self.place}.features: rename the column {clash.pop()!r}")
+        if spec.deferral and spec.deferral.column:
+            compiled.deferral_column = self._deferral_label(spec.deferral.column)
+        compiled.reasons = [*self._rules(), *self._implausible()]
+        return compiled
+
+    def _rules(self) -> Iterator[Reason]:
+        deferral = self.spec.deferral
+        for reason, text in (deferral.when if deferral else {}).items():
+            place = f"{self.place}.deferral.when.{reason}"
+            yield Reason(reason, self.condition(text, place), place)
+        for number, one in enumerate(self.spec.uncertainty):
+            place = f"{self.place}.uncertainty" + (f".{number}" if number else "")
+            yield Reason(UNCERTAIN, self._uncertain(one, place), place)
+
+    def _implausible(self) -> Iterator[Reason]:
+        """Return the reasons by values that cannot be right; they are kept and shown."""
+        for name in self.declaration.features:
+            spec, place = self.declaration.feature(name), f"features.{name}"
+            if spec.is_number:
+                self._number(name, place)
+            if spec.plausible is not None and name in self.spec.features:
+                low, high = spec.plausible
+                sql = f"(not ({quoted(name)} between {low!r} and {high!r}))"
+                found = Expression(sql, (name,), "BOOLEAN")
+                yield Reason(IMPLAUSIBLE, found, f"{place}.plausible")
+
+    def _number(self, name: str, key: str) -> None:
+        kind = self.source.columns[name]
+        if not is_number(kind):
+            raise InvalidFile(
+                f"{self.source.name}, column {name}: it holds {kind}, and {key} asks for numbers"
+            )
+
+    def _uncertain(self, given: UncertaintySpec, place: str) -> Expression:
+        value = self.expression(given.value, f"{place}.value")
+        if not is_number(value.kind):
+            raise InvalidFile(f"{place}.value: {given.value!r} gives {value.kind}, not a number")
+        sql = f"({p_other_side(value.sql, given.cv, given.limits)} >= {given.risk!r})"
+        return Expression(sql, value.columns, "BOOLEAN")
+
+    def _deferral_label(self, name: str) -> Expression:
+        """Return whether a column says: defer; null where it says nothing."""
+        column, kind = quoted(name), self.source.columns[name]
+        chosen = self.spec.deferral.values if self.spec.deferral else None
+        if chosen is not None:
+            listed = ", ".join(sql_text(str(value)) for value in chosen)
+            return Expression(f"({column}::varchar in ({listed}))", (name,), "BOOLEAN")
+        text = f"lower(trim({column}::varchar))"
+        if kind in ("FLOAT", "DOUBLE"):
+            text = f"{column}::bigint::varchar"
+        known = ", ".join(map(sql_text, (*_YES, *_NO)))
+        strange = self.source.query(
+            f"select min({ROW}), arg_min({column}, {ROW}) from {TABLE} "
+            f"where {column} is not null and {text} not in ({known})"
+        )[0]
+        if strange[0] is not None:
+            raise InvalidFile(
+                f"{self.source.place(strange[0])}, column {name}: {strange[1]!r} is not yes or no; "
+                f"list the values that mean: defer, as {self.place}.deferral.is"
+            )
+        yes = ", ".join(map(sql_text, _YES))
+        return Expression(f"({text} in ({yes}))", (name,), "BOOLEAN")
+
+    @cached_property
+    def task(self) -> Task:
+        """Return the task as prompts and metrics know it."""
+        spec, options = self.spec, self.compiled.options
+        answers: Mapping[Label, str] = spec.answers.fixed
+        question = spec.question if isinstance(spec.question, str) else _ASK_QUESTION
+        if options:
+            answers = {letter: f"option {letter} of the case" for letter in options.letters}
+            question = spec.question if isinstance(spec.question, str) else _ASK_OPTIONS
+        positive = spec.positive
+        if positive is None and set(answers) == {0, 1}:
+            positive = 1
+        if positive is not None and positive not in answers:
+            raise InvalidFile(
+                f"{self.place}.positive: {positive!r} is none of the answers "
+                f"({', '.join(map(str, answers))})"
+            )
+        return Task(
+            self.name,
+            question,
+            answers,
+            self._descriptions(),
+            ordered=spec.ordinal,
+            positive=positive,
+            groups={name: name for name in self.declaration.groups},
+            abstain_when=spec.abstain_when or (_UNSURE if options else Task("").abstain_when),
+        )
+
+    def _descriptions(self) -> dict[str, FeatureDescription]:
+        found = {}
+        for name in self.spec.features:
+            spec = self.declaration.feature(name)
+            meaning = [f"usual {spec.usual}"] if spec.usual else []
+            if spec.plausible is not None:
+                meaning.append(f"possible {spec.plausible[0]:g} to {spec.plausible[1]:g}")
+            values: dict[Label, str] = dict(spec.values)
+            if self.source.columns[name] == "BOOLEAN" and not values:
+                values = {0: "no", 1: "yes"}
+            words = spec.label or name
+            found[name] = FeatureDescription(
+                words, spec.unit, "; ".join(meaning), values, text=spec.text
+            )
+        if self.compiled.question_column:
+            found[QUESTION] = FeatureDescription("Question", text=True)
+        for letter in self.compiled.options.letters if self.compiled.options else ():
+            found[f"option_{letter}"] = FeatureDescription(f"Option {letter}")
+        return found
+
+
+# Hart's rational approximation in double precision, as given by West, "Better approximations to
+# cumulative normal functions", Wilmott Magazine, May 2005, pp. 70-76. Horner, highest power first.
+_ABOVE = (
+    *(3.52624965998911e-2, 0.700383064443688, 6.37396220353165, 33.912866078383),
+    *(112.079291497871, 221.213596169931, 220.206867912376),
+)
+_BELOW = (
+    *(8.83883476483184e-2, 1.75566716318264, 16.064177579207, 86.7807322029461),
+    *(296.564248779674, 637.333633378831, 793.826512519948, 440.413735824752),
+)
+
+
+def _horner(coefficients: Iterable[float], x: str) -> str:
+    first, *rest = map(repr, coefficients)
+    for coefficient in rest:
+        first = f"({first} * {x} + {coefficient})"
+    return first
+
+
+def normal_tail(z: str) -> str:
+    """Return SQL of the upper tail 1 − Φ(z) of the standard normal distribution."""
+    x = f"least(abs({z}), 7.0)"  # beyond it the tail is below 1.3e-12
+    lower = f"(exp(-{x} * {x} / 2) * {_horner(_ABOVE, x)} / {_horner(_BELOW, x)})"
+    return f"(case when {z} >= 0 then {lower} else 1 - {lower} end)"
+
+
+def p_other_side(value: str, cv: float, limits: Sequence[float]) -> str:
+    """Return SQL of the probability that the true value lies between other limits than the value.
+
+    The true value is taken as normal around the measured one with the standard deviation cv · v.
+    Between the limits L ≤ v < U it is p = 1 − Φ((U − v) / (cv·v)) + Φ((L − v) / (cv·v)), where a
+    limit that there is none of adds nothing.
+    """
+    v, spread = f"({value})::double", f"(abs(({value})::double) * {cv!r})"
+    terms = []
+    for limit in sorted(limits):
+        z = f"(({limit!r} - {v}) / {spread})"
+        tail = normal_tail(f"abs{z}")
+        terms.append((limit, tail))
+    below = "0"
+    above = "0"
+    for limit, tail in terms:  # the nearest limit at or below the value
+        below = f"case when {v} >= {limit!r} then {tail} else {below} end"
+    for limit, tail in reversed(terms):  # the nearest one above it
+        above = f"case when {v} < {limit!r} then {tail} else {above} end"
+    return f"(case when {v} = 0 then 0 else ({below}) + ({above}) end)"

@@ -1,0 +1,294 @@
+"""Rows into DuckDB, and the lock: after loading, no expression can reach a file or a setting.
+
+Parquet stays in its files, which alone remain readable; everything else is copied into memory.
+"""
+
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krisis.data.fhir.records import create_table, fhir_table
+from krisis.data.fhir.resources import fhir_files
+from krisis.data.table.databases import FILE, LOADED, load_database, lock, new_connection
+from krisis.data.table.declaration import Declaration, FeatureSpec
+from krisis.data.table.expressions import quoted, sql_text
+from krisis.data.table.files import Reading, existing, paths_of, reading_of, unreadable
+from krisis.errors import InvalidFile
+from krisis.json_values import JsonValue
+
+if TYPE_CHECKING:
+    import duckdb
+
+# The relation that every expression is evaluated on, and its number of a row, from 1.
+TABLE, ROW = "records", "krisis_row"
+# Its first rows, which tell at once what cannot hold for all of them.
+SAMPLE, N_SAMPLED = "krisis_sample", 2048
+NUMBERS = (
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"),
+    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
+)
+# So many of the values of a column that are numbers make the others slips of the pen.
+SHARE_OF_NUMBERS = 0.9
+
+
+def is_number(kind: str) -> bool:
+    """Say whether a type of DuckDB is one of numbers."""
+    return kind in NUMBERS or kind.startswith("DECIMAL")
+
+
+class Source:
+    """The rows of a suite behind a locked connection, as the relation ``records``.
+
+    ``columns`` are the names and types of the user's columns, with missing codes already taken
+    out. ``krisis_row`` numbers the rows from 1 in the order of the files.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, name: str, readings: Sequence[Reading]
+    ) -> None:
+        self.connection = connection
+        self.name = name
+        self.readings = list(readings)
+        self.columns: dict[str, str] = {}
+        self.row_number = "rowid + 1"
+        self.notes: Mapping[str, int] = {}
+
+    def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
+        """Run one of krisis's own queries and return its rows."""
+        return self.connection.execute(sql, list(values)).fetchall()
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Return the number of rows."""
+        known = [reading.n_rows for reading in self.readings]
+        if None not in known:
+            return sum(n_rows or 0 for n_rows in known)
+        return int(self.query(f"select count(*) from {LOADED}")[0][0])
+
+    @cached_property
+    def sha256(self) -> str:
+        """Return the hash of the bytes of all files, in their order."""
+        digest = hashlib.sha256()
+        for reading in self.readings:
+            with reading.path.open("rb") as file:
+                while block := file.read(1 << 22):
+                    digest.update(block)
+        return digest.hexdigest()
+
+    def place(self, row: int) -> str:
+        """Name the file and the row in it, and the line where each row has one of its own."""
+        for reading in self.readings:
+            if reading.form == "fhir":  # a row comes from many resources
+                break
+            n_rows = self._rows_of(reading)
+            if row <= n_rows:
+                return f"{reading.path} row {row}{_line(reading, row, n_rows)}"
+            row -= n_rows
+        return f"{self.name} row {row}"
+
+    def _rows_of(self, reading: Reading) -> int:
+        if reading.n_rows is None and len(self.readings) == 1:
+            reading.n_rows = self.n_rows
+        if reading.n_rows is None:
+            number = self.readings.index(reading)
+            found = self.query(f"select count(*) from {LOADED} where {FILE} = {number}")
+            reading.n_rows = int(found[0][0])
+        return reading.n_rows
+
+
+def _line(reading: Reading, row: int, n_rows: int) -> str:
+    """Return the line of a row, where no value spans several lines."""
+    if reading.form not in ("csv", "tsv", "lines"):
+        return ""
+    text = reading.path.read_bytes()
+    n_lines = text.count(b"\n") + (not text.endswith(b"\n"))
+    n_header = int(reading.form != "lines")
+    return f" (line {row + n_header})" if n_lines == n_rows + n_header else ""
+
+
+def open_source(declaration: Declaration, folder: Path) -> Source:
+    """Load what the file names, relative to its folder, and lock the connection."""
+    connection = new_connection()
+    given = declaration.source
+    if given.database is not None and given.query is not None:
+        readings = [Reading(existing(folder / given.database), "database", "")]
+        source = Source(connection, str(readings[0].path), readings)
+        load_database(connection, readings[0].path, given.query)
+    elif given.fhir is not None:
+        place = folder / given.fhir
+        source = Source(connection, str(place), [Reading(f, "fhir", "") for f in fhir_files(place)])
+        _load_fhir(source, declaration, place)
+    else:
+        readings = [
+            reading_of(connection, path, _ids(declaration))
+            for name in given.files
+            for path in paths_of(folder, name)
+        ]
+        source = Source(connection, ", ".join(str(one.path) for one in readings), readings)
+        _load_files(source)
+    finish(source, declaration)
+    return source
+
+
+def _load_fhir(source: Source, declaration: Declaration, place: Path) -> None:
+    given = declaration.source
+    index_date = given.index_date.path if given.index_date else None
+    table = fhir_table(place, declaration.paths, per=given.per, index_date=index_date)
+    create_table(source.connection, table, LOADED, f"0 as {FILE}")
+    source.notes = table.notes
+    lock(source.connection)
+
+
+def finish(source: Source, declaration: Declaration) -> None:
+    """Put missing codes out of the columns, then refuse empty tables and mixed columns."""
+    described = source.query(f"describe {LOADED}")
+    own = ROW if source.row_number == ROW else FILE
+    loaded = {str(row[0]): str(row[1]) for row in described if row[0] != own}
+    for name in loaded:
+        if name.lower().startswith("krisis_"):
+            raise InvalidFile(f"{source.name} has the column {name!r}, a name of krisis; rename it")
+    if not source.query(f"select 1 from {LOADED} limit 1"):
+        what = "the query returns" if source.readings[0].form == "database" else "it has"
+        raise InvalidFile(f"{source.name} holds no rows: {what} columns only; give rows")
+    is_text_file = source.readings[0].form in ("csv", "tsv")
+    expressions, kinds = [], {}
+    ids = _ids(declaration)
+    for name, kind in loaded.items():
+        typed = is_text_file and name not in ids
+        spec = declaration.feature(name)
+        expression, kinds[name] = _cleaned(source, name, kind, spec, is_text_file=typed)
+        expressions.append(f"{expression} as {quoted(name)}")
+    source.connection.execute(
+        f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "
+        f"from {LOADED}"
+    )
+    source.columns = kinds
+    source.connection.execute(f"create table {SAMPLE} as select * from {TABLE} limit {N_SAMPLED}")
+
+
+def _cleaned(
+    source: Source, name: str, kind: str, spec: FeatureSpec, *, is_text_file: bool
+) -> tuple[str, str]:
+    """Return the expression of a column without its missing codes, and its type."""
+    column = quoted(name)
+    if spec.missing:
+        codes = ", ".join(f"'{str(code).replace(chr(39), chr(39) * 2)}'" for code in spec.missing)
+        numbers = [str(float(code)) for code in spec.missing if not isinstance(code, str)]
+        same = f"trim({column}::varchar) in ({codes})"
+        if is_number(kind):
+            same = f"{column} in ({', '.join(numbers)})" if numbers else "false"
+        column = f"case when {same} then null else {column} end"
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"case when isnan({column}) then null else {column} end", kind
+    if kind == "JSON":
+        _refuse_mixed_json(source, name)
+    if kind != "VARCHAR":
+        return column, kind
+    if is_text_file:
+        column = f"nullif({column}, '')"
+    if spec.text or spec.values or not (is_text_file or spec.is_number):
+        return column, kind  # a typed source calls its texts texts
+    found = source.query(
+        f"select count(v), count(try_cast(v as double)), "
+        f"count(*) filter (try_cast(v as bigint) is null and v is not null) "
+        f"from (select {column} as v from {LOADED})"
+    )[0]
+    n_given, n_numbers, n_not_whole = (int(cell) for cell in found)
+    _refuse_mixed(source, name, column, spec, n_given=n_given, n_numbers=n_numbers)
+    if n_given and n_numbers == n_given:
+        kind = "DOUBLE" if n_not_whole else "BIGINT"
+        return f"({column})::{kind}", kind
+    return column, kind
+
+
+def _refuse_mixed_json(source: Source, name: str) -> None:
+    """Refuse a column of JSON whose values are numbers here and texts there."""
+    kinds = source.query(
+        f"select case when k in ('BIGINT', 'UBIGINT', 'DOUBLE') then 'number' else lower(k) end, "
+        f"count(*), min(r) from (select json_type({quoted(name)}) as k, {source.row_number} as r "
+        f"from {LOADED}) where k not in ('NULL', 'ARRAY', 'OBJECT') group by 1 order by 2"
+    )
+    if len(kinds) > 1:
+        (kind, _, row), (other, n_rows, _) = kinds[0], kinds[-1]
+        raise InvalidFile(
+            f"{source.place(row)}, column {name}: the value is a {kind}, and {n_rows} others are "
+            f"a {other}; give all of one kind"
+        )
+
+
+def _refuse_mixed(
+    source: Source, name: str, column: str, spec: FeatureSpec, *, n_given: int, n_numbers: int
+) -> None:
+    n_words = n_given - n_numbers
+    promised = spec.is_number and n_words
+    if not promised and not (n_words and n_numbers >= SHARE_OF_NUMBERS * n_given):
+        return
+    row, value = source.query(
+        f"select {source.row_number}, {column} from {LOADED} "
+        f"where {column} is not null and try_cast({column} as double) is null order by 1 limit 1"
+    )[0]
+    why = "the column has a unit or a range" if promised else f"{n_numbers} of {n_given} values are"
+    raise InvalidFile(
+        f"{source.place(row)}, column {name}: {value!r} is not a number, and {why}; correct it, "
+        f"list it under features.{name}.missing, or name the codes under features.{name}.values"
+    )
+
+
+def _ids(declaration: Declaration) -> list[str]:
+    """Return the columns that are read as written: 007 is no number."""
+    return [name for name in (declaration.record_id, declaration.cluster) if name]
+
+
+def _load_files(source: Source) -> None:
+    import duckdb
+
+    first = source.readings[0]
+    for reading in source.readings[1:]:
+        if set(reading.columns) != set(first.columns):
+            differ = min(set(reading.columns) ^ set(first.columns))
+            has, lacks = (reading, first) if differ in reading.columns else (first, reading)
+            raise InvalidFile(
+                f"{lacks.path} lacks the column {differ!r}, which {has.path} has; give files of "
+                "the same columns"
+            )
+    forms = {reading.form for reading in source.readings}
+    try:
+        if forms == {"parquet"}:
+            _view_parquet(source)
+        else:
+            _copy(source)
+    except duckdb.Error as error:
+        culprit = next((r for r in source.readings if str(r.path.resolve()) in str(error)), first)
+        raise unreadable(culprit, error) from None
+
+
+def _view_parquet(source: Source) -> None:
+    parts, before = [], 0
+    source.row_number = ROW
+    for reading in source.readings:
+        place = sql_text(reading.path.resolve())
+        found = source.query(f"select num_rows from parquet_file_metadata({place})")
+        reading.n_rows = int(found[0][0])
+        parts.append(
+            f"select {before} + file_row_number + 1 as {ROW}, * exclude (file_row_number) "
+            f"from {reading.call}"
+        )
+        before += reading.n_rows
+    source.connection.execute(f"create view {LOADED} as {' union all by name '.join(parts)}")
+    lock(source.connection, [reading.path.resolve() for reading in source.readings])
+
+
+def _copy(source: Source) -> None:
+    parts = [
+        f"select {number} as {FILE}, * "
+        f"{'exclude (file_row_number) ' if reading.form == 'parquet' else ''}from {reading.call}"
+        for number, reading in enumerate(source.readings)
+    ]
+    source.connection.execute(f"create table {LOADED} as {' union all by name '.join(parts)}")
+    lock(source.connection)

@@ -1,0 +1,238 @@
+"""The table suite: questions over a table of the user's own, declared in a YAML file."""
+
+# SQL is put together from checked expressions, quoted names and constants of krisis.
+# ruff: noqa: S608
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from krisis.data.base import (
+    BaseDataSuite,
+    Features,
+    FeatureSet,
+    Judgement,
+    Label,
+    PatientRecord,
+    Records,
+    Rule,
+    SuiteConfig,
+    Task,
+    content_hash,
+)
+from krisis.data.table.cases import TaskTable
+from krisis.data.table.declaration import Declaration, read_declaration
+from krisis.data.table.expressions import quoted, sql_text
+from krisis.data.table.leaks import accepted, copies_of_chosen, findings
+from krisis.data.table.source import TABLE, Source, open_source
+from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import JsonObject, JsonValue
+
+# Baselines learn from at most so many training records, drawn by the seed.
+MOST_TRAINING_RECORDS = 10_000
+_DEFER = "defer"
+
+
+class TableSuite(BaseDataSuite):
+    """A table of one's own as a suite, declared in a YAML file: `krisis run clinic.yaml`.
+
+    Rows stay in DuckDB; records are made for the cases that are used. The first look at the data
+    runs the leak guard, and a file that gives its labels away is refused.
+    """
+
+    name = "table"
+
+    def __init__(self, path: str | Path | None = None, config: SuiteConfig | None = None) -> None:
+        if path is None:
+            raise InvalidValue(
+                "the suite 'table' is a YAML file of your own; type: krisis run clinic.yaml"
+            )
+        self.path = Path(path).expanduser()
+        self.declaration: Declaration = read_declaration(self.path)
+        self.name = self.declaration.name
+        self.tasks = dict.fromkeys(self.declaration.tasks, TableSuite._task)
+        super().__init__(config)
+        if self.config.features is not FeatureSet.REDUCED:
+            raise InvalidValue(
+                f"features={self.config.features.value!r} is no choice of {self.path}; a table "
+                "suite shows the features that its tasks name"
+            )
+        if self.config.has_chosen_n_synthetic and self.config.n_synthetic:
+            raise InvalidValue(
+                f"n_synthetic={self.config.n_synthetic} asks for synthetic patients, and "
+                f"{self.path} has the rows of its source only; leave it out"
+            )
+
+    def _task(self) -> Task:
+        return self.table.task
+
+    @property
+    def notice(self) -> str:  # type: ignore[override]
+        """Return what is said before the rows leave this machine."""
+        if self.declaration.synthetic:
+            return ""
+        stated = self.declaration.provenance
+        terms = "; ".join(
+            f"{key}: {stated[key]}" for key in ("licence", "consent") if key in stated
+        )
+        return (
+            f"{self.name}: rows of {self.source.name} are sent to the model; make sure that its "
+            f"provider may have them{f' ({terms})' if terms else ''}"
+        )
+
+    @cached_property
+    def source(self) -> Source:
+        """Return the rows behind their locked connection."""
+        return open_source(self.declaration, self.path.parent)
+
+    @cached_property
+    def table(self) -> TaskTable:
+        """Return the cases of the chosen task, checked for leaks."""
+        table = TaskTable(self.declaration, self._task_name(), self.source, self.config)
+        for finding in findings(table):
+            raise InvalidFile(finding)
+        self._rule = self._declared_rule(table)
+        return table
+
+    def load(self) -> list[PatientRecord]:
+        """Return the records of the rows to evaluate, in an order drawn by the seed."""
+        return self._checked(self.table.records("use"))
+
+    def first(self, limit: int | None) -> Records:
+        """Return the first records without making any other."""
+        if limit is None or self._loaded is not None:
+            return super().first(limit)
+        return Records(self._checked(self.table.records("use", limit)))
+
+    def _checked(self, records: list[PatientRecord]) -> list[PatientRecord]:
+        if not records:
+            raise InvalidFile(
+                f"{self.source.name} leaves no row to evaluate: {self._parts()}; check split"
+            )
+        for finding in copies_of_chosen(self.table) if self.table.is_large else ():
+            raise InvalidFile(finding)
+        return records
+
+    def _parts(self) -> str:
+        split = self.declaration.split
+        if split is None or split.column is None:
+            return "no row has a label"
+        column = quoted(split.column)
+        found = self.source.query(
+            f"select {column}::varchar, count(*) from {TABLE} group by 1 order by 2 desc limit 6"
+        )
+        counts = ", ".join(f"{value!r} {n_rows} times" for value, n_rows in found)
+        return f"the column {split.column} holds {counts}, and {split.use!r} is to be evaluated"
+
+    def training_records(self) -> list[PatientRecord]:
+        """Return records of rows that are held back for baselines."""
+        return self.table.records("train", MOST_TRAINING_RECORDS) if self.table.has_split else []
+
+    @property
+    def baselines(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return what every result is read against, as far as the file allows it."""
+        fitted = ("majority",) if self.table.has_split else ()
+        logistic = ("logistic",) if fitted and self.declaration.baselines.logistic else ()
+        rule = ("rule/declared",) if self.rules else ()
+        return ("always-answer", "always-abstain", *fitted, *logistic, *rule)
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """Return the rule of the file, where it speaks of the answers of this task."""
+        assert self.table
+        return {} if self._rule is None else {"declared": self._rule}
+
+    def _declared_rule(self, table: TaskTable) -> Rule | None:
+        given = self.declaration.rule(table.name)
+        return TableRule(table, given) if given else None
+
+    def describe(self) -> JsonObject:
+        """Say where the rows come from, how they were split, and what was accepted."""
+        table, declared = self.table, self.declaration
+        n_records = table.n_cases("use")
+        return {
+            "suite": self.name,
+            "task": table.name,
+            "seed": self.config.seed,
+            "n_records": n_records,
+            "content_hash": self._content_hash(),
+            "account": self._account(n_records),
+            "version": str(declared.version),
+            **({"accepted": accepted(table)} if accepted(table) else {}),
+            "labels": dict(sorted(table.label_counts("use").items())),
+            "deferral_reasons": table.reason_counts("use"),
+            "provenance": [
+                {
+                    **declared.provenance,
+                    "files": [one.path.name for one in self.source.readings],
+                    "sha256": self.source.sha256,
+                    "n_rows": self.source.n_rows,
+                }
+            ],
+        }
+
+    def _content_hash(self) -> str:
+        """Hash what the records follow from, so that a million rows need not become objects."""
+        return content_hash(
+            [
+                self.source.sha256,
+                self.declaration.model_dump(mode="json", exclude={"provenance", "baselines"}),
+                self.table.name,
+                self.config.seed,
+                self.config.test_size if self.config.has_chosen_test_size else None,
+            ]
+        )
+
+    def _account(self, n_records: int) -> str:
+        table = self.table
+        n_training = table.n_cases("train")
+        n_left = self.source.n_rows - n_records - n_training
+        parts = [f"{self.source.n_rows} rows read", f"{n_records} to evaluate"]
+        if n_training:
+            parts.append(f"{n_training} for fitting baselines")
+        if n_left:
+            parts.append(f"{n_left} left out (other part, or no label)")
+        names = ", ".join(one.path.name for one in self.source.readings[:3])
+        more = " …" if len(self.source.readings) > 3 else ""
+        hidden = "".join(f"; {sentence}" for sentence in accepted(table))
+        return f"{names}{more}: {'; '.join(parts)}{hidden}"
+
+
+class TableRule:
+    """The rule of a file: for each answer a condition over what is shown, and one to defer."""
+
+    def __init__(self, table: TaskTable, conditions: Mapping[str, str]) -> None:
+        self._table = table
+        shown = {name: table.source.columns[name] for name in table.spec.features}
+        for key, text in conditions.items():
+            place = f"{'tasks.' + table.name if table.spec.rule else 'baselines'}.rule.{key}"
+            found = table.condition(text, place)
+            unseen = [name for name in found.columns if name not in shown]
+            if unseen:
+                raise InvalidFile(
+                    f"{place}: {text!r} reads {unseen[0]!r}, which the model is not shown; use "
+                    f"features of the task {table.name!r}"
+                )
+            table.execute(f"create or replace table krisis_rule as select {found.sql} from {TABLE}")
+        cells = ", ".join(f"?::{kind} as {quoted(name)}" for name, kind in shown.items())
+        chosen = " ".join(
+            f"when ({conditions[key]}\n) then {sql_text(key)}"
+            for key in sorted(conditions, key=lambda key: key != _DEFER)
+        )
+        self._names = list(shown)
+        self._sql = f"select case {chosen} end from (select {cells})"
+        self._answers: dict[str, Label] = {str(a): a for a in table.task.answers}
+        self._other = [a for key, a in self._answers.items() if key not in conditions]
+
+    def __call__(self, features: Features, context: str) -> Judgement:
+        """Judge by the first condition that holds, else by the one answer without a condition."""
+        values: list[JsonValue] = [features.get(name) for name in self._names]
+        verdict = self._table.source.query(self._sql, values)[0][0]
+        if verdict == _DEFER:
+            return Judgement(None, abstain=True)
+        if verdict is not None:
+            return Judgement(self._answers[str(verdict)], confidence=1.0)
+        if len(self._other) == 1:
+            return Judgement(self._other[0], confidence=1.0)
+        return Judgement(None, abstain=True)
