@@ -167,8 +167,11 @@ def test_a_participant_with_a_failed_item_is_counted_and_has_no_total():
     rows = Rows(rows, TASK)
     score = TotalMAE()(rows)
     assert (score.value, score.n_evaluated, score.details["n_incomplete"]) == (0.0, 2, 1)
-    report = totals_report(rows.table)
+    report = totals_report(rows.table, BootstrapOptions(200))
     assert report["n_incomplete"] == 1
+    assert report["intervals"]["total_mae"][0] == 0.0
+    assert report["intervals"]["total_correlation"] is None
+    assert "Total MAE 0.0000 [0.0000, " in report["summary"]
     assert "; 1 more lack an item)" in report["summary"]
 
 
