@@ -144,11 +144,10 @@ def baseline_scores(
         parts.setdefault(record.source, []).append(record)
     found = {}
     for name in suite.baselines:
-        shown = name.removeprefix("rule/")
         for source, part in parts.items():
             scores = _baseline_scores(name, suite.restricted(part), metrics)
             if scores is not None:
-                found[shown if len(parts) == 1 else f"{shown} ({source})"] = scores
+                found[name if len(parts) == 1 else f"{name} ({source})"] = scores
     return found
 
 
