@@ -47,6 +47,15 @@ _ON_REQUEST = {
     "disease_ppv": "Disease PPV",
     "disease_npv": "Disease NPV",
 }
+# Left out besides where a task names a headline: its own metrics say what these would.
+_WITHOUT_HEADLINE = (
+    "accuracy",
+    "balanced_accuracy",
+    "selective_accuracy",
+    "abstention_rate",
+    "deferral_alignment",
+    "expected_calibration_error",
+)
 COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens", "cost": "cost ($)"}
 
 
@@ -153,10 +162,11 @@ def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> l
     priced = False
     for run in runs:
         priced |= run.spending.cost is not None
+        hidden = {*_ON_REQUEST, *(_WITHOUT_HEADLINE if headline(run) else ())}
         for score in run.metric_scores.values():
             name = score.identifier
             heading = {**HEADINGS, **_ON_REQUEST}.get(name, score.name)
-            if name not in _ON_REQUEST or name in wanted:
+            if name not in hidden or name in wanted:
                 found.setdefault(name, Column(name, score.key, heading, score.direction))
     order = list(HEADINGS)
     metrics = sorted(

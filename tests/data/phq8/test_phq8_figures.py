@@ -114,8 +114,11 @@ def test_leaderboard_and_comparison_rank_by_the_headline(
     (table,) = leaderboards(runs)
     assert list(table.sorted_by) == ["right_decisions"]
     assert [entry.name for entry in table.entries] == ["perfect", "zero"]
-    assert table.columns[0].key == "right_decisions"
-    assert {"total_mae", "total_bias", "screening_sensitivity"} <= {c.key for c in table.columns}
+    assert [column.key for column in table.columns][:9] == [
+        *("right_decisions", "answerable_accuracy", "undue_answer_rate"),
+        *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
+        *("answer_rate", "aurc"),
+    ]
     (asked,) = leaderboards(runs, sort=["total_correlation", "selective_accuracy"])
     assert "total_correlation" in {column.key for column in asked.columns}
     deltas = compare_runs(runs, CompareOptions(n_permutations=199)).pairs[0].deltas
