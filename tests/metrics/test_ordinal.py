@@ -18,7 +18,7 @@ from krisis.metrics import (
     score_all,
 )
 from krisis.metrics.base import Rows
-from krisis.metrics.ordinal import Agreement, correlation
+from krisis.metrics.ordinal import Agreement, correlation, weighted_kappa
 from krisis.metrics.paired import Exchanges, paired_differences
 from krisis.metrics.table import Answers, Units
 
@@ -171,6 +171,23 @@ def test_the_correlation_agrees_with_numpy(pairs):
     assert form.value() == pytest.approx(np.corrcoef(left, right)[0, 1], abs=1e-9)
     halves = form.on(Units(np.arange(left.size), left.size)).values(np.full((left.size, 1), 0.5))
     assert halves[0] == pytest.approx(form.value(), abs=1e-9)
+
+
+@pytest.mark.parametrize("coefficient", [weighted_kappa, correlation])
+def test_an_influence_is_how_far_a_patient_moves_the_value(coefficient):
+    rng = np.random.default_rng(2)
+    truth, patient = rng.integers(0, 4, 80), np.arange(80) // 8
+    answer = np.clip(truth + rng.integers(-1, 2, 80), 0, 3).astype(float)
+    form = Agreement(
+        answer, truth, among=rng.random(80) < 0.8, ends=(0, 3), coefficient=coefficient
+    )
+    weighted, even = form.on(Units(patient, 10)), np.ones((10, 1))
+    influence = weighted.influences(even)[:, 0]
+    for unit in range(10):
+        heavier = even + 0.01 * (np.arange(10) == unit)[:, None]
+        moved = (weighted.values(heavier) - weighted.values(even))[0] / 0.01
+        assert moved == pytest.approx(influence[unit], abs=1e-3)
+    assert influence.sum() == pytest.approx(0, abs=1e-9)
 
 
 def test_nothing_among_them_has_no_slope_and_no_value():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -114,7 +115,7 @@ class Agreement(Form):
         return Uncertainty(found.clipped(self.low, self.high))
 
 
-_ONE = np.ones((1, 1))
+_ONE, _STEP = np.ones((1, 1)), 1e-4
 
 
 class _WeightedAgreement(Weighted):
@@ -124,8 +125,15 @@ class _WeightedAgreement(Weighted):
     def values(self, weights: FloatArray) -> FloatArray:
         return self.coefficient(self.sums @ weights)
 
+    def influences(self, weights: FloatArray) -> FloatArray:
+        """Return the derivative by each unit's weight; scaling all of them changes nothing."""
+        at = (self.sums @ weights)[:, None, :]
+        step = _STEP * self.sums[:, :, None]
+        slope: FloatArray = self.coefficient(at + step) - self.coefficient(at - step)
+        return weights * slope / (2 * _STEP)
 
-class _OnScale(BaseMetric):
+
+class _OnScale(BaseMetric, ABC):
     """A figure of the answers that have a place on the scale of the task."""
 
     def __init__(self, *, group_by: str = "") -> None:
@@ -143,11 +151,11 @@ class _OnScale(BaseMetric):
             return Undefined(NO_ANSWER)
         return self.on_scale(table, np.where(among, answer, 0.0), truth, among)
 
+    @abstractmethod
     def on_scale(
         self, table: Table, answer: FloatArray, truth: FloatArray, among: BoolArray
     ) -> Form | Undefined:
         """Return the figure of places."""
-        raise NotImplementedError
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return how many answers have no place."""
