@@ -279,8 +279,8 @@ def test_without_an_interviewer_pauses_part_the_passages(tmp_path: Path) -> None
         for one in corpus.findings
     )
     (alone,) = [one for one in corpus.usable() if one.transcript.participant_id == "310"]
-    cut = passages(alone.transcript)
-    assert [passage.text for passage in cut[:2]] == ["fine thanks and you", "not well i wake up"]
+    cut = [passage.text for passage in passages(alone.transcript)]
+    assert cut[:2] == ["fine thanks and you", "not well i wake up"]
     assert [len(passage.split()) for passage in cut[2:]] == [120, 120, 62]
     assert max(len(passage.split()) for passage in cut) <= MAX_PASSAGE_WORDS
     whole = " ".join(text for _, _, text in said).split()
