@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 from tests.confidence.made_items import made_items
 
-from krisis.confidence.calibrators import calibrator_from, fit_calibrator, target_values
+from krisis.confidence.calibrators import calibrator_from, fit_calibrator
+from krisis.confidence.judging import target_values
 from krisis.confidence.models import MODELS, binned_gap, log_loss, mean_square
 from krisis.confidence.signals import SIGNALS, default_for_missing, n_missing
 from krisis.confidence.variants import confidence_of

@@ -98,7 +98,9 @@ def test_lower_is_better_metrics_fail_when_they_grow() -> None:
     old, new = run_of(95, 5), run_of(70, 30)
     gate = Gate(no_worse=["brier_score by 0.03"], non_inferior=["brier_score by 0.03"])
     options = CompareOptions(n_permutations=399)
-    assert [v.state for v in check_run(new, gate, against=old, options=options)] == ["failed"] * 2
+    worse = check_run(new, gate, against=old, options=options)
+    assert [v.state for v in worse] == ["failed"] * 2
+    assert [v.requirement.partition(":")[0] for v in worse] == ["no worse", "non-inferior"]
     assert [v.state for v in check_run(old, gate, against=new, options=options)] == ["met"] * 2
 
 

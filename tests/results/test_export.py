@@ -109,7 +109,10 @@ def test_a_spreadsheet_computes_nothing_that_a_model_wrote(result: BenchmarkResu
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_the_table_comes_back_as_the_same_rows(kind: str, saved: Path, tmp_path: Path) -> None:
+def test_the_table_comes_back_as_the_same_rows(
+    kind: str, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krisis.results.export._LINES_AT_ONCE", 4)
     path = tmp_path / f"rows.{kind}"
     done = krisis("export", saved, "--to", kind, "-o", path)
     assert done.exit_code == 0, done.exception

@@ -181,6 +181,13 @@ def test_no_headline_puts_real_and_synthetic_patients_together() -> None:
     assert "is over real and synthetic patients" in page
 
 
+def test_words_of_a_model_steer_no_terminal_and_stay_in_their_line() -> None:
+    said = EvaluationResult("\x1b]0;t\x07\nmild", "mild", confidence=0.5, model="m\x9b2J")
+    text = format_report(result_of([said, EvaluationResult("mild", "mild", confidence=0.5)]))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+    assert "answered \ufffd]0;t\ufffd mild" in text
+
+
 def test_execution_is_shown_where_known() -> None:
     report = format_report(result_of([ANSWERED], elapsed_seconds=1.25, prompt_modes=["batch"]))
     assert "elapsed_seconds         1.250" in report

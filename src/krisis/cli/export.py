@@ -7,6 +7,7 @@ from typing import Literal
 
 import typer
 
+from krisis.cli.console import warn_of_damage
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
@@ -42,6 +43,7 @@ def export(
 ) -> None:
     """Write one line per asking with a data dictionary, or a log of Inspect."""
     result = load_result(run)
+    warn_of_damage([result])
     if not result.evaluation_results:
         raise InvalidFile(f"{run} holds no rows; name a run directory or a full result")
     path = output or Path(f"{run.resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")

@@ -10,7 +10,14 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from krisis.confidence.judging import Figures, cross_fitted, figures_of
+from krisis.confidence.judging import (
+    TARGETS,
+    Figures,
+    Target,
+    cross_fitted,
+    figures_of,
+    target_values,
+)
 from krisis.confidence.models import (
     MODELS,
     SHORT_NAMES,
@@ -33,8 +40,6 @@ from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.items import STATED, RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 
-Target = Literal["correctness", "near_correct", "loss"]
-TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
 # Fewer right or wrong answers than this say next to nothing about a probability.
 FEWEST_OF_A_KIND = 10
 
@@ -208,18 +213,6 @@ def _refuse_unknown(run: RunItems, features: Sequence[str]) -> None:
 
 def _score_scale(run: RunItems) -> float | None:
     return None if np.isnan(run.scale) else run.scale
-
-
-def target_values(run: RunItems, target: Target) -> FloatArray:
-    """Return what a calibrator learns for every predicted item."""
-    errors: FloatArray = run.errors()
-    if target == "correctness":
-        return np.asarray(errors == 0, dtype=np.float64)
-    if np.isnan(run.scale):
-        raise InvalidValue(f"the target {target!r} needs scores with an order; use correctness")
-    if target == "near_correct":
-        return np.asarray(errors <= 1, dtype=np.float64)
-    return np.asarray(1.0 - errors / run.scale)
 
 
 def fit_calibrator(

@@ -1,8 +1,9 @@
-"""How good probabilities are: figures with intervals by participant, and grouped cross-fitting."""
+"""What calibrators learn and how good it is: targets, figures with intervals, cross-fitting."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from krisis.confidence.models import (
     mean_square,
     softened,
 )
+from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import confidence_bin
 from krisis.metrics.items import RunItems
@@ -29,6 +31,20 @@ N_FOLDS = 5
 _N_RESAMPLES = 2000
 
 Figures = dict[str, float]
+Target = Literal["correctness", "near_correct", "loss"]
+TARGETS: tuple[Target, ...] = ("correctness", "near_correct", "loss")
+
+
+def target_values(run: RunItems, target: Target) -> FloatArray:
+    """Return what a calibrator learns for every predicted item."""
+    errors: FloatArray = run.errors()
+    if target == "correctness":
+        return np.asarray(errors == 0, dtype=np.float64)
+    if np.isnan(run.scale):
+        raise InvalidValue(f"the target {target!r} needs scores with an order; use correctness")
+    if target == "near_correct":
+        return np.asarray(errors <= 1, dtype=np.float64)
+    return np.asarray(1.0 - errors / run.scale)
 
 
 def figures_of(probability: FloatArray, target: FloatArray) -> Figures:

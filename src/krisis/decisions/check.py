@@ -90,8 +90,13 @@ def check_run(
     if relative and against is not None:
         names = [_tolerance(text)[0] for text in relative]
         deltas, reason = _deltas(run, against, names, options or CompareOptions())
-        for texts, fails in ((gate.no_worse, _is_worse), (gate.non_inferior, _is_not_shown)):
-            verdicts += [_relative(text, deltas, run, fails, reason) for text in texts]
+        kinds = (
+            ("no worse", gate.no_worse, _is_worse),
+            ("non-inferior", gate.non_inferior, _is_not_shown),
+        )
+        for kind, texts, fails in kinds:
+            found = [_relative(text, deltas, run, fails, reason) for text in texts]
+            verdicts += [replace(one, requirement=f"{kind}: {one.requirement}") for one in found]
     cut = _cut_short("the run", run)
     return [replace(one, state="not judged", found=cut) if cut else one for one in verdicts]
 

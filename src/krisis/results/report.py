@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -30,6 +31,7 @@ from krisis.statistics.intervals import Interval
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a terminal
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
     "Selective Accuracy (answered only)": "Selective",
@@ -104,7 +106,8 @@ def _one_line(text: str) -> str:
 
 
 def _joined(blocks: Sequence[Sequence[str]]) -> str:
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    return _CONTROL.sub("\ufffd", text)  # words of a model must not steer the terminal
 
 
 def format_json_report(result: BenchmarkResult) -> str:
@@ -179,7 +182,8 @@ def _table_lines(rows: Sequence[JsonMapping]) -> list[str]:
     """Write a table of named cells, none where there is no row."""
     if not rows:
         return []
-    return _aligned([list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)])
+    cells = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    return _aligned([[_one_line(cell) for cell in row] for row in cells])
 
 
 def _cell(value: object) -> str:

@@ -277,9 +277,7 @@ def load_run(path: str | Path) -> BenchmarkResult:
         facts = _facts_so_far(manifest, run.journal)
         facts.agreement = agreement
         if not run.scores_fit:  # it had ended: what is missing was lost
-            again = "import" if manifest.imported else "resume the run to ask"
-            lost = Unfinished(f"their rows were lost; {again} them again")
-            facts.stop = lost if len(rows) < manifest.n_cases else None
+            facts.stop = _lost(manifest) if len(rows) < manifest.n_cases else None
         name = manifest.backend_name
         result = BenchmarkResult(rows, {}, manifest.suite_description, name, facts=facts)
     result.damage = run.damage
@@ -295,8 +293,16 @@ def load_run(path: str | Path) -> BenchmarkResult:
     return result
 
 
+def _lost(manifest: Manifest) -> Unfinished:
+    again = "import" if manifest.imported else "resume the run to ask"
+    return Unfinished(f"their rows were lost; {again} them again")
+
+
 def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
     identity, rows, imported = manifest.identity, journal.in_order(), manifest.imported
+    stop: Unfinished | None = Unfinished(_NOT_ENDED)
+    if imported:  # no model was asked: rows that are not there were lost
+        stop = _lost(manifest) if len(rows) < manifest.n_cases else None
     return RunFacts(
         provenance=Provenance(
             task_facts=manifest.task,
@@ -311,5 +317,5 @@ def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
         spending=Spending.of(journal.spent, rows, elapsed_seconds=journal.elapsed_seconds),
         prompts=Prompts.of(rows, verified=bool(identity.prompts)),
         attrition=Attrition(n_loaded=imported.n_expected if imported else manifest.n_cases),
-        stop=journal.stop or (None if imported else Unfinished(_NOT_ENDED)),
+        stop=journal.stop or stop,
     )

@@ -212,6 +212,32 @@ def test_a_limit_keeps_an_answer_and_else_is_a_failure(tmp_path: Path) -> None:
     assert (lost.error, lost.failure_class) == ("the token limit was reached", "limit")
 
 
+@pytest.mark.parametrize("value", ["I", "N", 0])
+def test_a_limit_before_any_reply_is_a_failure_however_it_was_scored(
+    value: str | int, tmp_path: Path
+) -> None:
+    [scorer] = log("triage.json")["samples"][0]["scores"]
+    cut = {"limit": {"type": "time", "limit": 2}, "output": {"choices": [], "completion": ""}}
+    for answer in ("", None):
+        path = changed_log(tmp_path, **cut, scores={scorer: {"value": value, "answer": answer}})
+        row = rows_of(path, empty="abstained")[0]
+        assert (row.outcome, row.failure_class) == ("failed", "limit")
+    right = changed_log(tmp_path, **cut, scores={scorer: {"value": "C", "answer": "x"}})
+    assert rows_of(right)[0].outcome == "answered"
+
+
+def test_an_empty_reply_that_is_marked_wrong_is_no_answer_unless_a_tool_was_called(
+    tmp_path: Path,
+) -> None:
+    [scorer] = log("triage.json")["samples"][0]["scores"]
+    scores = {scorer: {"value": "I", "answer": None}}
+    for calls, outcome in ((None, "abstained"), ([{"function": "f"}], "answered")):
+        message = {"message": {"content": "", "tool_calls": calls}}
+        silent = {"output": {"choices": [message], "completion": ""}}
+        path = changed_log(tmp_path, **silent, scores=scores)
+        assert rows_of(path, empty="abstained")[0].outcome == outcome
+
+
 def test_a_multiple_choice_may_have_several_right_letters(tmp_path: Path) -> None:
     score = {"choice": {"value": "C", "answer": "A, C"}}
     row = rows_of(changed_log(tmp_path, target=["C", "A"], scores=score, id="x", epoch=3))[-1]

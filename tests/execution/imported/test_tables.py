@@ -130,6 +130,22 @@ def test_percentages_are_refused_until_their_scale_is_said(tmp_path: Path) -> No
     assert len(read(path, confidence="sure", confidence_scale=1).taken.not_taken) == 2
 
 
+def test_a_percent_sign_needs_the_scale_of_100(tmp_path: Path) -> None:
+    path = table(tmp_path, "label,said,sure", "1,1,85%", "1,0,0.5 %")
+    with pytest.raises(UserError, match="the confidence '85%' is a percentage; give --confidence"):
+        read(path, confidence="sure")
+    found = read(path, confidence="sure", confidence_scale=100)
+    assert [row.confidence for row in found.taken.rows] == [0.85, 0.005]
+    with pytest.raises(UserError, match="'85%' is not a number"):
+        read(path, confidence="sure", confidence_scale=1)
+
+
+def test_nan_is_an_empty_answer(tmp_path: Path) -> None:
+    path = table(tmp_path, "label,said", "1,NaN", "1,1")
+    assert "--empty abstained" in read(path).taken.not_taken[0].reason
+    assert [row.abstained for row in read(path, empty="abstained").taken.rows] == [True, False]
+
+
 def test_repeats_are_counted_by_a_column(tmp_path: Path) -> None:
     lines = ["id,label,said,n", "a,1,1,1", "a,1,0,2", "b,0,0,1", "b,1,0,2", "c,1,1,0"]
     found = read(table(tmp_path, *lines), id="id", repeat="n")
@@ -290,6 +306,10 @@ def test_rows_that_were_not_taken_are_in_the_run_and_its_attrition(tmp_path: Pat
     assert again.provenance.imported == read_manifest(run).imported
     assert again.attrition.n_loaded == 3
     assert again.stop is None
+    rows = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (run / "rows.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
+    assert "their rows were lost; import them again" in str(load_run(run).stop)
+    assert krisis("check", run, "--require", "accuracy >= 0").exit_code == 2
 
 
 def test_nothing_is_written_when_one_of_several_files_is_wrong(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ _CLASSES = {
     "ServiceUnavailable": "unavailable",
     "LimitExceeded": "limit",
 }
+_RIGHT = ("C", 1, True)
 _KNOWN_CLASSES = {kind.failure_class for kind in BackendError.__subclasses__()} | {
     *_CLASSES.values(),
     *(kind.failure_class for kind in MalformedReply.__subclasses__()),
@@ -195,14 +196,17 @@ class _SampleReader:
             asking.error, asking.failure_class = _failure(sample)
             return
         score = _of(sample, "scores").get(self.scorer)
-        limit = _of(sample, "limit")
-        if not isinstance(score, dict):
+        limit, is_silent = _of(sample, "limit"), _is_silent(sample)
+        is_right = isinstance(score, dict) and score.get("value") in _RIGHT
+        if not isinstance(score, dict) or (limit and is_silent and not is_right):
             if not limit:
                 raise CannotTake(f"the scorer {self.scorer!r} has not scored it")
             asking.error = f"the {limit.get('type')} limit was reached"
             asking.failure_class = "limit"
             return
         asking.answer = score.get("answer")
+        if asking.answer is None and is_silent:
+            asking.answer = ""
         self._value(asking, score)
         asking.confidence = self.confidence.find(
             asking.raw_response, _of(sample, "metadata"), _of(sample, "scores")
@@ -212,7 +216,7 @@ class _SampleReader:
     def _value(self, asking: Asking, score: JsonMapping) -> None:
         value, reason = score.get("value"), score.get("reason")
         is_empty = not str(asking.answer or "").strip()
-        if value in ("C", 1, True):
+        if value in _RIGHT:
             asking.is_right = True
         elif value == "N":
             asking.abstained = not (reason == "no_response" and self.options.empty == "failed")
@@ -270,6 +274,12 @@ def _completion(sample: JsonMapping) -> str:
         text = "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
     kept = _of(sample, "attachments").get(text.removeprefix("attachment://"))
     return kept if text.startswith("attachment://") and isinstance(kept, str) else text
+
+
+def _is_silent(sample: JsonMapping) -> bool:
+    """Say whether the model replied nothing: no text and no call of a tool."""
+    message = _of(_first_choice(sample), "message")
+    return not _completion(sample).strip() and not message.get("tool_calls")
 
 
 def _finish_reason(sample: JsonMapping) -> str:

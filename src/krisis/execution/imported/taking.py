@@ -147,7 +147,7 @@ class _Taker:
                 raise CannotTake("it is marked as failed and as abstained")
             return asking.error, asking.failure_class, None, False
         answer = asking.answer
-        is_empty = answer is None or (isinstance(answer, str) and not answer.strip())
+        is_empty = answer is None or _text(answer).casefold() in ("", "nan")
         if asking.abstained or (not is_empty and self.abstains(answer, asking)):
             return None, "", None if is_empty else _short(answer), True
         if is_empty and not (asking.is_right or (answer is None and asking.is_right is False)):
@@ -197,12 +197,14 @@ class _Taker:
         given, scale = asking.confidence, self._options.confidence_scale
         if given is None or (isinstance(given, str) and not given.strip()):
             return None
-        number = as_number(given)
+        is_percentage = _text(given).endswith("%")
+        number = as_number(_text(given)[:-1] if is_percentage and scale in (None, 100) else given)
         if number is None:
             raise CannotTake(f"the confidence {str(given)[:40]!r} is not a number")
-        if scale is None and 1 < number <= 100:
+        if scale is None and (is_percentage or 1 < number <= 100):
+            what = "is a percentage" if is_percentage else "lies above 1"
             raise InvalidValue(
-                f"{asking.place}: the confidence {given!r} lies above 1; give "
+                f"{asking.place}: the confidence {given!r} {what}; give "
                 "--confidence-scale 100 if it is a percentage, else --confidence-scale 1, which "
                 "lists such rows as not taken"
             )
@@ -232,6 +234,10 @@ def _value(values: JsonMapping, key: str) -> JsonValue:
     return values[key]
 
 
+def _text(value: JsonValue) -> str:
+    return str(value).strip()
+
+
 def _name(value: JsonValue, what: str) -> str:
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(whole, bool) or not isinstance(whole, int | str) or not str(whole).strip():
@@ -245,7 +251,7 @@ def _label(value: JsonValue, what: str, longest: int) -> Label:
     """Return a label: 1.0, as tables write whole numbers with gaps, is 1."""
     if isinstance(value, bool | int):
         return int(value)
-    text = str(value).strip() if isinstance(value, str | float) else ""
+    text = _text(value) if isinstance(value, str | float) else ""
     if not text or text.casefold() == "nan":
         raise CannotTake(f"it has no {what}")
     if len(text) > longest:
