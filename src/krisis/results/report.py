@@ -264,6 +264,9 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
     leading = headline(result)
     columns = {**({leading.name: leading.name} if leading else {}), **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
+    if not names:  # the run was scored with others
+        names = list(result.metric_scores)
+        columns = dict(zip(names, names, strict=True))
     title = "Baselines on the same records"
     width = max(len(title), *map(len, table))
     widths = {name: max(13, len(columns[name]) + 2) for name in names}

@@ -15,7 +15,7 @@ from krisis.data.phq8.commands import synthetic_interviews
 from krisis.data.phq8.corpus import write_directory
 from krisis.data.phq8.suite import PHQ8Suite
 from krisis.execution.options import Execution
-from krisis.metrics import BrierScore
+from krisis.metrics import BrierScore, TotalBias
 from krisis.metrics.base import Rows
 from krisis.reporting.report import build_report
 from krisis.results.base import BenchmarkResult
@@ -146,6 +146,15 @@ def test_tasks_that_name_no_headline_have_none_and_are_not_ranked(
     assert "Headline" not in format_report(plain)
     (table,) = leaderboards({"plain": plain, "zero": zero})
     assert table.sorted_by == []
+
+
+def test_baselines_are_shown_by_the_metrics_that_a_run_was_scored_with() -> None:
+    suite, metrics = PHQ8Suite(SuiteConfig(n_synthetic=10)), [TotalBias(missing="zero")]
+    result = Benchmark(suite, AlwaysZero(), metrics, execution=Execution(baselines=True)).run()
+    lines = format_report(result).splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("Baselines"))
+    assert lines[place].endswith("  Total Bias [missing=zero]")
+    assert lines[place + 2].split() == ["rule/always-0", f"{metrics[0](result.rows).value:.4f}"]
 
 
 def test_whether_there_is_a_brier_score_does_not_depend_on_the_labels_drawn(
