@@ -25,7 +25,12 @@ from krisis.decisions.plan_certify import certify_power, plan_certify
 from krisis.decisions.run_sample import ScoreOptions, costs_from
 from krisis.decisions.sample import Sample, find_threshold
 from krisis.decisions.threshold_search import chain_starts, chains_of, crc, fixed_sequence, sgr
-from krisis.decisions.verify import same_scores_p, verify_run
+from krisis.decisions.verify import (
+    Promise,
+    same_scores_p,
+    verification_lines,
+    verify_run,
+)
 from krisis.errors import InvalidFile, InvalidValue, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
@@ -318,6 +323,9 @@ def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:
         round(certificate.parts[0].loss_sum * 4)
     )
     assert plain.parts[0].test == "exact binomial"
+    part = certificate.parts[0]
+    exact = stats.binomtest(part.n_accepted, part.n_rows).proportion_ci(0.95, "exact")
+    assert (part.coverage_low, part.coverage_high) == pytest.approx(tuple(exact))
     stored = certificate_from(json.loads(dumps(certificate.to_json())), place="c")
     assert verify_run(stored, items(tmp_path, name="new")).verdict == "held"
 
@@ -398,6 +406,43 @@ def test_scores_of_other_patients_are_told_apart() -> None:
     assert same_scores_p(first.tolist(), second.tolist(), 1) > 0.05
     assert same_scores_p(first.tolist(), (second * 0.7).tolist(), 1) < 0.01
     assert same_scores_p(first.tolist(), [*second[:60], *[None] * 60], 1) < 0.01
+    assert (
+        same_scores_p([0.8] * 400, [0.8] * 400, 1) == 1
+    )  # sums of 1/400 are not 0 but for rounding
+
+
+def test_crc_is_verified_on_the_means_of_patients() -> None:
+    # Two patients lose 1 of 1 and 0 of 3 rows: (1 + 0)/2, where 1 of 4 rows is lost.
+    rows = Sample(np.ones(4), np.array([1.0, 0, 0, 0]), np.array([0, 1, 1, 1]), 2, most_rows=3)
+    people, lost, among = Promise(0.5, 0.1, whole=True).losses(rows)
+    assert sorted(lost.tolist()) == [0, 1]
+    assert (people.n_rows, people.clustered, int(among.sum())) == (2, False, 2)
+
+
+def test_a_group_without_new_rows_is_told(tmp_path: Path) -> None:
+    certificate = certify_run(items(tmp_path), CertifyOptions(risk=0.2, by=["sex"]))
+    new = items(tmp_path, name="new", metadata={"sex": "f"})
+    assert "sex_m: cannot tell: the run has no row of this group" in verification_lines(
+        verify_run(certificate, new)
+    )
+
+
+@pytest.mark.parametrize("kind", ["sizes", "losses"])
+def test_the_size_is_planned_for_the_sample_that_was_seen(kind: str) -> None:
+    generator, mixed, n_runs = np.random.default_rng(3), kind == "sizes", 150
+    mix = {"cluster_size": 8, "sizes": [1, 1, 2, 8]} if mixed else {"binary": False}
+    plan = plan_certify(risk=0.15, delta=0.1, expected_risk=0.05, **mix)  # type: ignore[arg-type]
+    assert plan.n is not None
+    n_certified = 0
+    for _ in range(n_runs):
+        rows = generator.choice([1, 1, 2, 8], plan.n) if mixed else np.ones(plan.n, dtype=int)
+        patient = np.repeat(np.arange(plan.n), rows)
+        lost = (generator.random(patient.size) < 0.05).astype(float)
+        drawn = sample(lost)
+        drawn = replace(drawn, patient=patient, n_patients=plan.n, binary=mixed, most_rows=8)
+        found = find_threshold(drawn, "fixed-sequence", 0.15, 0.1)
+        n_certified += found.threshold is not None
+    assert n_certified / n_runs == pytest.approx(plan.power, abs=0.11)
 
 
 @pytest.mark.parametrize(("expected", "n"), [(0.0, 60), (0.02, 400), (0.02, 900), (0.04, 1500)])
@@ -468,6 +513,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
         (["--risk", 0], "risk must lie between 0 and 1"),
         (["--risk", 1], "risk must lie between 0 and 1"),
         (["--risk", "nan"], "risk must lie between 0 and 1"),
+        (["--risk", "1e-12"], "choose 1e-06 or more"),
         (["--risk", 0.1, "--delta", 1.5], "delta must lie between 0 and 1"),
         (["--risk", 0.1, "--method", "magic"], "unknown method 'magic'"),
         (["--risk", 0.1, "--method", "crc", "--delta", 0.1], "has no delta"),
@@ -475,7 +521,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
         (["--risk", 0.1, "--by", "sect"], "did you mean 'sex'"),
         (["--risk", 0.1, "--by", "sex,sex"], "name every group once"),
         (["--risk", 0.1, "--loss", "abs"], "unknown loss 'abs'"),
-        (["--risk", 0.1, "--loss", "cost"], "do not go together"),
+        (["--risk", 0.1, "--loss", "cost"], "add it with --cost"),
         (["--risk", 0.1, "--confidence", "verbalized"], "verbalized_confidence is missing"),
         (["--risk", 0.1, "--time", "day"], "belongs to --verify"),
         ([], "add for instance --risk 0.05"),

@@ -147,7 +147,7 @@ def test_patients_have_the_rates_and_the_correlation_that_are_asked_for(
     assert chance.sum() == pytest.approx(1)
     assert mean == pytest.approx(size * difference, abs=1e-7)
     expected = size * (discordance - difference**2) * patients.design_effect
-    assert variance == pytest.approx(expected, abs=1e-6)
+    assert variance == pytest.approx(expected, abs=1e-5)
     hits = patients.hits(size, discordance)
     assert hits @ np.arange(size + 1) == pytest.approx(size * discordance)
 

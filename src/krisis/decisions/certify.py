@@ -116,7 +116,7 @@ def _threshold(
 ) -> Threshold:
     found = find_threshold(sample, options.method, options.risk, named[1])
     accepted = sample.accepts(found.threshold)
-    coverage = ratio_interval(sample, accepted.astype(np.float64), np.ones(sample.n_rows, np.bool_))
+    coverage = ratio_interval(sample, accepted, np.ones(sample.n_rows, np.bool_))
     lost, n_accepted = float(sample.loss[accepted].sum()), int(accepted.sum())
     curve = found.tested.curve
     return Threshold(
@@ -166,10 +166,11 @@ def _why_none(
     n_start = int(found.tested.curve.n_accepted[start])
     rows = f"the {n_start} surest answers that are tested first have a risk of {seen:.3g}"
     fewest = fewest_rows(risk, named[1])
-    if not found.search.tests and n_start < fewest:
+    if not found.search.tests:
+        most = found.tested.most_rows if found.tested.clustered else 1
         rows = (
-            f"too small: {n_start} answers with a score are tested and without any error it would "
-            f"take {fewest}; their risk is {seen:.3g}"
+            f"too small: {n_start} answers have a score and without any error it would take "
+            f"{fewest * most}; their risk is {seen:.3g}"
         )
     if seen >= risk:
         return f"{rows}, which is not below {risk:g}, so that no size helps"
@@ -180,24 +181,28 @@ def _size_sentence(
     run: RunItems, sample: Sample, found: Certified, question: tuple[float, float, float]
 ) -> str:
     """Say how many cases certify a threshold at an expected risk."""
-    size = sample.most_rows if sample.clustered else 1
+    sizes: list[int] = []
+    if sample.clustered:
+        scored = sample.patient[~np.isnan(sample.score)]
+        sizes = np.bincount(scored, minlength=sample.n_patients).tolist()
     plan = plan_certify(
         risk=question[0],
         delta=question[1],
         expected_risk=question[2],
         power=_PLANNED_POWER,
-        cluster_size=size,
-        icc=_icc(sample) if size > 1 else 0.0,
+        cluster_size=sample.most_rows if sizes else 1,
+        icc=_icc(sample) if sizes else 0.0,
         seed=sample.seed,
+        sizes=sizes,
+        binary=sample.binary,
     )
     if plan.n is None:
         return plan.reason
+    promised = f"certify a threshold with a probability of {_PLANNED_POWER:g}"
+    if sizes:
+        return f"{plan.n:,} {run.words[0]}s with as many rows and answers as these {promised}"
     n_cases = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
-    what = f"{run.words[0]}s of {size} rows" if sample.clustered else "cases"
-    return (
-        f"{n_cases:,} {what} ({plan.n:,} with answers) certify a threshold with a probability of "
-        f"{_PLANNED_POWER:g}"
-    )
+    return f"{n_cases:,} cases ({plan.n:,} with answers) {promised}"
 
 
 def _icc(sample: Sample) -> float:

@@ -16,7 +16,7 @@ from krisis.decisions.plan_answer import (
     width_assumptions,
 )
 from krisis.decisions.plan_patients import Patients
-from krisis.decisions.plan_pilot import N_FAMILIES, N_RESAMPLES, Pilot
+from krisis.decisions.plan_pilot import N_RESAMPLES, Pilot
 from krisis.decisions.plan_power import N_CONFIRMED, PairedQuestion, paired_power
 from krisis.decisions.plan_resampled import resampled_power_plan, resampled_width_plan
 from krisis.decisions.plan_search import Asked, answered, smallest
@@ -267,9 +267,8 @@ def _drawn_power(pilot: Pilot, margin: float, study: Study, n_asked: int) -> dic
     }
     if not margin:
         n_metrics, alone, together = pilot.family_power(n, alpha=alpha, seed=seed)
-        label = (
-            f"found in {N_FAMILIES} such studies, as primary / with {n_metrics} metrics adjusted"
-        )
+        studies = f"found in {pilot.n_families(n)} such studies"
+        label = f"{studies}, as primary / with {n_metrics} metrics adjusted"
         found[label] = f"{alone} / {together}"
     return found
 

@@ -172,32 +172,41 @@ def paired_assumptions(
     return tuple(notes)
 
 
-def certify_assumptions(delta: float, *, clustered: bool) -> tuple[str, ...]:
+def certify_assumptions(study: Study, pilot: Pilot | None, delta: float) -> tuple[str, ...]:
     """Say what the power of a certificate rests on."""
-    how = "simulated" if clustered else "computed exactly"
+    how = "simulated" if study.patients.mean_size > 1 else "computed exactly"
     certified = (
-        f"Certified means that `krisis certify` with delta {delta:g} and its default method, "
-        f"fixed-sequence, finds any threshold; its power is {how}."
+        f"Certified means that `krisis certify --loss error` with delta {delta:g} and its default "
+        f"method, fixed-sequence, finds any threshold; its power is {how}."
     )
-    return (
+    notes = [
         certified,
         "All scores differ, and the risk is taken to be the same at every threshold.",
-        "From this number on the power stays reached; it goes up and down below.",
-        "Patients are those with an answer and a score; ask for more where the model abstains.",
-    )
+    ]
+    if study.n_patients is None:
+        notes.append("From this number on the power stays reached; it goes up and down below.")
+    if pilot is None:
+        notes.append(
+            "Patients are those with an answer and a score; ask for more where the model abstains."
+        )
+    return tuple(notes)
 
 
-def shared_assumptions(study: Study, pilot: Pilot | None, *, paired: bool) -> tuple[str, ...]:
+def shared_assumptions(
+    study: Study, pilot: Pilot | None, *, paired: bool = False, differing: str = "beta"
+) -> tuple[str, ...]:
     """Say what is assumed of the patients and taken from a pilot."""
     patients, notes = study.patients, []
     if patients.mean_size == 1:
         notes.append("Every patient has one row.")
     else:
         what = "of the paired difference " if paired else ""
+        how = f"patients differing as in a {'Dirichlet' if paired else differing} distribution"
+        if not differing:
+            how = "a row repeating with probability √ICC what its patient has, right or wrong"
         notes.append(
             f"Patients have {patients.mean_size:.3g} rows each with an ICC {what}of "
-            f"{patients.icc:.3g}, patients differing as in a "
-            f"{'Dirichlet' if paired else 'beta'} distribution."
+            f"{patients.icc:.3g}, {how}."
         )
     if pilot is None:
         notes.append("No row fails and all count; ask for more where some will not.")

@@ -34,9 +34,10 @@ def plan_certificate(
         if pilot is None:
             raise InvalidValue("give --expected-risk, or a pilot with --from RUN")
         expected_risk = 1 - float(pilot.values()[0].mean())
-    world = _certified_world(study, risk=risk, delta=delta, expected_risk=expected_risk)
+    world = _certified_world(study, pilot, risk=risk, delta=delta, expected_risk=expected_risk)
     point, points = _certificate_points(study, world, Asked(study.patients, pilot))
-    n_rows = Asked(study.patients, pilot).n_counted(point.n_patients) * world["cluster_size"]
+    n_counted = Asked(study.patients, pilot).n_counted(point.n_patients)
+    n_rows = round(n_counted * study.patients.mean_size)
     allowed = int(allowed_errors(n_rows, risk, delta))
     one_test = float(binomial_p(allowed, n_rows, expected_risk)) if allowed >= 0 else 0.0
     beside: dict[str, object] = {
@@ -47,28 +48,31 @@ def plan_certificate(
         drawn = pilot.n_scored(point.n_patients)
         beside[label] = pilot.certified(drawn, risk, delta, n=N_RESAMPLES, seed=study.seed)
     aim = f"to certify a risk of at most {risk:g} at some threshold, {expected_risk:.4g} being true"
-    assumptions = certify_assumptions(delta, clustered=world["cluster_size"] > 1)
+    assumptions = certify_assumptions(study, pilot, delta)
     return planned(
         ("certify", aim, "power"),
         (point, points),
         beside,
-        assumptions + shared_assumptions(study, pilot, paired=False),
+        assumptions + shared_assumptions(study, pilot, differing=""),
         inputs(study, None, risk=risk, delta=delta, expected_risk=expected_risk),
         pilot,
     )
 
 
-def _certified_world(study: Study, **bounds: float) -> JsonObject:
-    """Return what the plan of a certificate is told, with a whole number of rows per patient."""
+def _certified_world(study: Study, pilot: Pilot | None, **bounds: float) -> JsonObject:
+    """Return what the plan of a certificate is told: the most rows of a patient, and their mix."""
     patients = study.patients
-    size = math.floor(patients.mean_size + 0.5)
-    if not patients.sizes and size != patients.mean_size:
+    size = math.floor(patients.mean_size)
+    if pilot is not None and patients.sizes:
+        size = pilot.most_rows
+    elif size != patients.mean_size:
         raise InvalidValue(
             f"a certificate is planned with a whole number of rows per patient, not "
             f"{patients.mean_size!r}; round --cluster-size"
         )
     icc = patients.icc if size > 1 else 0.0
-    return {**bounds, "cluster_size": size, "icc": icc, "seed": study.seed}
+    mix = patients.sizes if size > 1 else ()
+    return {**bounds, "cluster_size": size, "icc": icc, "seed": study.seed, "sizes": mix}
 
 
 def _certificate_points(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +17,61 @@ from krisis.statistics.risk_tests import (
     betting_p,
     binomial_p,
     fewest_rows,
+    hoeffding_bentkus_p,
 )
 
 MOST_PATIENTS = 100_000
 FEWEST_FOR_BETTING = 5
 """With several rows per patient: so many times the fewest rows must there be patients to bet on."""
+_LEAST_RISK = 1e-6
 _MOST_SIMULATED = 10_000
 _N_REPETITIONS = 1000
 _MOST_ROWS = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """The bounds and the expected risk; the most rows of a patient, how alike, and the mix of rows.
+
+    Without ``sizes`` every patient has ``size`` rows. Losses that are not ``binary`` are tested by
+    the Hoeffding–Bentkus inequality.
+    """
+
+    risk: float
+    delta: float
+    expected: float
+    size: int
+    icc: float
+    seed: int
+    sizes: Sequence[int]
+    binary: bool
+
+    def __post_init__(self) -> None:
+        check_bounds(self.risk, self.delta)
+        if not 0 <= self.expected < 1:
+            raise InvalidValue(f"the expected risk must lie between 0 and 1, not {self.expected!r}")
+        if self.size < 1:
+            raise InvalidValue(f"the cluster size must be 1 or more, not {self.size!r}")
+        if not 0 <= self.icc <= 1:
+            raise InvalidValue(f"the ICC must lie between 0 and 1, not {self.icc!r}")
+
+    @property
+    def fewest_for_betting(self) -> int:
+        return FEWEST_FOR_BETTING * fewest_rows(self.risk, self.delta)
+
+    def power(self, n: int) -> float:
+        """Return the chance of any threshold on n patients."""
+        if self.size > 1 and n >= self.fewest_for_betting:
+            return _simulated_power(n, self)
+        filled = sum(self.sizes) / (len(self.sizes) * self.size) if self.sizes else 1.0
+        return _exact_power(math.floor(n * filled + 1e-9), self)
+
+    def allowed(self, n: int, level: float) -> int:
+        """Return the most errors with which n rows pass, −1 where not even 0 do."""
+        k = int(allowed_errors(n, self.risk, level))
+        while not self.binary and k >= 0 and hoeffding_bentkus_p(k, n, self.risk) > level:
+            k -= 1
+        return k
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +94,7 @@ class CertifyPlan:
         return None if self.n is None else self.n * self.cluster_size
 
 
-def certify_power(
+def certify_power(  # noqa: PLR0913 - one fact of the study each
     n: int,
     *,
     risk: float,
@@ -55,22 +103,21 @@ def certify_power(
     cluster_size: int = 1,
     icc: float = 0.0,
     seed: int = 42,
+    sizes: Sequence[int] = (),
+    binary: bool = True,
 ) -> float:
     """Return the chance that `fixed-sequence` certifies any threshold on n patients with answers.
 
     The answers have distinct scores and the expected risk at every threshold. Exact for one row per
-    patient; simulated for several, whose errors are correlated by ``icc``.
+    patient; simulated for several, whose errors are correlated by ``icc``. ``sizes`` is a mix of
+    answered rows per patient, none above ``cluster_size``; without it all have that many.
     """
-    check_bounds(risk, delta)
-    _check_expected(expected_risk, cluster_size, icc)
     if n < 1:
         raise InvalidValue(f"the number of patients must be 1 or more, not {n!r}")
-    if cluster_size == 1 or n < FEWEST_FOR_BETTING * fewest_rows(risk, delta):
-        return _exact_power(n, risk, delta, expected_risk)
-    return _simulated_power(n, (risk, delta, expected_risk), (cluster_size, icc, seed))
+    return _World(risk, delta, expected_risk, cluster_size, icc, seed, sizes, binary).power(n)
 
 
-def plan_certify(
+def plan_certify(  # noqa: PLR0913 - one fact of the study each
     *,
     risk: float,
     delta: float,
@@ -79,18 +126,17 @@ def plan_certify(
     cluster_size: int = 1,
     icc: float = 0.0,
     seed: int = 42,
+    sizes: Sequence[int] = (),
+    binary: bool = True,
 ) -> CertifyPlan:
     """Return the fewest patients from which on the power stays at the target or above."""
-    check_bounds(risk, delta)
-    _check_expected(expected_risk, cluster_size, icc)
+    world = _World(risk, delta, expected_risk, cluster_size, icc, seed, sizes, binary)
     if not 0 < power < 1:
         raise InvalidValue(f"the power must lie between 0 and 1, not {power!r}")
     if expected_risk >= risk:
         reason = f"the expected risk {expected_risk:g} is not below {risk:g}, so no size helps"
         return CertifyPlan(None, cluster_size, math.nan, reason=reason)
-    if cluster_size == 1:
-        return _exact_plan(risk, delta, expected_risk, power)
-    return _simulated_plan((risk, delta, expected_risk), (cluster_size, icc, seed), power)
+    return _exact_plan(world, power) if cluster_size == 1 else _simulated_plan(world, power)
 
 
 def check_bounds(risk: float, delta: float) -> None:
@@ -98,33 +144,28 @@ def check_bounds(risk: float, delta: float) -> None:
     for name, value in (("risk", risk), ("delta", delta)):
         if not 0 < value < 1:
             raise InvalidValue(f"the {name} must lie between 0 and 1, not {value!r}")
+    if risk < _LEAST_RISK:
+        raise InvalidValue(
+            f"a risk of {risk!r} would take millions of cases; choose {_LEAST_RISK:g} or more"
+        )
 
 
-def _check_expected(expected_risk: float, cluster_size: int, icc: float) -> None:
-    if not 0 <= expected_risk < 1:
-        raise InvalidValue(f"the expected risk must lie between 0 and 1, not {expected_risk!r}")
-    if cluster_size < 1:
-        raise InvalidValue(f"the cluster size must be 1 or more, not {cluster_size!r}")
-    if not 0 <= icc <= 1:
-        raise InvalidValue(f"the ICC must lie between 0 and 1, not {icc!r}")
-
-
-def _exact_power(n: int, risk: float, delta: float, expected: float) -> float:
+def _exact_power(n: int, world: _World) -> float:
     """Return the chance that the first candidate of a chain passes: no other matters for any."""
-    starts = chain_starts(n, risk, delta)
-    if starts[-1][1] > n or allowed_errors(n, risk, delta) < 0:
+    starts = chain_starts(n, world.risk, world.delta)
+    if starts[-1][1] > n or allowed_errors(n, world.risk, world.delta) < 0:
         return 0.0
     (level, start), *rest = starts
-    allowed = int(allowed_errors(start, risk, level))
+    allowed = world.allowed(start, level)
     if not rest:
-        return float(binomial_p(allowed, start, expected)) if allowed >= 0 else 0.0
+        return float(binomial_p(allowed, start, world.expected)) if allowed >= 0 else 0.0
     second_level, second = rest[0]
     # Both fail: more errors than allowed among the first rows, and among all up to the second.
     errors = np.arange(allowed + 1, start + 1)
-    left = int(allowed_errors(second, risk, second_level)) - errors
-    passes = np.where(left >= 0, binomial_p(np.maximum(left, 0), second - start, expected), 0.0)
-    chance = _binomial_mass(errors.astype(np.float64), start, expected)
-    return float(1 - chance @ (1 - passes))
+    left = world.allowed(second, second_level) - errors
+    later = binomial_p(np.maximum(left, 0), second - start, world.expected)
+    chance = _binomial_mass(errors.astype(np.float64), start, world.expected)
+    return float(1 - chance @ (1 - np.where(left >= 0, later, 0.0)))
 
 
 def _binomial_mass(k: FloatArray, n: int, p: float) -> FloatArray:
@@ -133,8 +174,9 @@ def _binomial_mass(k: FloatArray, n: int, p: float) -> FloatArray:
     return mass
 
 
-def _exact_plan(risk: float, delta: float, expected: float, target: float) -> CertifyPlan:
+def _exact_plan(world: _World, target: float) -> CertifyPlan:
     """Look at every size up to twice the last one that falls short."""
+    risk, delta = world.risk, world.delta
     powers: dict[tuple[tuple[float, int], ...], float] = {}
     first, last, n = None, 0, 0
     while n <= max(2 * last, 8 * fewest_rows(risk, delta)):
@@ -144,71 +186,56 @@ def _exact_plan(risk: float, delta: float, expected: float, target: float) -> Ce
             return CertifyPlan(None, 1, math.nan, reason=reason)
         starts = tuple(chain_starts(n, risk, delta))
         if not powers.get(starts):  # as long as n is below the start the power is 0
-            powers[starts] = _exact_power(n, risk, delta, expected)
+            powers[starts] = _exact_power(n, world)
         if powers[starts] < target:
             last = n
         elif first is None:
             first = n
-    return CertifyPlan(last + 1, 1, _exact_power(last + 1, risk, delta, expected), first)
+    return CertifyPlan(last + 1, 1, _exact_power(last + 1, world), first)
 
 
-Question = tuple[float, float, float]
-Clusters = tuple[int, float, int]
-
-
-def _simulated_power(n: int, question: Question, clusters: Clusters) -> float:
+def _simulated_power(n: int, world: _World) -> float:
     """Return the share of simulated runs in which the first candidate of a chain passes."""
-    risk, delta, expected = question
-    size, icc, seed = clusters
-    starts = chain_starts(n, risk, delta)
-    if starts[-1][1] > n:
-        return 0.0
-    generator = np.random.default_rng(seed)
+    generator, size = np.random.default_rng(world.seed), world.size
     n_repetitions = int(np.clip(_MOST_ROWS / (n * size), _N_REPETITIONS / 5, _N_REPETITIONS))
-    n_certified = 0
-    for _ in range(n_repetitions):
-        copied = generator.random((n, size)) < math.sqrt(icc)
-        place = np.where(copied, generator.random((n, 1)), generator.random((n, size)))
-        losses = (place < expected).astype(np.float64)
-        # The scores say nothing, so that the accepted rows are any of them.
-        rank = generator.permutation(n * size).reshape(n, size)
-        for level, start in starts:
-            accepted = rank < start * size
-            sums = (losses * accepted).sum(axis=1), accepted.sum(axis=1).astype(np.float64)
-            if betting_p(*sums, risk, most_rows=size, level=delta) <= level:
-                n_certified += 1
-                break
-    return n_certified / n_repetitions
+    return sum(_certifies(n, world, generator) for _ in range(n_repetitions)) / n_repetitions
 
 
-def _simulated_plan(question: Question, clusters: Clusters, target: float) -> CertifyPlan:
+def _certifies(n: int, world: _World, generator: np.random.Generator) -> bool:
+    size = world.size
+    copied = generator.random((n, size)) < math.sqrt(world.icc)
+    place = np.where(copied, generator.random((n, 1)), generator.random((n, size)))
+    losses = (place < world.expected).astype(np.float64)
+    # The scores say nothing, so that the accepted rows are any of them.
+    rank = generator.permutation(n * size).reshape(n, size)
+    if world.sizes:
+        rows = generator.choice(np.asarray(world.sizes), n)
+        rank = np.where(np.arange(size) < rows[:, None], rank, n * size)
+    ranked = np.sort(rank[rank < n * size])
+    starts = chain_starts(ranked.size // size, world.risk, world.delta)
+    for level, start in starts:
+        if start * size > ranked.size:
+            return False
+        accepted = rank <= ranked[start * size - 1]
+        sums = (losses * accepted).sum(axis=1), accepted.sum(axis=1).astype(np.float64)
+        if betting_p(*sums, world.risk, most_rows=size, level=world.delta) <= level:
+            return True
+    return False
+
+
+def _simulated_plan(world: _World, target: float) -> CertifyPlan:
     """Bisect above the sizes at which one row per patient is tested, whose power is exact."""
-    risk, delta, expected = question
-    size = clusters[0]
-
-    def reached(n: int) -> bool:
-        return _simulated_power(n, question, clusters) >= target
-
-    low = FEWEST_FOR_BETTING * fewest_rows(risk, delta) - 1
+    low = world.fewest_for_betting - 1
     high = low + 1
-    while not (reached(high) and reached(high + high // 4)):
+    while not (world.power(high) >= target and world.power(high + high // 4) >= target):
         low, high = high, 2 * high
         if high > _MOST_SIMULATED:
             reason = f"more than {_MOST_SIMULATED:,} patients are needed"
-            return CertifyPlan(None, size, math.nan, reason=reason)
+            return CertifyPlan(None, world.size, math.nan, reason=reason)
     while high - low > max(1, high // 100):
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    if high == FEWEST_FOR_BETTING * fewest_rows(risk, delta):
-        while high > 1 and _exact_power(high - 1, risk, delta, expected) >= target:
+        low, high = (low, middle) if world.power(middle) >= target else (middle, high)
+    if high == world.fewest_for_betting:
+        while high > 1 and world.power(high - 1) >= target:
             high -= 1
-    at_high = certify_power(
-        high,
-        risk=risk,
-        delta=delta,
-        expected_risk=expected,
-        cluster_size=size,
-        icc=clusters[1],
-        seed=clusters[2],
-    )
-    return CertifyPlan(high, size, at_high, high)
+    return CertifyPlan(high, world.size, world.power(high), high)

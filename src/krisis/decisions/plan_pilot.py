@@ -29,6 +29,7 @@ from krisis.statistics.bootstrap import BootstrapOptions
 N_EXCHANGES = 399
 N_RESAMPLES = 400
 N_FAMILIES = 100
+_FAMILY_ROWS = 40_000
 _HIGHEST_ICC = 0.99
 
 
@@ -150,6 +151,11 @@ class Pilot:
         return max(2, round(n_asked * self.table.patients.n / self._n_asked))
 
     @property
+    def most_rows(self) -> int:
+        """The most scored rows of a patient."""
+        return int(np.bincount(self.table.patients.code).max())
+
+    @property
     def rows_per_patient(self) -> float:
         """Rows asked per patient, failed ones among them."""
         return len(self.left.evaluation_results) / self._n_asked
@@ -184,8 +190,13 @@ class Pilot:
         found = self._tested(n_patients, forms, alpha, n, seed)
         return sum(self._ahead(one, one.p_value, margin, alpha) for one in found) / n
 
+    def n_families(self, n_patients: int) -> int:
+        """Return how many studies are drawn for all metrics together: fewer of large ones."""
+        n_rows = n_patients * self.rows_per_patient
+        return int(np.clip(_FAMILY_ROWS / n_rows, N_FAMILIES / 5, N_FAMILIES))
+
     def family_power(self, n_patients: int, *, alpha: float, seed: int) -> tuple[int, int, int]:
-        """Return the metrics adjusted together, and how many of 100 studies find the difference.
+        """Return the metrics adjusted together, and how many studies find the difference.
 
         The first number of studies is found with the metric as the primary one, the second with
         all metrics of a comparison adjusted together.
@@ -194,7 +205,7 @@ class Pilot:
         metrics = {key: one for key, one in metrics.items() if one.compared_unasked}
         metrics[self.metric.identifier] = self.metric
         forms = {key: one.comparison_form for key, one in metrics.items()}
-        found = self._tested(n_patients, forms, alpha, N_FAMILIES, seed)
+        found = self._tested(n_patients, forms, alpha, self.n_families(n_patients), seed)
         alone = sum(self._ahead(one, one.p_value, 0.0, alpha) for one in found)
         together = sum(self._ahead(one, one.p_adjusted, 0.0, alpha) for one in found)
         return len(forms), alone, together
@@ -204,12 +215,16 @@ class Pilot:
         table, generator, n_found = self.table, np.random.default_rng(seed), 0
         score = np.where(table.answered, table.confidence, math.nan)
         loss = (table.answered & ~table.correct).astype(np.float64)
-        most = int(np.bincount(table.patients.code).max())
         for draw in range(n):
             drawn = generator.integers(0, table.patients.n, n_patients)
             rows, patient = _rows_of(table.patients, drawn)
             sample = Sample(
-                score[rows], loss[rows], patient, n_patients, most_rows=most, seed=seed + draw
+                score[rows],
+                loss[rows],
+                patient,
+                n_patients,
+                most_rows=self.most_rows,
+                seed=seed + draw,
             )
             found = find_threshold(sample, "fixed-sequence", risk, delta)
             n_found += found.threshold is not None

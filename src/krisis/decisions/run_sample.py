@@ -52,7 +52,9 @@ class ScoreOptions:
         if name not in LOSSES:
             raise UnknownName.among("loss", name, LOSSES)
         if (name == "cost") != (self.costs is not None):
-            raise InvalidValue(f"the loss {name!r} and a cost table do not go together")
+            mend = "add it with --cost" if self.costs is None else "omit --cost or --loss"
+            needs = "needs a" if self.costs is None else "takes no"
+            raise InvalidValue(f"the loss {name!r} {needs} cost table; {mend}")
         return name
 
 
@@ -134,7 +136,7 @@ def _most_rows(run: RunItems, seen: int, declared: int | None) -> int:
     if most < seen:
         raise InvalidValue(
             f"a {run.words[0]} of {run.source.path} has {seen} rows and at most {most} were "
-            f"declared; declare {seen} or more"
+            f"declared; certify with --rows-per-patient {seen} or more"
         )
     return most
 

@@ -202,17 +202,19 @@ def _crc(sample: Sample, risk: float) -> Certified:
 
 
 def ratio_interval(
-    sample: Sample, hits: FloatArray, rows: BoolArray, *, level: float = 0.95
+    sample: Sample, hits: FloatArray | BoolArray, rows: BoolArray, *, level: float = 0.95
 ) -> Interval:
     """Return the interval of Σ hits / Σ rows, valid for any number of patients.
 
-    ``hits`` lie in [0, 1] and are 0 outside ``rows``.
+    ``hits`` lie in [0, 1] and are 0 outside ``rows``; those that are true or false, or losses of a
+    ``binary`` sample, are counted.
     """
+    counted = hits.dtype == np.bool_ or sample.binary
     n, total = int(rows.sum()), float(hits.sum())
     if n == 0:
         return Interval.undefined("no_rows", level=level)
     if not sample.clustered:
-        if bool(np.isin(hits, (0.0, 1.0)).all()) and sample.binary:
+        if counted:
             return exact_interval(total, n, level)
         return inverted_interval(
             lambda r: hoeffding_bentkus_p(total, n, r),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -49,19 +49,27 @@ class Promise:
         whole = certificate.method == "crc"
         return cls(float(part.threshold or 0.0), certificate.risk, part.delta or 0.1, whole)
 
-    def losses(self, sample: Sample) -> tuple[FloatArray, BoolArray]:
-        """Return the losses of the accepted rows, and the rows that the risk is an average of."""
+    def losses(self, sample: Sample) -> tuple[Sample, FloatArray, BoolArray]:
+        """Return the losses of the accepted rows, and the rows that the risk is an average of.
+
+        With ``whole`` the rows become patients, each with the mean of its rows.
+        """
         accepted = sample.accepts(self.threshold)
-        return np.where(accepted, sample.loss, 0.0), accepted | self.whole
+        lost = np.where(accepted, sample.loss, 0.0)
+        if not (self.whole and sample.clustered):
+            return sample, lost, accepted | self.whole
+        means = sample.patient_sums(lost) / sample.patient_sums(np.ones(sample.n_rows))
+        people = replace(sample, score=means, loss=means, patient=np.arange(means.size))
+        return replace(people, binary=False), means, np.ones(means.size, dtype=np.bool_)
 
     def judged(self, sample: Sample, *, level: float = _LEVEL) -> tuple[Verdict, Interval]:
         """Return what new rows say, with the interval of their risk, by the test that certifies.
 
         Held where the interval lies below the bound, broken where it lies above.
         """
-        if sample.clustered and sample.few_patients(self.risk, self.delta):
+        if not self.whole and sample.clustered and sample.few_patients(self.risk, self.delta):
             sample = sample.one_row_each()
-        interval = ratio_interval(sample, *self.losses(sample), level=level)
+        interval = ratio_interval(*self.losses(sample), level=level)
         if interval.defined and interval.high <= self.risk:
             return "held", interval
         if interval.defined and interval.low > self.risk:
@@ -184,7 +192,8 @@ def _refuse_calibration_patients(certificate: Certificate, run: RunItems, sample
     if n_seen:
         raise InvalidValue(
             f"{n_seen} of the {sample.n_patients} {run.words[0]}s of {run.source.path} are those "
-            "that the certificate was made on; verify it on others"
+            "that the certificate was made on, by their names; verify it on others (if they are "
+            "others: rows named by number need ids, as of `krisis import --id`)"
         )
 
 
@@ -193,7 +202,7 @@ def _judged(
 ) -> PartVerdict:
     sample, promise = rows[0].part(rows[1]), Promise.of(certificate, part)
     accepted = sample.accepts(promise.threshold)
-    lost, among = promise.losses(sample)
+    _, lost, among = promise.losses(sample)
     verdict, risk = promise.judged(sample, level=level)
     everyone = np.ones(sample.n_rows, dtype=np.bool_)
     return PartVerdict(
@@ -203,11 +212,11 @@ def _judged(
         sample.n_patients,
         sample.n_rows,
         int(accepted.sum()),
-        float(lost.sum()),
+        float(sample.loss[accepted].sum()),
         float(lost.sum()) / int(among.sum()) if among.any() else math.nan,
         risk,
         float(accepted.mean()) if sample.n_rows else math.nan,
-        ratio_interval(sample, accepted.astype(np.float64), everyone, level=level),
+        ratio_interval(sample, accepted, everyone, level=level),
     )
 
 
@@ -224,7 +233,7 @@ def same_scores_p(before: Sequence[float | None], now: Sequence[float | None], s
     n, m = len(before), len(now)
     if not (n and m):
         return math.nan
-    step = np.where((np.arange(n + m) < n)[order], 1 / n, -1 / m)
+    step = np.where((np.arange(n + m) < n)[order], float(m), -float(n))  # whole, so that ties tie
 
     def distance(steps: FloatArray) -> FloatArray:
         found: FloatArray = np.abs(np.cumsum(steps, axis=1)[:, ends]).max(axis=1)
@@ -311,6 +320,8 @@ def verification_lines(found: Verification) -> list[str]:
     lines.append(_exchangeable("the calibration patients", found.p_scores))
     if found.p_time is not None:
         lines.append(_exchangeable("patients earlier or later in time", found.p_time))
+    if found.certificate.method == "crc":
+        lines.append("crc bounds a mean over many calibrations, which one threshold cannot refute")
     return [f"{found.verdict}: {found.certificate.promise}", *lines]
 
 
@@ -322,11 +333,16 @@ def _exchangeable(others: str, p: float) -> str:
 def _line(certificate: Certificate, part: PartVerdict) -> str:
     whose = f"{part.group}: " if part.group else ""
     risk, coverage = part.risk_interval, part.coverage_interval
+    if not part.n_rows:
+        return f"{whose}{part.verdict}: the run has no row of this group"
     seen = "no row is accepted, so there is no risk"
     if risk.defined:
-        seen = f"risk {part.risk:.4f} ({risk.low:.4f} to {risk.high:.4f}, {risk.method})"
+        clustered = part.n_patients < part.n_rows and certificate.method != "crc"
+        drawn = " on one row per patient" if clustered and risk.method != "betting" else ""
+        seen = f"risk {part.risk:.4f} ({risk.low:.4f} to {risk.high:.4f}, {risk.method}{drawn})"
+        seen += f" against {certificate.risk:g}"
     return (
-        f"{whose}{part.verdict}: {seen} against {certificate.risk:g}; coverage {part.coverage:.3f} "
+        f"{whose}{part.verdict}: {seen}; coverage {part.coverage:.3f} "
         f"({coverage.low:.3f} to {coverage.high:.3f}), {part.n_accepted} of {part.n_rows} rows of "
         f"{part.n_patients} patients accepted at {part.threshold!r}"
     )

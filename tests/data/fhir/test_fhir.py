@@ -260,7 +260,9 @@ def test_units_are_those_of_the_code_and_converted_by_a_stated_factor_alone(tmp_
         ("Patient.id", "id"),
         ("Observation.subject.display", "subject"),
         ("Patient.children().given", "children"),
-        ("Patient.birthDate.toString()", "birth"),
+        ("Patient.toString()", "whole resources"),
+        ("Observation.performer.display", "performer"),
+        ("Patient.birthDate = @1960", "birth"),
         ("Patient.where(birthDate < today()).gender", "today"),
     ],
 )  # fmt: skip
@@ -366,6 +368,19 @@ BROKEN = {
         [patient("p"), observation("o", "p", 1.0)],
         {"fhirpath": "Observation.value.value"},
         "carries no unit",
+    ),
+    "no unit stated": (
+        [patient("p"), observation("o", "p", 1.0)], {"unit": ""}, "no unit is stated; write unit:",
+    ),
+    "two values in one resource": (
+        [patient("p"), observation("o", "p", 1.0)],
+        {"fhirpath": "Observation.status | Observation.code.coding.code", "unit": ""},
+        "line 1.*has 2 values in this one resource",
+    ),
+    "an error that would print the resource": (
+        [patient("p") | {"name": [{"family": "Doe"}]}],
+        {"fhirpath": "Patient.upper()", "pick": None, "unit": ""},
+        "cannot be evaluated: [^{]*$",
     ),
     "no resource of the type": ([patient("p")], {}, "no resource of the type Observation"),
     "a date that is none": (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,12 @@ FILES: dict[str, tuple[str | bytes, str]] = {
         r"p.csv row 4, column dm: the label 7",
     ),
     "own name": (CSV.replace("site\n", "krisis_row\n"), "'krisis_row', a name of krisis"),
+    "name of DuckDB": (CSV.replace("site\n", "rowid\n"), "'rowid', a name of krisis"),
+    "utf-16 without a mark": (CSV.encode("utf-16-le"), "p.csv line 1 is not text in UTF-8"),
+    "decimal comma": (
+        CSV.replace(",", ";").replace(".", ","),
+        r"row 1 \(line 2\), column hba1c: '5,2' has a comma where a number has a decimal point",
+    ),
 }
 YAMLS: dict[str, tuple[Change, str]] = {
     "unknown key": (put(taks={}), "unknown key 'taks'; did you mean 'tasks'"),
@@ -106,6 +115,8 @@ YAMLS: dict[str, tuple[Change, str]] = {
         "baselines.rule: 7 is no answer of the task",
     ),
     "no question": (put_task(question=""), "question is empty"),
+    "an empty expression": (put_task(label=" "), "tasks.screening.label: the expression is empty"),
+    "two expressions": (put_task(label="dm) union select (1"), "is not one expression"),
     "limit without error": (
         put_task(uncertainty={"value": "hba1c", "cv": 0.1, "limits": [0]}),
         "uncertainty.0.limits.0: .*greater than 0",
@@ -139,6 +150,8 @@ def refused(clinic: Clinic, change: Change | None, data: str | bytes, sentence: 
     [
         ("suite: table\nname: [x", r"is not YAML: line 2"),
         ("suite: table\nname: x\nname: y", r"line 3: the key 'name' is written twice"),
+        ("suite: table\n? [a]\n: 1", r"line 2: a key must be a word"),
+        ("suite: table\nprovenance: &x\n  a: *x", "an anchor inside itself"),
         ("- suite", "must hold a mapping"),
         ("suite: ckd", "has suite: 'ckd'; begin the file"),
     ],
@@ -181,3 +194,49 @@ def test_a_mixed_column_without_description_is_refused(clinic: Clinic) -> None:
     suite = clinic.suite(put_feature("age", missing=["thirty"]), data)
     assert suite.source.columns["age"] == "BIGINT"
     assert yaml.safe_load(suite.path.read_text())["features"]["age"] == {"missing": ["thirty"]}
+
+
+def test_files_that_break_while_they_are_read_are_one_sentence(clinic: Clinic) -> None:
+    whole = gzip.compress(CSV.encode())
+    with pytest.raises(UserError, match=r"p.csv.gz cannot be unpacked after line \d"):
+        clinic.suite(put(source="p.csv.gz"), whole[:-30], "p.csv.gz").records()
+    lines = '{"dm": 0}\n{"dm": 1\n'
+    with pytest.raises(UserError, match="line 2 cannot be read as JSON: Expecting"):
+        clinic.suite(put(source="p.jsonl"), lines, "p.jsonl").records()
+    parquet = clinic.folder / "p.parquet"
+    clinic.write()
+    duckdb.sql(f"copy (from '{clinic.folder / 'p.csv'}') to '{parquet}'")
+    data = parquet.read_bytes()
+    with pytest.raises(UserError, match="rows cannot be read") as error:
+        clinic.suite(put(source="p.parquet"), data[:4] + data[100:], "p.parquet").records()
+    assert "\n" not in str(error.value)
+
+
+def test_two_columns_of_one_name_in_sqlite_are_refused(clinic: Clinic) -> None:
+    with closing(sqlite3.connect(clinic.folder / "c.sqlite")) as database:
+        database.execute("create table t as select 1 as dm, 2 as age")
+        database.commit()
+    query = "select a.dm, a.age, b.age from t a, t b"
+    with pytest.raises(UserError, match="two columns are called 'age'"):
+        clinic.suite(put(source={"database": "c.sqlite", "query": query})).records()
+
+
+@pytest.mark.parametrize(
+    ("query", "change", "sentence"),
+    [
+        ("from t", put_task(question={"column": "gap"}), "row 2, column gap: the question is miss"),
+        ("from t", put_task(features=["age", "raw"]), "column raw: it holds bytes"),
+        ("from t using sample 3", put(), "source.query draws a sample"),
+    ],
+)
+def test_rows_of_a_database_that_cannot_be_asked_are_refused(
+    clinic: Clinic, query: str, change: Change, sentence: str
+) -> None:
+    clinic.write()
+    with duckdb.connect(clinic.folder / "c.duckdb") as database:
+        database.execute(
+            "create table t as select *, nullif(note, 'Tired and thirsty') as gap, "
+            f"'x'::blob as raw from '{clinic.folder / 'p.csv'}'"
+        )
+    source = put(source={"database": "c.duckdb", "query": query})
+    refused(clinic, lambda content: (source(content), change(content)), CSV, sentence)

@@ -85,6 +85,11 @@ def test_a_copy_or_recoding_of_the_label_is_refused(
     data = with_column("hint", lambda row: codes[int(row["dm"])])
     message = refusal(clinic, change, data)
     assert "p.csv row 1 (line 2), column hint: it gives the label away" in message
+    if "" not in codes:  # one value of it that is missing hides nothing
+        gap = with_column("hint", lambda row: row["visit"] != "v08" and codes[int(row["dm"])])
+        assert "column hint: it gives the label away" in refusal(
+            clinic, change, gap.replace(",False\n", ",\n")
+        )
 
 
 def test_reading_a_guideline_is_no_leak(clinic: Clinic) -> None:
@@ -141,6 +146,30 @@ def test_copies_with_another_label_or_in_both_parts_are_refused(clinic: Clinic) 
     assert "it equals row 4 in everything that is shown, in both parts" in refusal(
         clinic, None, both_parts
     )
+    twice = CSV + CSV.splitlines()[4] + "\n"
+    anonymous: Change = lambda content: content.pop("record_id")  # noqa: E731
+    assert "row 9 (line 10): it equals row 4 in every column" in refusal(clinic, anonymous, twice)
+
+
+def test_a_letter_or_a_short_explanation_that_names_the_right_option_is_refused(
+    clinic: Clinic,
+) -> None:
+    def options(content: dict[str, Any]) -> None:
+        content["tasks"] = {
+            "main": {
+                "question": {"column": "ask"},
+                "answers": {"columns": ["hba1c", "note"]},
+                "label": "case when age > 50 then 1 else 2 end",
+            }
+        }
+        content |= {"features": {}, "groups": [], "baselines": {}}
+
+    asked = with_column("ask", lambda row: f"{row['visit'][1:]}? Answer: {'BA'[row['age'] > '50']}")
+    assert "column ask: the text names the right option in 8 of 8" in refusal(
+        clinic, options, asked
+    )
+    wrong = with_column("ask", lambda row: f"{row['visit'][1:]}? Answer: {'AB'[row['age'] > '50']}")
+    assert clinic.suite(options, wrong).records()
 
 
 def test_equal_rows_of_coarse_features_are_no_copies(clinic: Clinic) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -401,3 +402,49 @@ def test_every_key_of_the_file_is_documented() -> None:
         for name, field in part.model_fields.items():
             key = field.alias or name
             assert re.search(rf"[`{{\s]{key}[`:]|\.{key}`", page), f"{part.__name__}: {key}"
+
+
+def test_values_are_shown_as_they_are_written(clinic: Clinic) -> None:
+    def named(content: dict[str, Any]) -> None:
+        content["source"] = "p.parquet"
+        content["features"]["glucose"]["missing"] = ["-9"]  # in quotes too
+        content["features"]["notes"] = {"text": True}
+        task_of(content)["features"] += ["notes", "at", "thin"]
+
+    women = CSV.replace(",M,", ",F,")
+    clinic.write(None, women)
+    duckdb.sql(
+        f"copy (select * replace (hba1c::float as hba1c), [note, 'two'] as notes, "
+        f"timestamptz '2020-01-01 10:00+02' as at, 0.1::float as thin "
+        f"from read_csv('{clinic.folder / 'p.csv'}', types = {{'patient': 'VARCHAR'}})) "
+        f"to '{clinic.folder / 'p.parquet'}'"
+    )
+    records = {r.record_id: r.features for r in clinic.suite(named, None).records()}
+    assert records["v02"]["glucose"] is None
+    assert records["v08"]["hba1c"] == 6.45
+    assert records["v08"]["notes"] == "Follow-up\ntwo"
+    assert records["v08"]["at"] == "2020-01-01T08:00:00"
+    suite = clinic.suite(None, women)  # a cohort of women is not one of sex: no
+    assert {r.features["sex"] for r in suite.records()} == {"F"}
+
+
+def test_shuffled_options_are_counted_in_their_new_places(clinic: Clinic) -> None:
+    def options(content: dict[str, Any]) -> None:
+        content.pop("split")
+        content["tasks"] = {
+            "main": {
+                "question": "Which?",
+                "answers": {"columns": ["note", "glucose", "site"], "shuffle": True},
+                "label": {"sql": "'A'"},
+            }
+        }
+        content |= {"features": {}, "groups": [], "baselines": {}}
+
+    suite = clinic.suite(options)
+    records = suite.records()
+    placed = Counter(str(record.label) for record in records)
+    assert suite.describe()["labels"] == dict(sorted(placed.items()))
+    assert len(placed) > 1
+    notes = {line.split(",")[0]: line.split(",")[8] for line in CSV.splitlines()}
+    for record in records:
+        assert record.features[f"option_{record.label}"] == notes[str(record.record_id)]

@@ -66,10 +66,15 @@ class Column:
         meta = resource.get("meta")
         updated = str(meta.get("lastUpdated") or "") if isinstance(meta, dict) else ""
         order = (str(resource.get("issued") or ""), updated, located.key)
-        for value in self.path.values([resource], f"{located.place}: the feature {self.name!r}"):
-            plain = self.plain(value, located.place)
-            if plain is not None:
-                self.found[owner].append(_Found(plain, when, order))
+        where = f"{located.place}: the feature {self.name!r}"
+        values = [self.plain(value, located.place) for value in self.path.values([resource], where)]
+        given = [value for value in values if value is not None]
+        if self.wanted.pick in ("latest", "earliest") and len(set(given)) > 1:
+            raise InvalidValue(
+                f"{where} has {len(set(given))} values in this one resource; narrow the path "
+                f"{self.path.text!r}, as by .component.where(…), to one of them"
+            )
+        self.found[owner] += [_Found(value, when, order) for value in given]
 
     def plain(self, value: JsonValue, place: str) -> Value:
         """Return a value of the path as a plain one, in the unit of the column."""
@@ -109,7 +114,9 @@ class Column:
             return float(number)
         if unit in self.wanted.factor:
             return float(number) * self.wanted.factor[unit]
-        wanted = self.wanted.unit or "none is stated"
+        if unit and not self.wanted.unit:
+            raise InvalidValue(f"{where} is in {unit}, and no unit is stated; write unit: {unit}")
+        wanted = self.wanted.unit or "not stated"
         raise InvalidValue(
             f"{where} is in {unit or 'no unit'} where the unit is {wanted}; "
             + (f"state factor: {{{unit}: NUMBER}}, or correct the unit" if unit else "correct it")

@@ -11,13 +11,18 @@ from krisis.json_values import JsonObject, JsonValue
 
 # Who somebody is: never a feature, whatever the path around it.
 _IDENTIFYING = frozenset(
-    {"identifier", "name", "address", "telecom", "photo", "contact", "div", "id", "subject"}
+    {
+        *("identifier", "name", "address", "telecom", "photo", "contact", "div", "id", "subject"),
+        *("performer", "participant", "generalPractitioner", "asserter", "recorder", "requester"),
+        *("author", "link", "contained"),
+    }
 )
 # Functions that reach every element below, those above included, and those that follow the clock.
 _REFUSED = {
     **dict.fromkeys(("children", "descendants", "repeat"), "reaches names and narrative"),
     **dict.fromkeys(("now", "today", "timeOfDay"), "gives another value every day"),
     "trace": "prints what it finds",
+    "toString": "writes out whole resources, names included",
 }
 BIRTH_DATE = "Patient.birthDate"
 Evaluate = Callable[..., list[JsonValue]]
@@ -45,8 +50,9 @@ class CheckedPath:
                 resources = [one for one in resources if self._meets(one, self._key(one))]
             return self._evaluate(resources)
         except Exception as error:  # whatever the engine raises is a fault of path or data
+            says = str(error).partition("{")[0].strip()  # what follows is the resource itself
             raise InvalidValue(
-                f"{place}: the path {self.text!r} cannot be evaluated: {error}; correct the path"
+                f"{place}: the path {self.text!r} cannot be evaluated: {says}; correct the path"
             ) from error
 
     def may_match(self, resource: JsonObject, keys: dict[tuple[str, ...], str]) -> bool:

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Literal
 
 from krisis.data.base import Label, PatientRecord, SuiteConfig, content_hash
-from krisis.data.table.choices import shuffled
+from krisis.data.table.choices import shuffled, shuffled_position
 from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
@@ -29,6 +29,7 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 # Of a larger table, copies and equal ids are looked for among the rows that are used.
 LARGE = 200_000
 N_TELLING = 3
+_PLAIN, _INFINITE = {float, int, str, type(None)}, (math.inf, -math.inf)
 _PRIMES = (2_147_483_647, 2_147_483_629, 2_147_483_587)  # below 2^31, so that no product overflows
 Part = Literal["use", "train"]
 # More different labels than this are no classes.
@@ -60,31 +61,43 @@ class TaskTable(Question):
         declared, compiled = self.declaration, self.compiled
         record = quoted(declared.record_id) if declared.record_id else ROW
         cluster = quoted(declared.cluster) if declared.cluster else record
-        label = compiled.options.position if compiled.options else compiled.label.sql
-        due = compiled.deferral_column.sql if compiled.deferral_column else "null::boolean"
-        reasons = "".join(
-            f", {reason.expression.sql} as krisis_reason_{number}"
-            for number, reason in enumerate(compiled.reasons, 1)
-        )
+        label = compiled.label.sql
+        if compiled.options:
+            label = compiled.options.position
+            if self.spec.answers.shuffle:
+                label = shuffled_position(compiled.options, f"{self.config.seed}:")
         joined, part = "", self._part_sql()
         if self.has_split and (declared.split is None or declared.split.column is None):
             number, joined = self._numbered(cluster)
             part = f"case when {self._drawn(number)} <= {self._cut()} then 'use' else 'train' end"
+        own = f"{part} as krisis_part, {label} as krisis_label"
+        held = ", ".join(f"{sql} as {name}" for name, sql in self._deferral_sql().items())
+        self._rows = f"(select *, {own} from {TABLE}{joined})"
         self.execute(
             f"create or replace table {CASES} as select {ROW}, {record} as krisis_id, {cluster} as "
-            f"krisis_cluster, {part} as krisis_part, {label} as krisis_label, {due} as krisis_due, "
-            f"{self._telling()} as krisis_telling{reasons} from {TABLE}{joined}"
+            f"krisis_cluster, {own}, {self._telling() if self.is_large else held} "
+            f"from {TABLE}{joined}"
         )
         self._check_ids()
 
+    def _deferral_sql(self) -> dict[str, str]:
+        """Return SQL of the deferral label and of every reason.
+
+        They are no part of ``krisis_cases`` where the table is large: records need them of the
+        chosen rows only.
+        """
+        label = self.compiled.deferral_column
+        found = {"krisis_due": label.sql if label else "null::boolean"}
+        for number, reason in enumerate(self.compiled.reasons, 1):
+            found[f"krisis_reason_{number}"] = reason.expression.sql
+        return found
+
     def _telling(self) -> str:
         """Return a hash of the shown columns with most values, to find copies in a large table."""
-        if not self.is_large:
-            return "null"
         counts = ", ".join(f"approx_count_distinct({quoted(name)})" for name in self.shown)
         found = self.source.query(f"select {counts} from {SAMPLE}")[0]
         telling = sorted(zip(found, self.shown, strict=True), reverse=True)[:N_TELLING]
-        return f"hash({', '.join(quoted(name) for _, name in telling)})"
+        return f"hash({', '.join(quoted(name) for _, name in telling)}) as krisis_telling"
 
     def _numbered(self, cluster: str) -> tuple[str, str]:
         """Give every cluster a number to draw by: its own, or that of its first row."""
@@ -247,16 +260,37 @@ class TaskTable(Question):
 
     def reason_counts(self, part: Part) -> dict[str, int]:
         """Count the cases of a part by every reason to defer them."""
+        return self.deferral_counts(part)[1]
+
+    def deferral_counts(
+        self, part: Part, others: Sequence[str] = ()
+    ) -> tuple[int, dict[str, int], list[int]]:
+        """Count the cases of a part to defer, all and by reason, and others over all rows.
+
+        All of it is one scan of the table.
+        """
+        due, *reasons = self._deferral_sql().values()
         named: dict[str, list[str]] = {}
         if self.compiled.deferral_column is not None:
-            named[BY_LABEL] = ["krisis_due"]
-        for number, reason in enumerate(self.compiled.reasons, 1):
-            named.setdefault(reason.name, []).append(f"krisis_reason_{number}")
-        if not named:
-            return {}
-        cells = ", ".join(f"count(*) filter ({' or '.join(sql)})" for sql in named.values())
-        found = self.source.query(f"select {cells} from {CASES} where {_of(part)}")[0]
-        return {name: int(n) for name, n in zip(named, found, strict=True)}
+            named[BY_LABEL] = [due]
+        for reason, sql in zip(self.compiled.reasons, reasons, strict=True):
+            named.setdefault(reason.name, []).append(sql)
+        if not named and not others:
+            return 0, {}, []
+        # `case` stops at the first condition that holds, and passes over what is null.
+        held = "".join(
+            f", case when {_of(part)} and ({' or '.join(sql)}) then 1 end as krisis_held_{number}"
+            for number, sql in enumerate(named.values())
+        )
+        cells = [f"krisis_held_{number}" for number in range(len(named))]
+        counts = ", ".join(f"count({cell})" for cell in cells)
+        every = f"coalesce({', '.join([*cells, 'null'])})"
+        found = self.execute(
+            f"select {', '.join(filter(None, [f'count({every})', counts, *others]))} "
+            f"from (select *{held} from {self._rows})"
+        ).fetchall()[0]
+        n_due, *by_reason = map(int, found)
+        return n_due, dict(zip(named, by_reason, strict=False)), by_reason[len(named) :]
 
     def records(self, part: Part, limit: int | None = None) -> list[PatientRecord]:
         """Return the records of a part in the drawn order, or the first of them."""
@@ -268,17 +302,28 @@ class TaskTable(Question):
             f"where {_of(part)} order by krisis_draw, {ROW}{cut}"
         )
         compiled = self.compiled
-        reasons = ", ".join(f"krisis_reason_{n + 1}" for n in range(len(compiled.reasons)))
+        held = self._deferral_sql()
+        due, *reasons = held.values() if self.is_large else held
         question = quoted(compiled.question_column) if compiled.question_column else "null"
         options = compiled.options.listed if compiled.options else "null"
-        wide = [quoted(name) for name in (*self.declaration.groups, *self.spec.features)]
-        rows = self.source.connection.execute(
+        kinds, wide = self.source.columns, []
+        for name in (*self.declaration.groups, *self.spec.features):  # 0.1, not 0.10000000149
+            as_written = "::varchar::double" if kinds[name] == "FLOAT" else ""
+            wide.append(f"{quoted(name)}{as_written}")
+        rows = self.execute(
             "select krisis_chosen_row, krisis_id::varchar, krisis_cluster::varchar, krisis_label, "
-            f"krisis_due, [{reasons}]::boolean[], {', '.join([question, options, *wide])} "
-            f"from {CHOSEN} join {TABLE} on {ROW} = krisis_chosen_row "
+            f"{due}, [{', '.join(reasons)}]::boolean[], {', '.join([question, options, *wide])} "
+            f"from {CHOSEN} join {self.rows_in(CHOSEN, 'krisis_chosen_row')} "
+            f"on {ROW} = krisis_chosen_row "
             "order by krisis_draw, krisis_chosen_row"
         )
         return [self._record(row) for row in iter(rows.fetchone, None)]
+
+    def rows_in(self, relation: str, number: str = ROW) -> str:
+        """Return the relation that holds the rows of these numbers, and others if it is small."""
+        if not self.is_large:
+            return TABLE
+        return self.source.picked(f"select {number} from {relation}")
 
     def _record(self, row: Sequence[JsonValue]) -> PatientRecord:
         number, record_id, cluster_id, label, due, held, question, options = row[:8]
@@ -286,16 +331,13 @@ class TaskTable(Question):
         values = row[8 + len(groups) :]
         features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
         for name, value in features.items():
-            if isinstance(value, float) and math.isinf(value):
-                raise InvalidFile(
-                    f"{self.source.place(number)}, column {name}: the value is infinite; give a "
-                    "number, or leave the cell empty"
-                )
+            if type(value) is float and value in _INFINITE:
+                raise self.source.infinite(number, name)
         if self.compiled.question_column:
             features[QUESTION] = question
         if self.compiled.options:
             if self.spec.answers.shuffle:
-                options, label = shuffled(options, int(label), f"{self.config.seed}:{number}")
+                options = shuffled(options, f"{self.config.seed}:{number}")
             letters = self.compiled.options.letters
             features |= {f"option_{x}": t for x, t in zip(letters, options, strict=False)}
         names = [r.name for r, h in zip(self.compiled.reasons, held, strict=True) if h]
@@ -336,6 +378,8 @@ def _listed(value: JsonValue) -> list[JsonValue]:
 
 def plain_value(value: JsonValue) -> JsonValue:
     """Return a cell as records hold it: whole numbers, numbers, text, lists and mappings."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, list | tuple):
         return [plain_value(item) for item in value]
     if isinstance(value, dict):
@@ -344,4 +388,4 @@ def plain_value(value: JsonValue) -> JsonValue:
         return int(value) if value == int(value) else float(value)
     if isinstance(value, date | time):
         return value.isoformat()
-    return value if value is None or isinstance(value, int | float | str) else str(value)
+    return value if isinstance(value, int | float | str) else str(value)

@@ -33,14 +33,22 @@ class Options:
     form: LabelForm
 
 
-def shuffled(options: list[str], right: int, seed: str) -> tuple[list[str], int]:
-    """Return the options in an order drawn from a seed, and the new place of the right one.
+def shuffled(options: list[str], seed: str) -> list[str]:
+    """Return the options in an order drawn from a seed.
 
-    >>> shuffled(["a", "b", "c"], 1, "42:7")
-    (['b', 'a', 'c'], 2)
+    >>> shuffled(["a", "b", "c"], "42:8")
+    ['c', 'a', 'b']
     """
     order = sorted(range(len(options)), key=lambda i: hashlib.md5(f"{seed}:{i}".encode()).digest())  # noqa: S324
-    return [options[i] for i in order], order.index(right - 1) + 1
+    return [options[i] for i in order]
+
+
+def shuffled_position(options: Options, seed: str) -> str:
+    """Return SQL of the place of the right option after `shuffled` with the seed and the row."""
+    drawn = f"md5({sql_text(seed)} || {ROW} || ':' || {{}})"
+    right = drawn.format(f"({options.position} - 1)")
+    before = f"[({drawn.format('i')} <= {right})::integer for i in range(len({options.listed}))]"
+    return f"list_sum({before})::integer"
 
 
 def compiled_options(source: Source, spec: TaskSpec, label: Expression, place: str) -> Options:

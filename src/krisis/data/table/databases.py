@@ -11,6 +11,7 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ def new_connection() -> duckdb.DuckDBPyConnection:
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
         "TimeZone = 'UTC'",
+        "parquet_metadata_cache = true",  # the same file is read by many queries
         "preserve_insertion_order = true",
     ):
         connection.execute(f"set {setting}")
@@ -73,9 +75,10 @@ def load_database(connection: duckdb.DuckDBPyConnection, path: Path, query: str)
     lock(connection)
     check_query(connection, query)
     try:
-        connection.execute(
+        _interruptible(
+            connection,
             f"create table memory.main.{LOADED} as "
-            f"select 0 as {FILE}, * from ({query.rstrip().rstrip(';')}\n)"
+            f"select 0 as {FILE}, * from ({query.rstrip().rstrip(';')}\n)",
         )
     except duckdb.Error as error:
         raise InvalidFile(f"source.query on {path} cannot be run: {duckdb_says(error)}") from None
@@ -83,9 +86,28 @@ def load_database(connection: duckdb.DuckDBPyConnection, path: Path, query: str)
     connection.execute("detach given")
 
 
+def _interruptible(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Run SQL that may never end, so that Ctrl-C ends it."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(connection.execute, sql)
+        try:
+            running.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
+
+
 # What a query on SQLite may do: read tables and call functions that stay inside the database.
 _SQLITE_MAY = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-_SQLITE_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random"}
+_SQLITE_NEVER = {
+    "load_extension",
+    "readfile",
+    "writefile",
+    "edit",
+    "fts3_tokenizer",
+    "random",
+    "randomblob",
+}
 
 
 def _may(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -123,10 +145,14 @@ def _sqlite_rows(path: Path, query: str) -> Iterator[Mapping[str, JsonValue]]:
     address = f"{path.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as connection:
         connection.set_authorizer(_may)
+        connection.set_progress_handler(lambda: 0, 1_000_000)  # so that Ctrl-C is heard
         cursor = connection.execute(query)
         if cursor.description is None:
             raise sqlite3.ProgrammingError("it is no SELECT")
         names = [str(column[0]) for column in cursor.description]
+        for number, name in enumerate(names):
+            if name.lower() in [other.lower() for other in names[:number]]:
+                raise sqlite3.DataError(f"two columns are called {name!r}, rename one by AS")
         for row in cursor:
             if any(isinstance(value, bytes) for value in row):
                 raise sqlite3.DataError("a column holds bytes, which cannot be shown")

@@ -74,8 +74,10 @@ def checked_expression(
     """Return an expression over columns of a table, or say at which place of the YAML it fails."""
     import duckdb
 
+    if not text.strip():
+        raise InvalidFile(f"{place}: the expression is empty; write one over the columns")
     node = _only_select(connection, f"select ({text}\n) from {table}", f"{place}: {text!r}")
-    if len(node["select_list"]) != 1 or text.count("(") < text.count(")"):
+    if len(node.get("select_list", ())) != 1 or text.count("(") < text.count(")"):
         raise InvalidFile(f"{place}: {text!r} is not one expression; write one value per row")
     read: dict[str, None] = {}
     for part in _parts(node["select_list"]):
@@ -100,6 +102,8 @@ def check_query(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     place = "source.query"
     tree = _only_select(connection, text, place)
     for part in _nodes(tree):
+        if part.get("sample"):
+            raise InvalidFile(f"{place} draws a sample, which differs every time; name the rows")
         kind, name = part.get("type"), str(part.get("table_name", "")).lower()
         if kind == "BASE_TABLE" and (
             str(part.get("schema_name", "")).lower() in _HIDDEN_SCHEMAS
@@ -174,7 +178,10 @@ def _check_function(
 def _is_outside(name: str) -> bool:
     """Say whether a function tells of the session or the clock, though DuckDB calls it stable."""
     return bool(
-        re.match(r"(?i)current_|pg_|inet_|has_|session_user|user$|ago$|getenv|json_serialize", name)
+        re.match(
+            r"(?i)current_|pg_|inet_|has_|session_user|user$|version$|ago$|getenv|json_serialize",
+            name,
+        )
     )
 
 

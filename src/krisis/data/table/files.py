@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
-from krisis.data.table.expressions import duckdb_says, sql_text
+from krisis.data.table.expressions import duckdb_says, quoted, sql_text
 from krisis.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -79,12 +81,33 @@ def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[
     call = f"{function.get(form, 'read_json')}({place}{options})"
     reading = Reading(path, form, call)
     columns = _described(connection, reading)
-    as_written = [name for name in ids if name in columns and form in ("csv", "tsv")]
+    as_written: list[str] = []
+    if form in ("csv", "tsv"):
+        flags = [name for name, kind in columns.items() if kind == "BOOLEAN"]
+        as_written = [name for name in ids if name in columns]
+        as_written += _of_one_letter(connection, f"read_csv({place}{options}", flags)
     if as_written:
         types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in as_written)
         reading.call = f"read_csv({place}{options}, types = {{{types}}})"
     reading.columns = {name: kind for name, kind in columns.items() if name != "file_row_number"}
     return reading
+
+
+def _of_one_letter(
+    connection: duckdb.DuckDBPyConnection, call: str, flags: Sequence[str]
+) -> list[str]:
+    """Return the flags that hold one letter only: a column of F is sex rather than false."""
+    if not flags:
+        return []
+    cells = ", ".join(f"list(distinct lower(trim({quoted(name)})))" for name in flags)
+    types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in flags)
+    found = connection.execute(f"select {cells} from {call}, types = {{{types}}})").fetchall()[0]
+    letters = [[value for value in values or () if value] for values in found]
+    return [
+        name
+        for name, values in zip(flags, letters, strict=True)
+        if len(values) == len("".join(values)) == 1 and values[0].isalpha()
+    ]
 
 
 def _opened(path: Path) -> TextIO:
@@ -136,7 +159,10 @@ def unreadable(reading: Reading, error: Exception) -> InvalidFile:
         return InvalidFile(f"{path} line {line} is not text in UTF-8; save the file as UTF-8")
     if form in ("csv", "tsv") and (fault := _csv_fault(path, form)):
         return InvalidFile(f"{path} {fault}")
+    if form == "lines" and path.suffix != ".gz" and (fault := _line_not_json(path)):
+        return InvalidFile(f"{path} {fault}; the file may be cut or broken")
     says = duckdb_says(error).replace(f"{path.resolve()}", path.name)
+    says = re.split(r"\.? Try (?:setting|increasing)", says)[0]
     line_of = re.search(r"(?:on Line|[Ll]ine): (\d+)", str(error))
     where = f" line {line_of[1]}" if line_of else ""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].upper()
@@ -149,9 +175,21 @@ def _line_not_utf8(path: Path) -> int:
     data = path.read_bytes()
     try:
         data.decode("utf-8")
+        start = data.find(b"\0")  # UTF-16 without a mark
     except UnicodeDecodeError as error:
-        return data.count(b"\n", 0, error.start) + 1
-    return 0
+        start = error.start
+    return data.count(b"\n", 0, start) + 1 if start >= 0 else 0
+
+
+def _line_not_json(path: Path) -> str:
+    """Find the first line that is no JSON; DuckDB counts from the line after it."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                json.loads(line) if line.strip() else None
+            except ValueError as error:
+                return f"line {number} cannot be read as JSON: {getattr(error, 'msg', error)}"
+    return ""
 
 
 def _csv_fault(path: Path, form: str) -> str:
@@ -170,6 +208,8 @@ def _csv_fault(path: Path, form: str) -> str:
                         "put the missing or surplus separator right"
                     )
                 start = rows.line_num + 1
+        except (OSError, EOFError, zlib.error) as error:
+            return f"cannot be unpacked after line {start}: {error}; the file may be cut"
         except csv.Error:
             return f"line {start}: a quote is not closed, or stands inside a field; correct it"
     return ""

@@ -20,7 +20,7 @@ from krisis.json_values import JsonValue
 
 # Of fewer rows, a feature and a label may be one-to-one by chance (2 in 2^6 for two classes).
 LEAST_ROWS = 6
-_ALIKE = "krisis_alike"
+_ALIKE, _REPEATED = "krisis_alike", "krisis_repeated"
 # Equal rows are copies where at least so many times more are found than chance would give.
 _MORE_THAN_CHANCE = 10
 # Words that stand in any letter and name no diagnosis.
@@ -31,6 +31,9 @@ _COMMON = {
 _LEAST_LETTERS = 4
 _FREE_TEXT_LETTERS = 40
 _ASSOCIATED = 2.0
+_LETTER = (
+    r"(?:^|\W)(?:answer|label|correct option|right option)\s*(?:is\s|[:=])\s*\W?([a-z])(?:\W|$)"
+)
 
 
 def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
@@ -45,15 +48,13 @@ def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
     yield from _right_option_in_text(table)
     yield from _both_parts(table)
     if whole or not table.is_large:
-        yield from _equal_rows(table, "")
+        yield from _equal_rows(table)
 
 
 def copies_of_chosen(table: TaskTable) -> Iterator[str]:
     """Return copies of the rows whose records were made last, in a table too large for more."""
     table.refuse_equal_ids(CHOSEN)
-    rows = _like_chosen(table)
-    if rows:
-        yield from _equal_rows(table, f" and {ROW} in ({', '.join(map(str, rows))})")
+    yield from _equal_rows(table, f"where krisis_telling in (select krisis_telling from {CHOSEN})")
 
 
 def accepted(table: TaskTable) -> list[str]:
@@ -133,8 +134,8 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
         f"create or replace table krisis_labelled as {labelled.format(SAMPLE)}"
     )
     first, every = "krisis_labelled", f"({labelled.format(TABLE)})"
-    likely = [n for n in table.spec.features if _pairs(table, n, first, n_labels) is not None]
-    for name in likely:
+    few = _with_few_values(table, first, n_labels)
+    for name in [name for name in few if _pairs(table, name, first, n_labels) is not None]:
         pairs = _pairs(table, name, every, n_labels)
         if pairs is not None and len(pairs) == n_labels:
             (value, label, row), (other, another, _) = pairs[:2]
@@ -145,19 +146,39 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
             )
 
 
+def _with_few_values(table: TaskTable, rows: str, n_labels: int) -> list[str]:
+    """Return the features that may have as few values as there are labels, by one quick look."""
+    names = table.spec.features
+    if not names:
+        return []
+    cells = ", ".join(f"approx_count_distinct({_compared(table, name)})" for name in names)
+    counts = table.source.query(f"select {cells} from {rows}")[0]
+    most = 2 * n_labels + 3  # the counts are estimates, of so few values good ones
+    return [name for name, n_values in zip(names, counts, strict=True) if n_values <= most]
+
+
+def _compared(table: TaskTable, name: str) -> str:
+    column = quoted(name)
+    return f"lower(trim({column}))" if table.source.columns[name] == "VARCHAR" else column
+
+
 def _pairs(
     table: TaskTable, name: str, rows: str, n_labels: int
 ) -> list[tuple[JsonValue, JsonValue, int]] | None:
-    """Return value, label and first row of a one-to-one relation; None where there is none."""
-    column = quoted(name)
-    if table.source.columns[name] == "VARCHAR":
-        column = f"lower(trim({column}))"
+    """Return value, label and first row of a one-to-one relation; None where there is none.
+
+    Missing is a value of its own, or, where that does not fit, says nothing about its rows.
+    """
     found = table.source.query(
-        f"select {column}, krisis_label, min({ROW}) from {rows} group by 1, 2 order by 3 "
-        f"limit {n_labels + 1}"
+        f"select {_compared(table, name)}, krisis_label, min({ROW}), count(*) from {rows} "
+        f"group by 1, 2 order by 3 limit {2 * n_labels + 1}"
     )
-    values, labels = {str(row[0]) for row in found}, {str(row[1]) for row in found}
-    return found if len(values) == len(found) == len(labels) else None
+    given = [row for row in found if row[0] is not None]
+    for some in (found, given if sum(row[3] for row in given) >= LEAST_ROWS else []):
+        values, labels = {str(row[0]) for row in some}, {str(row[1]) for row in some}
+        if some and len(values) == len(some) == len(labels):
+            return [row[:3] for row in some]
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +217,18 @@ def _phrases(table: TaskTable) -> list[_Phrase]:
 
 
 def _texts(table: TaskTable) -> list[str]:
-    """Return the shown columns of free text: called so, or long."""
+    """Return the shown columns of free text: called so, the question, long, or of many kinds."""
     found = []
     for name in table.shown:
         spec = table.declaration.feature(name)
         if table.source.columns[name] != "VARCHAR" or spec.values or spec.states_label:
             continue
-        length = table.source.query(f"select avg(length({quoted(name)})) from {SAMPLE}")[0][0]
-        if spec.text or (length or 0) > _FREE_TEXT_LETTERS:
+        length, n_given, n_different = table.source.query(
+            f"select avg(length({quoted(name)})), count({quoted(name)}), "
+            f"count(distinct {quoted(name)}) from {SAMPLE}"
+        )[0]
+        is_text = spec.text or name == table.compiled.question_column
+        if is_text or (length or 0) > _FREE_TEXT_LETTERS or 2 * n_different > n_given:
             found.append(name)
     return found
 
@@ -254,13 +279,20 @@ def _stated(table: TaskTable) -> list[tuple[str, str, str]]:
 
 
 def _right_option_in_text(table: TaskTable) -> Iterator[str]:
-    """Find texts, such as an explanation, that name the right option and none of the others."""
+    """Find texts, such as an explanation, that name the right option and none of the others.
+
+    A text may also name its letter, as in ``Answer: B``.
+    """
     options = table.compiled.options
     if options is None:
         return
     for name in [n for n in _texts(table) if n not in options.columns]:
         text = f"lower({quoted(name)})"
-        hit = f"contains({text}, lower(x)) and length(x) >= {_LEAST_LETTERS}"
+        letter = f"regexp_extract({text}, {sql_text(_LETTER)}, 1)"
+        hit = (
+            f"(contains({text}, lower(x)) and length(x) >= {_LEAST_LETTERS}) or "
+            f"{letter} = chr(96 + list_position({options.listed}, x))"
+        )
         listed = f"[{hit} for x in {options.listed}]"
         row, n_right, n_wrong, n_rows = table.source.query(
             f"select min({ROW}) filter (hits[p]), count(*) filter (hits[p]), "
@@ -295,40 +327,54 @@ def _both_parts(table: TaskTable) -> Iterator[str]:
         )
 
 
-def _equal_rows(table: TaskTable, among: str) -> Iterator[str]:
-    """Find rows that look the same to a model, with other labels or in both parts."""
+def _equal_rows(table: TaskTable, which: str = "") -> Iterator[str]:
+    """Find rows that look the same to a model, with other labels or in both parts.
+
+    Without ids, rows that are the same in every column are copies as well.
+    """
+    # Of a large table, only rows that agree in the most telling columns can be equal.
+    if table.is_large and not _agree(table, which):
+        return
     shown = ", ".join(map(quoted, table.shown))
+    every = f"hash({', '.join(map(quoted, table.source.columns))})"
+    whole = ROW if table.declaration.record_id else every
     table.source.connection.execute(
         f"create or replace table {_ALIKE} as select hash({shown}) as krisis_shown, {ROW}, "
-        f"krisis_label, krisis_part from {TABLE} join {CASES} using ({ROW}) "
-        f"where krisis_label is not null and krisis_part is not null{among}"
+        f"krisis_label, krisis_part, {whole} as krisis_whole from {table.rows_in(_REPEATED)} "
+        f"join {CASES} using ({ROW}) "
+        "where krisis_label is not null and krisis_part is not null"
     )
     n_pairs, first = table.source.query(
         "select sum(n * (n - 1) / 2), arg_min(h, first_row) from (select krisis_shown as h, "
         f"count(*) as n, min({ROW}) as first_row from {_ALIKE} group by h having count(*) > 1 and "
-        "(min(krisis_label) <> max(krisis_label) or min(krisis_part) <> max(krisis_part)))"
+        "(min(krisis_label) <> max(krisis_label) or min(krisis_part) <> max(krisis_part) or "
+        "count(distinct krisis_whole) < count(*)))"
     )[0]
     if first is None or float(n_pairs) <= _MORE_THAN_CHANCE * _pairs_by_chance(table):
         return
-    (row, label, part), (copy, other, where) = table.source.query(
-        f"select min({ROW}), krisis_label, krisis_part from {_ALIKE} where krisis_shown = ? "
-        "group by 2, 3 order by 1 limit 2",
+    (row, label, part), *others = table.source.query(
+        f"select {ROW}, krisis_label, krisis_part from {_ALIKE} where krisis_shown = ? order by 1",
         [first],
     )
-    how = "in both parts" if part != where else "with another label"
+    copy, other, where = next((o for o in others if o[1:] != (label, part)), others[0])
+    how = "in everything that is shown, with another label"
+    if part != where:
+        how = "in everything that is shown, in both parts"
+    elif label == other:
+        how = "in every column"
     yield (
-        f"{table.source.place(copy)}: it equals row {row} in everything that is shown, {how} "
-        f"({label!r}, {other!r}); remove the copy"
+        f"{table.source.place(copy)}: it equals row {row} {how} ({label!r}, {other!r}); remove the "
+        "copy"
     )
 
 
-def _like_chosen(table: TaskTable) -> list[int]:
-    """Return the rows that share the most telling columns with a chosen one, if any do."""
-    rows = table.source.query(
-        f"select {ROW} from {CASES} where krisis_telling in (select krisis_telling from {CHOSEN}) "
-        "qualify count(*) over (partition by krisis_telling) > 1"
+def _agree(table: TaskTable, which: str) -> bool:
+    """Find the rows that share the most telling columns with another; say whether any do."""
+    table.source.connection.execute(
+        f"create or replace table {_REPEATED} as select {ROW} from {CASES} where krisis_telling in "
+        f"(select krisis_telling from {CASES} {which} group by 1 having count(*) > 1)"
     )
-    return [row[0] for row in rows]
+    return bool(table.source.query(f"select 1 from {_REPEATED} limit 1"))
 
 
 def _pairs_by_chance(table: TaskTable) -> float:

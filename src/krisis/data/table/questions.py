@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from krisis.data.base import FeatureDescription, Label, Task
 from krisis.data.table.choices import Options, compiled_options
@@ -20,6 +21,9 @@ from krisis.data.table.expressions import (
 )
 from krisis.data.table.source import ROW, TABLE, Source, is_number
 from krisis.errors import InvalidFile, UnknownName
+
+if TYPE_CHECKING:
+    import duckdb
 
 QUESTION = "question"
 BY_LABEL, UNCERTAIN, IMPLAUSIBLE = "deferral_label", "category_uncertain", "implausible_value"
@@ -87,7 +91,11 @@ class Question:
             if name is not None:
                 self._column(name, key)
         for name in spec.features:
-            self._column(name, f"{self.place}.features")
+            if self.source.columns[self._column(name, f"{self.place}.features")] == "BLOB":
+                raise InvalidFile(
+                    f"{self.source.name}, column {name}: it holds bytes, which cannot be shown; "
+                    f"take it out of {self.place}.features"
+                )
         for name in declared.features:
             self._column(name, "features")
         for name in declared.groups:
@@ -102,12 +110,12 @@ class Question:
         self.evaluated[place] = found
         return found
 
-    def execute(self, sql: str) -> None:
+    def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Run SQL with expressions of the YAML; name the one that fails on a value."""
         import duckdb
 
         try:
-            self.source.connection.execute(sql)
+            return self.source.connection.execute(sql)
         except duckdb.Error as error:
             for place, one in self.evaluated.items():
                 try:
@@ -131,10 +139,11 @@ class Question:
 
     def _compile(self) -> Compiled:
         spec = self.spec
-        label_sql = spec.label.sql or quoted(str(spec.label.column))
+        label_sql = quoted(str(spec.label.column)) if spec.label.sql is None else spec.label.sql
         compiled = Compiled(self.expression(label_sql, f"{self.place}.label"))
         if not isinstance(spec.question, str):
             compiled.question_column = self._column(spec.question.column, f"{self.place}.question")
+            self._refuse_no_question(compiled.question_column)
         if spec.answers.per_row:
             compiled.options = compiled_options(
                 self.source, spec, compiled.label, f"{self.place}.answers"
@@ -146,6 +155,16 @@ class Question:
             compiled.deferral_column = self._deferral_label(spec.deferral.column)
         compiled.reasons = [*self._rules(), *self._implausible()]
         return compiled
+
+    def _refuse_no_question(self, name: str) -> None:
+        row = self.source.query(
+            f"select min({ROW}) from {TABLE} where coalesce(trim({quoted(name)}::varchar), '') = ''"
+        )[0][0]
+        if row is not None:
+            raise InvalidFile(
+                f"{self.source.place(row)}, column {name}: the question is missing; complete or "
+                "remove the row"
+            )
 
     def _rules(self) -> Iterator[Reason]:
         deferral = self.spec.deferral
@@ -276,7 +295,9 @@ def _horner(coefficients: Iterable[float], x: str) -> str:
 def normal_tail(z: str) -> str:
     """Return SQL of the upper tail 1 − Φ(z) of the standard normal distribution."""
     x = f"least(abs({z}), 7.0)"  # beyond it the tail is below 1.3e-12
-    lower = f"(exp(-{x} * {x} / 2) * {_horner(_ABOVE, x)} / {_horner(_BELOW, x)})"
+    # A function of x, so that a long z is written, read and computed once.
+    tail = f"exp(-x * x / 2) * {_horner(_ABOVE, 'x')} / {_horner(_BELOW, 'x')}"
+    lower = f"list_transform([{x}], lambda x: {tail})[1]"
     return f"(case when {z} >= 0 then {lower} else 1 - {lower} end)"
 
 

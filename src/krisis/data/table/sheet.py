@@ -11,11 +11,9 @@ from pathlib import Path
 
 from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.table.cases import CASES, TaskTable
-from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
-from krisis.data.table.questions import BY_LABEL, IMPLAUSIBLE
-from krisis.data.table.source import ROW, TABLE, Source, is_number
+from krisis.data.table.source import ROW, TABLE, is_number
 from krisis.data.table.suite import TableSuite
 from krisis.json_values import JsonObject, JsonValue
 
@@ -42,55 +40,67 @@ def data_sheet(
 ) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
     """Return the figures of a suite file, and of every task its table and its first record."""
     suite = TableSuite(path, config)
+    with suite.told():
+        return _filled(suite, config)
+
+
+def _filled(
+    suite: TableSuite, config: SuiteConfig
+) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
     declaration, source = suite.declaration, suite.source
     tables: dict[str, tuple[TaskTable, PatientRecord | None]] = {}
     tasks: JsonObject = {}
-    implausible: dict[str, int] = {}
+    columns: JsonObject = {}
     for name in [suite.config.task] if config.has_chosen_task else declaration.tasks:
         table = TaskTable(declaration, name, source, config)
-        deferral, found = _deferral(table)
-        implausible |= found
-        tasks[name] = _task(table, deferral)
+        suite.declared_rule(table)
+        tasks[name] = _task(table, columns)
         first = table.records("use", 1)
         tables[name] = (table, first[0] if first else None)
     sheet = {
-        "file": str(path),
+        "file": str(suite.path),
         "suite": declaration.name,
         "version": str(declaration.version),
         "source": source.name,
         "sha256": source.sha256,
         "n_rows": source.n_rows,
-        "columns": _columns(declaration, source, implausible),
+        "columns": columns,
         "left_out": dict(source.notes),
         "tasks": tasks,
     }
     return sheet, tables
 
 
-def _columns(
-    declaration: Declaration, source: Source, implausible: Mapping[str, int]
-) -> JsonObject:
-    """Return type, missing and implausible values of every column, in one scan."""
-    cells = {name: f"count({quoted(name)})" for name in source.columns}
-    for name in declaration.features.keys() - implausible.keys():  # those that no task shows
-        if bounds := declaration.feature(name).plausible:
-            column = quoted(name)
-            outside = f"{column} < {bounds[0]!r} or {column} > {bounds[1]!r}"
-            cells[f"{name}, implausible"] = f"count(*) filter ({outside})"
-    found = source.query(f"select {', '.join(cells.values())} from {TABLE}")[0]  # noqa: S608
-    counts = dict(zip(cells, map(int, found), strict=True))
-    return {
-        name: {
-            "type": kind,
-            "n_missing": source.n_rows - counts[name],
-            "plausible": declaration.feature(name).plausible,
-            "n_implausible": implausible.get(name, counts.get(f"{name}, implausible", 0)),
+def _counted(table: TaskTable, columns: JsonObject) -> JsonObject:
+    """Count cases to defer; add to the columns what is missing and implausible, once."""
+    source = table.source
+    new = [name for name in source.columns if name not in columns]
+    ranges = [table.declaration.feature(name).plausible for name in new]
+    cells = []
+    for name, bounds in zip(new, ranges, strict=True):
+        column = quoted(name)
+        inside = f"case when {column} between {bounds[0]!r} and {bounds[1]!r}" if bounds else ""
+        outside = f"count({inside} then null else {column} end)" if bounds else "0"
+        cells += [f"count({column})", outside]
+    shown = {name for task in table.declaration.tasks.values() for name in task.features}
+    doubles = [n for n in new if n in shown and source.columns[n] in ("FLOAT", "DOUBLE")]
+    infinite = [f"coalesce(min({ROW}) filter (isinf({quoted(name)})), 0)" for name in doubles]
+    n_due, by_reason, found = table.deferral_counts("use", [*cells, *infinite])
+    for name, row in zip(doubles, found[len(cells) :], strict=True):
+        if row:
+            raise source.infinite(row, name)
+    for name, bounds, n_given, n_outside in zip(new, ranges, found[::2], found[1::2], strict=False):
+        columns[name] = {
+            "type": source.columns[name],
+            "n_missing": source.n_rows - n_given,
+            "plausible": bounds,
+            "n_implausible": n_outside,
         }
-        for name, kind in source.columns.items()
-    }
+    return {"n_deferred": n_due, "deferral": by_reason}
 
 
-def _task(table: TaskTable, deferral: JsonObject) -> JsonObject:
+def _task(table: TaskTable, columns: JsonObject) -> JsonObject:
+    deferral = _counted(table, columns)
     if table.is_large:
         table.refuse_equal_ids(CASES)
     n_evaluated, n_training = table.n_cases("use"), table.n_cases("train")
@@ -114,31 +124,6 @@ def _task(table: TaskTable, deferral: JsonObject) -> JsonObject:
 
 def _one(table: TaskTable, select: str) -> JsonValue:
     return table.source.query(f"select {select}")[0][0]
-
-
-def _deferral(table: TaskTable) -> tuple[JsonObject, dict[str, int]]:
-    """Count cases to defer, all and by reason, and the rows with an implausible value by column."""
-    reasons = [f"krisis_reason_{i + 1}" for i in range(len(table.compiled.reasons))]
-    named: dict[str, list[str]] = {}
-    if table.compiled.deferral_column is not None:
-        named[BY_LABEL] = ["krisis_due"]
-    columns: dict[str, str] = {}
-    for reason, cell in zip(table.compiled.reasons, reasons, strict=True):
-        named.setdefault(reason.name, []).append(cell)
-        if reason.name == IMPLAUSIBLE:
-            columns[reason.expression.columns[0]] = cell
-    # `or` passes over what is null, and a filter does not count it.
-    cells = [" or ".join(parts) for parts in (["krisis_due", *reasons], *named.values())]
-    n_due, *counts = _counts(table, cells, f"where {_EVALUATED}")
-    deferral = {"n_deferred": n_due, "deferral": dict(zip(named, counts, strict=True))}
-    return deferral, dict(zip(columns, _counts(table, list(columns.values())), strict=True))
-
-
-def _counts(table: TaskTable, conditions: Sequence[str], where: str = "") -> list[int]:
-    if not conditions:
-        return []
-    counted = ", ".join(f"count(*) filter ({condition})" for condition in conditions)
-    return list(map(int, table.source.query(f"select {counted} from {CASES} {where}")[0]))  # noqa: S608
 
 
 def _group(table: TaskTable, name: str, n_evaluated: int) -> JsonObject:
@@ -202,12 +187,12 @@ def _draw_sample(
     # Knuth's multiplicative hash of the number of the row: the same cases on every machine.
     drawn = f"({ROW} * 2654435761) % 4294967296 < {int(share * 4294967296)}"
     columns = ", ".join(quoted(name) for name in table.spec.features)
+    cases = f"{CASES} where krisis_label is not null and krisis_part in {parts} and {drawn}"
     table.source.connection.execute(
         f"create or replace table {_SAMPLE} as "  # noqa: S608
         f"select krisis_answer, krisis_fit{', ' if columns else ''}{columns} from "
         f"(select {ROW} as krisis_case, case {whens} end as krisis_answer, {fit} as krisis_fit "
-        f"from {CASES} where krisis_label is not null and krisis_part in {parts} and {drawn}) "
-        f"join (select * from {TABLE} where {drawn}) on {ROW} = krisis_case"
+        f"from {cases}) join {table.rows_in(cases)} on {ROW} = krisis_case"
     )
     counts = table.source.query(
         f"select count(*) filter (krisis_fit), count(*) filter (not krisis_fit) from {_SAMPLE}"  # noqa: S608
@@ -320,7 +305,8 @@ def _task_text(name: str, task: JsonObject) -> Iterator[str]:
     )
     classes = ", ".join(f"{a}: {k} ({k / n:.1%})" for a, k in task["classes"].items())
     yield f"  classes    {classes}"
-    yield f"  defer      {task['n_deferred']} ({task['n_deferred'] / n:.1%})"
+    share = f"{task['n_deferred']} ({task['n_deferred'] / n:.1%})" if task["deferral"] else ""
+    yield f"  defer      {share or 'not stated'}"
     for reason, k in task["deferral"].items():
         yield f"    {reason}: {k} ({k / n:.1%})"
     for group, values in task["groups"].items():

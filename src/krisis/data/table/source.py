@@ -8,7 +8,8 @@ Parquet stays in its files, which alone remain readable; everything else is copi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,11 +58,22 @@ class Source:
         self.readings = list(readings)
         self.columns: dict[str, str] = {}
         self.row_number = "rowid + 1"
+        self.cleaned = ""
         self.notes: Mapping[str, int] = {}
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
         """Run one of krisis's own queries and return its rows."""
         return self.connection.execute(sql, list(values)).fetchall()
+
+    def picked(self, rows: str) -> str:
+        """Return the relation of the rows whose numbers a query gives.
+
+        It is as ``records``, but missing codes are taken out of these rows only.
+        """
+        number = self.row_number
+        return (
+            f"(select {number} as {ROW}, {self.cleaned} from {LOADED} where {number} in ({rows}))"
+        )
 
     @cached_property
     def n_rows(self) -> int:
@@ -91,6 +103,13 @@ class Source:
                 return f"{reading.path} row {row}{_line(reading, row, n_rows)}"
             row -= n_rows
         return f"{self.name} row {row}"
+
+    def infinite(self, row: int, name: str) -> InvalidFile:
+        """Say where a value is infinite."""
+        return InvalidFile(
+            f"{self.place(row)}, column {name}: the value is infinite; give a number, or leave the "
+            "cell empty"
+        )
 
     def _rows_of(self, reading: Reading) -> int:
         if reading.n_rows is None and len(self.readings) == 1:
@@ -151,7 +170,7 @@ def finish(source: Source, declaration: Declaration) -> None:
     own = ROW if source.row_number == ROW else FILE
     loaded = {str(row[0]): str(row[1]) for row in described if row[0] != own}
     for name in loaded:
-        if name.lower().startswith("krisis_"):
+        if name.lower().startswith("krisis_") or name.lower() == "rowid":
             raise InvalidFile(f"{source.name} has the column {name!r}, a name of krisis; rename it")
     if not source.query(f"select 1 from {LOADED} limit 1"):
         what = "the query returns" if source.readings[0].form == "database" else "it has"
@@ -164,8 +183,9 @@ def finish(source: Source, declaration: Declaration) -> None:
         spec = declaration.feature(name)
         expression, kinds[name] = _cleaned(source, name, kind, spec, is_text_file=typed)
         expressions.append(f"{expression} as {quoted(name)}")
+    source.cleaned = ", ".join(expressions)
     source.connection.execute(
-        f"create view {TABLE} as select {source.row_number} as {ROW}, {', '.join(expressions)} "
+        f"create view {TABLE} as select {source.row_number} as {ROW}, {source.cleaned} "
         f"from {LOADED}"
     )
     source.columns = kinds
@@ -176,20 +196,11 @@ def _cleaned(
     source: Source, name: str, kind: str, spec: FeatureSpec, *, is_text_file: bool
 ) -> tuple[str, str]:
     """Return the expression of a column without its missing codes, and its type."""
-    column = quoted(name)
-    if spec.missing:
-        codes = ", ".join(f"'{str(code).replace(chr(39), chr(39) * 2)}'" for code in spec.missing)
-        numbers = [str(float(code)) for code in spec.missing if not isinstance(code, str)]
-        same = f"trim({column}::varchar) in ({codes})"
-        if is_number(kind):
-            same = f"{column} in ({', '.join(numbers)})" if numbers else "false"
-        column = f"case when {same} then null else {column} end"
-    if kind in ("FLOAT", "DOUBLE"):
-        return f"case when isnan({column}) then null else {column} end", kind
+    column, shown = _retyped(_without_codes(quoted(name), kind, spec), kind, spec)
     if kind == "JSON":
         _refuse_mixed_json(source, name)
     if kind != "VARCHAR":
-        return column, kind
+        return column, shown
     if is_text_file:
         column = f"nullif({column}, '')"
     if spec.text or spec.values or not (is_text_file or spec.is_number):
@@ -204,6 +215,30 @@ def _cleaned(
     if n_given and n_numbers == n_given:
         kind = "DOUBLE" if n_not_whole else "BIGINT"
         return f"({column})::{kind}", kind
+    return column, kind
+
+
+def _without_codes(column: str, kind: str, spec: FeatureSpec) -> str:
+    """Return a column without the codes that mean: not measured."""
+    if not spec.missing:
+        return column
+    codes = ", ".join(map(sql_text, spec.missing))
+    numbers = ", ".join(_numbers(spec.missing)) or "null"
+    same = f"trim({column}::varchar) in ({codes}) or try_cast({column} as double) in ({numbers})"
+    if is_number(kind):
+        same = f"{column} in ({numbers})"
+    return f"case when {same} then null else {column} end"
+
+
+def _retyped(column: str, kind: str, spec: FeatureSpec) -> tuple[str, str]:
+    """Return a column as it is shown: no NaN, times in UTC, and lists of text as lines."""
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"case when isnan({column}) then null else {column} end", kind
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"({column})::timestamp", "TIMESTAMP"
+    if spec.text and kind != "VARCHAR":
+        as_lines = f"array_to_string({column}, chr(10))" if kind == "VARCHAR[]" else column
+        return f"({as_lines})::varchar", "VARCHAR"
     return column, kind
 
 
@@ -227,6 +262,8 @@ def _refuse_mixed(
 ) -> None:
     n_words = n_given - n_numbers
     promised = spec.is_number and n_words
+    if n_words:
+        _refuse_commas(source, name, column, n_words)
     if not promised and not (n_words and n_numbers >= SHARE_OF_NUMBERS * n_given):
         return
     row, value = source.query(
@@ -238,6 +275,31 @@ def _refuse_mixed(
         f"{source.place(row)}, column {name}: {value!r} is not a number, and {why}; correct it, "
         f"list it under features.{name}.missing, or name the codes under features.{name}.values"
     )
+
+
+def _refuse_commas(source: Source, name: str, column: str, n_words: int) -> None:
+    """Refuse numbers with a decimal comma, which would pass for categories."""
+    with_comma = f"regexp_full_match(trim({column}), '[+-]?[0-9]+,[0-9]+')"
+    n_commas, row, value = source.query(
+        f"select count(*), min({source.row_number}), arg_min({column}, {source.row_number}) "
+        f"from {LOADED} where {with_comma}"
+    )[0]
+    if n_commas >= SHARE_OF_NUMBERS * n_words:
+        raise InvalidFile(
+            f"{source.place(row)}, column {name}: {value!r} has a comma where a number has a "
+            f"decimal point; write points, or text: true under features.{name} if it is no number"
+        )
+
+
+def _numbers(codes: Sequence[JsonValue]) -> Iterator[str]:
+    """Return the codes that are numbers, in quotes or not."""
+    for code in codes:
+        try:
+            number = float(code)
+        except ValueError:
+            continue
+        if math.isfinite(number):
+            yield repr(number)
 
 
 def _ids(declaration: Declaration) -> list[str]:
@@ -276,7 +338,7 @@ def _view_parquet(source: Source) -> None:
         found = source.query(f"select num_rows from parquet_file_metadata({place})")
         reading.n_rows = int(found[0][0])
         parts.append(
-            f"select {before} + file_row_number + 1 as {ROW}, * exclude (file_row_number) "
+            f"select file_row_number + {before + 1} as {ROW}, * exclude (file_row_number) "
             f"from {reading.call}"
         )
         before += reading.n_rows

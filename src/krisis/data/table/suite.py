@@ -4,7 +4,8 @@
 # ruff: noqa: S608
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from krisis.data.base import (
 )
 from krisis.data.table.cases import TaskTable
 from krisis.data.table.declaration import Declaration, read_declaration
-from krisis.data.table.expressions import quoted, sql_text
+from krisis.data.table.expressions import duckdb_says, quoted, sql_text
 from krisis.data.table.leaks import accepted, copies_of_chosen, findings
 from krisis.data.table.source import TABLE, Source, open_source
 from krisis.errors import InvalidFile, InvalidValue
@@ -81,29 +82,46 @@ class TableSuite(BaseDataSuite):
             f"provider may have them{f' ({terms})' if terms else ''}"
         )
 
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Say in one sentence what DuckDB says of a file that breaks while it is read."""
+        try:
+            yield
+        except Exception as error:
+            if type(error).__module__ not in ("duckdb", "_duckdb"):
+                raise
+            raise InvalidFile(
+                f"{self.path}: its rows cannot be read: {duckdb_says(error)}; the source may be "
+                "broken, or too large for the memory"
+            ) from error
+
     @cached_property
     def source(self) -> Source:
         """Return the rows behind their locked connection."""
-        return open_source(self.declaration, self.path.parent)
+        with self.told():
+            return open_source(self.declaration, self.path.parent)
 
     @cached_property
     def table(self) -> TaskTable:
         """Return the cases of the chosen task, checked for leaks."""
-        table = TaskTable(self.declaration, self._task_name(), self.source, self.config)
-        for finding in findings(table):
-            raise InvalidFile(finding)
-        self._rule = self._declared_rule(table)
-        return table
+        with self.told():
+            table = TaskTable(self.declaration, self._task_name(), self.source, self.config)
+            for finding in findings(table):
+                raise InvalidFile(finding)
+            self._rule = self.declared_rule(table)
+            return table
 
     def load(self) -> list[PatientRecord]:
         """Return the records of the rows to evaluate, in an order drawn by the seed."""
-        return self._checked(self.table.records("use"))
+        with self.told():
+            return self._checked(self.table.records("use"))
 
     def first(self, limit: int | None) -> Records:
         """Return the first records without making any other."""
         if limit is None or self._loaded is not None:
             return super().first(limit)
-        return Records(self._checked(self.table.records("use", limit)))
+        with self.told():
+            return Records(self._checked(self.table.records("use", limit)))
 
     def _checked(self, records: list[PatientRecord]) -> list[PatientRecord]:
         if not records:
@@ -143,7 +161,8 @@ class TableSuite(BaseDataSuite):
         assert self.table
         return {} if self._rule is None else {"declared": self._rule}
 
-    def _declared_rule(self, table: TaskTable) -> Rule | None:
+    def declared_rule(self, table: TaskTable) -> Rule | None:
+        """Return the rule of a task, checked to read its features alone."""
         given = self.declaration.rule(table.name)
         return TableRule(table, given) if given else None
 

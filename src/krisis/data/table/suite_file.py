@@ -14,6 +14,8 @@ from krisis.json_values import JsonObject, JsonValue
 
 # What `krisis init` writes where only the user knows.
 TODO = "TODO"
+# An anchor inside itself has no end, and few lines of anchors can stand for millions of values.
+_MOST_VALUES = 100_000
 
 
 class Part(BaseModel):
@@ -48,8 +50,10 @@ class _Loader(yaml.SafeLoader):
     ) -> dict[Hashable, JsonValue]:
         seen: set[str] = set()
         for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.YAMLError(f"line {line}: a key must be a word or a number")
             if key.value in seen:
-                line = key.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: the key {key.value!r} is written twice")
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
@@ -65,7 +69,7 @@ def read_suite_file(path: Path) -> JsonObject:
     if content.get("suite") != "table":
         given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
         raise InvalidFile(f"{path} {given}; begin the file of a table suite with `suite: table`")
-    if todo := _open_todo(content):
+    if todo := _open_todo(content, path):
         raise InvalidFile(f"{path}: {todo[0]} is still to be written ({todo[1]}); edit that line")
     return content
 
@@ -90,17 +94,22 @@ def _content(path: Path) -> JsonValue:
     return content
 
 
-def _open_todo(content: JsonObject) -> tuple[str, str] | None:
+def _open_todo(content: JsonObject, path: Path) -> tuple[str, str] | None:
     """Return place and text of the first thing that `krisis init` left to be written."""
     left: list[tuple[str, JsonValue]] = [("", content)]
-    seen: set[int] = set()  # an anchor of YAML may lead back to where it stands
+    n_values = 0
     while left:
         place, value = left.pop()
+        n_values += 1
+        if n_values > _MOST_VALUES:
+            raise InvalidFile(
+                f"{path} holds more than {_MOST_VALUES} values, or an anchor inside itself; write "
+                "without anchors"
+            )
         if isinstance(value, str) and value.startswith(TODO):
             return place, value
-        if not isinstance(value, dict | list) or id(value) in seen:
+        if not isinstance(value, dict | list):
             continue
-        seen.add(id(value))
         members = value.items() if isinstance(value, dict) else enumerate(value)
         left += reversed([(f"{place}.{key}".removeprefix("."), one) for key, one in members])
     return None
