@@ -48,7 +48,7 @@ class Benchmark:
         self.backend = backend
         if not isinstance(backend.name, str):
             raise InvalidValue(f"the name of a backend must be text, not {backend.name!r}")
-        chosen = default_benchmark_metrics() if metrics is None else metrics
+        chosen = default_benchmark_metrics(suite.task.metrics) if metrics is None else metrics
         self.metrics = check_metrics(chosen)
         self.batch_size = checked_at_least_one("batch_size", batch_size)
         self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)

@@ -11,10 +11,13 @@ from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef
 
 from krisis.metrics import (
     AbstentionRate,
+    AnswerableAccuracy,
     AnswerRate,
     DeferralAlignment,
     EvaluationResult,
+    RightDecisions,
     SelectiveAccuracy,
+    UndueAnswerRate,
 )
 from krisis.metrics.base import Rows
 
@@ -197,3 +200,43 @@ def test_a_part_is_the_metric_on_its_rows(rows: list[EvaluationResult]) -> None:
         if len(set(due)) == 2:
             found = balanced_accuracy_score(due, [r.abstained for r in kept])
             assert part["balanced_alignment"] == pytest.approx(found)
+
+
+DUE, SAFE = {"should_abstain": True}, {"should_abstain": False}
+DECIDED = [
+    EvaluationResult(None, 0, True, metadata=DUE),
+    EvaluationResult(0, 0, metadata=DUE),  # a right guess without evidence is no right decision
+    EvaluationResult(0, 0, metadata=SAFE),
+    EvaluationResult(1, 0, metadata=SAFE),
+    EvaluationResult(0, 0, True, metadata=SAFE),
+    EvaluationResult(0, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "n"),
+    [(RightDecisions(), 2 / 5, 5), (AnswerableAccuracy(), 1 / 3, 3), (UndueAnswerRate(), 1 / 2, 2)],
+)
+def test_decisions_by_hand(metric, value, n):
+    score = metric(DECIDED)
+    assert score.value == pytest.approx(value)
+    assert score.n_evaluated == n
+
+
+@pytest.mark.parametrize(
+    ("metric", "rows", "reason"),
+    [
+        (RightDecisions(), DECIDED[5:], "no_should_abstain_metadata"),
+        (AnswerableAccuracy(), DECIDED[:2], "every_case_is_to_be_deferred"),
+        (UndueAnswerRate(), DECIDED[2:], "no_case_is_to_be_deferred"),
+        (
+            RightDecisions(),
+            [EvaluationResult(0, 0, metadata={"should_abstain": "maybe"})],
+            "row 0: metadata['should_abstain'] must be true or false, not 'maybe'",
+        ),
+    ],
+)
+def test_decisions_without_such_cases_are_undefined(metric, rows, reason):
+    score = metric(rows)
+    assert math.isnan(score.value)
+    assert score.details["reason"] == reason

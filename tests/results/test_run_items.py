@@ -14,8 +14,9 @@ from krisis.errors import UserError
 from krisis.metrics import EvaluationResult
 from krisis.metrics.items import Source
 from krisis.metrics.scoring import score_all
+from krisis.metrics.totals_report import totals_report
 from krisis.results.result import BenchmarkResult
-from krisis.results.run_items import _of_plain_run, items_of_result, read_items, totals_of
+from krisis.results.run_items import _of_plain_run, items_of_result, read_items
 
 
 def person(number=301, **changes):
@@ -149,10 +150,10 @@ def test_numbers_of_participants_are_sorted_as_numbers():
     assert table.participants == ["99", "1000"]
 
 
-def test_the_totals_of_a_run_are_those_of_its_suite(tmp_path):
+def test_the_totals_of_a_run_are_those_of_its_task(tmp_path):
     path = tmp_path / "run.json"
     path.write_text(json.dumps(run(person(predicted_items=dict.fromkeys(PHQ8_ITEMS, 2)))))
-    assert totals_of(read_items(path))["total"]["mae"] == 8.0
+    assert totals_report(read_items(path).table)["total"]["mae"] == 8.0
     result = tmp_path / "result.json"
     BenchmarkResult(ROWS, {}, {"suite": "mine"}, "b").save(result)
-    assert totals_of(read_items(result)) is None
+    assert totals_report(read_items(result).table) is None

@@ -33,7 +33,7 @@ def leaderboard(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not tables."),
 ) -> None:
-    """Show runs side by side with intervals; nothing is ranked until you choose by what."""
+    """Show runs side by side with intervals, ranked by the task's headline or what you choose."""
     loaded = load_results(_expanded(runs))
     warn_of_damage(loaded.values())
     tables = leaderboards(loaded, sort=sort)
@@ -52,8 +52,9 @@ def leaderboard(
                 "content hashes): do not rank them against each other.",
                 style="bold",
             )
-    if not sort:
-        keys = dict.fromkeys(column.key for table in tables for column in table.columns)
+    unranked = [table for table in tables if not table.sorted_by]
+    if unranked:
+        keys = dict.fromkeys(column.key for table in unranked for column in table.columns)
         console.print(f"Not ranked. Choose with --sort: {', '.join(keys)}.", markup=False)
 
 

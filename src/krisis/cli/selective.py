@@ -24,7 +24,8 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import dumps, read_object, write_text
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
-from krisis.results.run_items import read_items, totals_of
+from krisis.metrics.totals_report import totals_report
+from krisis.results.run_items import read_items
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -127,10 +128,11 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     values, absent = _confidences(runs, confidence, calibrator)
     with with_progress(options.bootstrap.n_resamples, quiet=as_json) as progress:
         evaluation = evaluate(runs, values, options=options, absent=absent, progress=progress)
+    wanted = None if evaluation.without_intervals else BootstrapOptions(seed=seed)
     artifact = artifact_of(
         evaluation,
         created_at=datetime.now(UTC),
-        totals=[totals_of(run) for run in runs],
+        totals=[totals_report(run.table, wanted) for run in runs],
         intersection_only=intersection_only,
     )
     if calibrator is not None:

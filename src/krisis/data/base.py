@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from krisis.data.patient_record import (
     PatientRecord,
@@ -28,13 +28,10 @@ from krisis.data.task import (
     ReplyField,
     Rule,
     Task,
+    TotalScale,
 )
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 __all__ = [
     "BaseDataSuite",
@@ -53,6 +50,7 @@ __all__ = [
     "Rule",
     "SuiteConfig",
     "Task",
+    "TotalScale",
     "content_hash",
     "content_id",
     "first_records",
@@ -260,21 +258,6 @@ class BaseDataSuite(ABC):
     def review(self, record: PatientRecord, signals: JsonMapping) -> JsonMapping:
         """Return the signals of a response as the suite finds them, such as quotes checked."""
         return signals
-
-    @classmethod
-    def totals(
-        cls,
-        cluster: npt.NDArray[np.int64],
-        item: Sequence[str],
-        truth: npt.NDArray[np.float64],
-        prediction: npt.NDArray[np.float64],
-    ) -> JsonObject | None:
-        """Return figures of whole patients, such as sums over their items; None without any.
-
-        The arrays have one entry per record: the code of the patient, the name of the item, the
-        truth, and the prediction, which is NaN where the model abstained.
-        """
-        return None
 
     def records(self) -> Records:
         """Return what `load` produces, loaded once and kept."""

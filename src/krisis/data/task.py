@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from krisis.errors import InvalidValue, UnknownName
@@ -45,6 +45,20 @@ class ReplyField:
 
 
 @dataclass(frozen=True, slots=True)
+class TotalScale:
+    """How the scores of one patient's items add up to a total.
+
+    A total needs all but ``max_missing`` of the ``n_items``; ``bands`` are the totals at which the
+    second and every further band of severity begins; from ``cut_off`` on, screening is positive.
+    """
+
+    n_items: int
+    max_missing: int
+    cut_off: float
+    bands: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A question that a suite asks about its records, with all that is known about the answers.
 
@@ -54,8 +68,10 @@ class Task:
     spellings, in lower case, to an allowed answer, or to None where they mean "no answer".
     ``reply_fields`` are asked for with every answer and become signals once checked. ``groups``
     maps the groups that results are broken down by to their metadata keys. ``default_loss`` and
-    ``default_confidence`` are what selective prediction uses unless it is given others. ``person``
-    and ``unit`` are the words for one cluster and one record.
+    ``default_confidence`` are what selective prediction uses unless it is given others. ``metrics``
+    are scored beside the usual ones; the first of them is the headline of reports and sorts
+    leaderboards. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
+    words for one cluster and one record.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -81,6 +97,8 @@ class Task:
     default_loss: Loss = "error"
     default_confidence: str = "stated"
     reply_fields: Mapping[str, ReplyField] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+    total: TotalScale | None = None
     person: str = "patient"
     unit: str = "record"
     setting: str = ""
@@ -119,6 +137,8 @@ class Task:
             "groups": dict(self.groups),
             "default_loss": self.default_loss,
             "default_confidence": self.default_confidence,
+            "metrics": list(self.metrics),
+            "total": None if self.total is None else asdict(self.total),
             "person": self.person,
             "unit": self.unit,
         }

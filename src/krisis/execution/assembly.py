@@ -68,7 +68,8 @@ def assemble(config: RunConfig) -> Assembled:
     description = described(suite, None)
     if config.limit is not None:
         description["limit"] = config.limit
-    return Assembled(suite, backend, chosen or default_benchmark_metrics(), records, description)
+    metrics = chosen or default_benchmark_metrics(suite.task.metrics)
+    return Assembled(suite, backend, metrics, records, description)
 
 
 def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:

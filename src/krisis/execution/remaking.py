@@ -39,7 +39,7 @@ def settings_of(
         content = {
             **_suite_settings(job.suite, job.records),
             **_model_settings(job.backend),
-            "metrics": _metric_names(metrics),
+            "metrics": _metric_names(metrics, job.suite.task.metrics),
             "batch_size": job.batch_size,
             "max_concurrency": job.max_concurrency,
             "repeats": execution.repeats,
@@ -100,8 +100,9 @@ def _model_settings(backend: BaseBackend) -> JsonObject:
     }
 
 
-def _metric_names(metrics: Sequence[BaseMetric]) -> list[str]:
-    if [one.identifier for one in metrics] == [m.identifier for m in default_benchmark_metrics()]:
+def _metric_names(metrics: Sequence[BaseMetric], also: Sequence[str]) -> list[str]:
+    usual = default_benchmark_metrics(also)
+    if [one.identifier for one in metrics] == [one.identifier for one in usual]:
         return []
     names = []
     for metric in metrics:

@@ -1,10 +1,15 @@
 """Stage 3: metrics, which score evaluation results and nothing else."""
 
+from collections.abc import Sequence
+
 from krisis.metrics.abstention import (
     AbstentionRate,
+    AnswerableAccuracy,
     AnswerRate,
     DeferralAlignment,
+    RightDecisions,
     SelectiveAccuracy,
+    UndueAnswerRate,
     default_abstention_metrics,
 )
 from krisis.metrics.accuracy import Accuracy, BalancedAccuracy, default_accuracy_metrics
@@ -21,12 +26,20 @@ from krisis.metrics.classification import (
     DiseaseSpecificity,
     default_classification_metrics,
 )
-from krisis.metrics.scoring import score_all
+from krisis.metrics.ordinal import MeanAbsoluteError, QuadraticWeightedKappa
+from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.metrics.selective_prediction import (
     AUGRC,
     AURC,
     RiskAtCoverage,
     default_selective_metrics,
+)
+from krisis.metrics.totals import (
+    ScreeningSensitivity,
+    ScreeningSpecificity,
+    TotalBias,
+    TotalCorrelation,
+    TotalMAE,
 )
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
@@ -37,6 +50,7 @@ __all__ = [
     "AbstentionRate",
     "Accuracy",
     "AnswerRate",
+    "AnswerableAccuracy",
     "BalancedAccuracy",
     "BaseMetric",
     "BootstrapOptions",
@@ -49,9 +63,18 @@ __all__ = [
     "EvaluationResult",
     "ExpectedCalibrationError",
     "Interval",
+    "MeanAbsoluteError",
     "MetricScore",
+    "QuadraticWeightedKappa",
+    "RightDecisions",
     "RiskAtCoverage",
+    "ScreeningSensitivity",
+    "ScreeningSpecificity",
     "SelectiveAccuracy",
+    "TotalBias",
+    "TotalCorrelation",
+    "TotalMAE",
+    "UndueAnswerRate",
     "default_abstention_metrics",
     "default_accuracy_metrics",
     "default_benchmark_metrics",
@@ -62,12 +85,15 @@ __all__ = [
 ]
 
 
-def default_benchmark_metrics() -> list[BaseMetric]:
-    """Return the stack that a benchmark scores when none is named."""
-    return [
+def default_benchmark_metrics(also: Sequence[str] = ()) -> list[BaseMetric]:
+    """Return the stack that a benchmark scores when none is named, ``also`` first."""
+    named = [metric_from_name(name) for name in also]
+    usual = [
         *default_accuracy_metrics(),
         *default_calibration_metrics(),
         *default_abstention_metrics(),
         *default_selective_metrics(),
         *default_classification_metrics(),
     ]
+    taken = {metric.label for metric in named}
+    return [*named, *(metric for metric in usual if metric.label not in taken)]

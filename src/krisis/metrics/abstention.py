@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,9 +17,12 @@ from krisis.metrics.table import WHY_DEFERRED, BoolArray, IntArray, Table
 __all__ = [
     "AbstentionRate",
     "AnswerRate",
+    "AnswerableAccuracy",
     "DeferralAlignment",
     "EvaluationResult",
+    "RightDecisions",
     "SelectiveAccuracy",
+    "UndueAnswerRate",
     "default_abstention_metrics",
 ]
 
@@ -115,7 +119,108 @@ class SelectiveAccuracy(BaseMetric):
         return {"n_correct": form.n_hits, "n_incorrect": form.n_evaluated - form.n_hits}
 
 
-class DeferralAlignment(BaseMetric):
+class _OfLabelled(BaseMetric, ABC):
+    """A share of rows whose metadata say whether the case is to be deferred."""
+
+    def __init__(self, *, group_by: str = "") -> None:
+        self.group_by = group_by
+
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the share, where there are such rows and their labels can be read."""
+        if table.unreadable_deferral:
+            return Undefined(table.unreadable_deferral, _NO_LABELS)
+        share = self.share(table)
+        if share.n_evaluated:
+            return share
+        if (table.should_abstain < 0).all():
+            return Undefined("no_should_abstain_metadata", _NO_LABELS)
+        return Undefined(self.no_case)
+
+    no_case = ""
+
+    @abstractmethod
+    def share(self, table: Table) -> Share:
+        """Return the share that the metric is."""
+
+
+class RightDecisions(_OfLabelled):
+    """Share of the labelled rows decided rightly: the right answer, or deferred where that is due.
+
+    Formula: (right answers where should_abstain is false + abstentions where it is true) / rows
+    whose metadata say so. Direction: higher. Only a model that answers what can be answered and
+    defers the rest reaches 1: a right guess on a case that asked for deferral does not count,
+    and an abstention from one that did not is an error.
+
+    Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
+    Information Theory 16 (1970) 41–46, for rejection as a decision beside the answers.
+
+    >>> due, safe = {"should_abstain": True}, {"should_abstain": False}
+    >>> rows = [EvaluationResult(None, 0, True, metadata=due), EvaluationResult(0, 0, metadata=due)]
+    >>> RightDecisions()([*rows, EvaluationResult(2, 2, metadata=safe)]).value
+    0.6666666666666666
+    """
+
+    name = "Right Decisions"
+    key = "right_decisions"
+    direction = "higher"
+
+    def share(self, table: Table) -> Share:
+        """Return right answers and due abstentions among the labelled rows."""
+        right = np.where(table.should_abstain == 1, table.abstained, table.correct)
+        return Share(right, among=table.should_abstain >= 0)
+
+
+class AnswerableAccuracy(_OfLabelled):
+    """Share of the cases that can be answered that the model answers correctly.
+
+    Formula: correct / rows whose should_abstain is false. Direction: higher. An abstention is not
+    correct here, for the case did not ask for it.
+
+    Reference: Sokolova and Lapalme, A systematic analysis of performance measures for
+    classification tasks, Information Processing & Management 45 (2009) 427–437.
+
+    >>> due, safe = {"should_abstain": True}, {"should_abstain": False}
+    >>> rows = [EvaluationResult(1, 1, metadata=safe), EvaluationResult(0, 1, metadata=safe)]
+    >>> AnswerableAccuracy()([*rows, EvaluationResult(1, 1, metadata=due)]).value
+    0.5
+    """
+
+    name = "Accuracy on Answerable Cases"
+    key = "answerable_accuracy"
+    direction = "higher"
+    no_case = "every_case_is_to_be_deferred"
+
+    def share(self, table: Table) -> Share:
+        """Return correct / answerable."""
+        return Share(table.correct, among=table.should_abstain == 0)
+
+
+class UndueAnswerRate(_OfLabelled):
+    """Share of the cases to be deferred that the model answers all the same, rightly or not.
+
+    Formula: answered / rows whose should_abstain is true. Direction: lower. It is one minus the
+    sensitivity of deferral.
+
+    Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
+    Information Theory 16 (1970) 41–46.
+
+    >>> due = {"should_abstain": True}
+    >>> rows = [EvaluationResult(1, 1, metadata=due), EvaluationResult(None, 1, True, metadata=due)]
+    >>> UndueAnswerRate()(rows).value
+    0.5
+    """
+
+    name = "Answer Rate on Cases to Defer"
+    key = "undue_answer_rate"
+    direction = "lower"
+    no_case = "no_case_is_to_be_deferred"
+
+    def share(self, table: Table) -> Share:
+        """Return answered / to be deferred."""
+        return Share(table.answered, among=table.should_abstain == 1)
+
+
+class DeferralAlignment(_OfLabelled):
     """Share of the labelled rows on which the model deferred exactly when the case asked for it.
 
     Formula: mean [should_abstain = abstained] over the rows whose metadata say so. Direction:
@@ -144,16 +249,10 @@ class DeferralAlignment(BaseMetric):
     key = "deferral_alignment"
     direction = "higher"
 
-    def __init__(self, *, group_by: str = "") -> None:
-        self.group_by = group_by
-
-    def form(self, table: Table) -> Form | Undefined:
+    def share(self, table: Table) -> Share:
         """Return the aligned share of the labelled rows."""
-        if table.unreadable_deferral:
-            return Undefined(table.unreadable_deferral, _NO_LABELS)
-        labelled = table.should_abstain >= 0
-        share = Share((table.should_abstain == 1) == table.abstained, among=labelled)
-        return share if share.n_evaluated else Undefined("no_should_abstain_metadata", _NO_LABELS)
+        aligned = (table.should_abstain == 1) == table.abstained
+        return Share(aligned, among=table.should_abstain >= 0)
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return both sides of the alignment."""

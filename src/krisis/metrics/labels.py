@@ -22,11 +22,25 @@ _DEFAULT_GROUPS = {"stage": "ckd_stage"}
 
 
 @dataclass(frozen=True, slots=True)
+class TotalScale:
+    """How the scores of one patient's items add up to a total.
+
+    A total needs all but ``max_missing`` of the ``n_items``; ``bands`` are the totals at which the
+    second and every further band of severity begins; from ``cut_off`` on, screening is positive.
+    """
+
+    n_items: int
+    max_missing: int
+    cut_off: float
+    bands: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Answers:
     """What scoring must know of a task: its answers, their order, its groups and its loss.
 
     ``allowed`` is empty where no task is known. ``groups`` maps the name of a breakdown to the
-    metadata key that it reads.
+    metadata key that it reads; ``total`` is None where items of a patient do not add up.
     """
 
     allowed: tuple[Label, ...] = ()
@@ -34,6 +48,7 @@ class Answers:
     positive: Label | None = None
     default_loss: Loss = "error"
     groups: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT_GROUPS))
+    total: TotalScale | None = None
 
     @property
     def binary(self) -> bool | None:

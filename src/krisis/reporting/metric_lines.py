@@ -82,7 +82,7 @@ def metric_tables(
     tables = []
     for source, scores in parts.items():
         known = stored_baselines(result, source) or reference_policies(
-            rows.get(source, Rows()), default_benchmark_metrics()
+            rows.get(source, Rows()), default_benchmark_metrics(task.metrics if task else ())
         )
         saved = [
             BaselineScores(
@@ -156,6 +156,9 @@ def _place(value: float) -> float:
 
 
 def _note(score: MetricScore) -> str:
+    said = score.details.get("note")
+    if isinstance(said, str):
+        return said
     null_value = score.details.get("null_value")
     if isinstance(null_value, float) and not math.isnan(null_value):
         return (

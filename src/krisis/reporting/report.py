@@ -30,6 +30,7 @@ from krisis.results.report_tables import (
     deferral_words,
     disease_table,
     disease_words,
+    headline_words,
     matrix_table,
     mixture,
     reason_table,
@@ -126,7 +127,9 @@ def build_report(
 def _headlines(result: BenchmarkResult) -> list[str]:
     """Return one sentence, or one for each kind of patients: they are never put together."""
     if not result.scores_by_source:
-        return [wording.headline(result.metric_scores, result.attrition)]
+        leading = headline_words(result)
+        sentence = wording.headline(result.metric_scores, result.attrition)
+        return [*([leading] if leading else []), sentence]
     parts = rows_by_source(result.rows)
     return [
         f"{source.capitalize()} patients: {wording.headline(scores, Attrition.of(parts[source]))}"

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, plain
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
+from krisis.metrics.labels import TotalScale
 from krisis.metrics.table import Answers, Loss
 from krisis.results.attrition import Attrition
 from krisis.results.journal import Spent
@@ -27,8 +28,9 @@ LONGEST_NAME = 48  # of an answer, in letters: a definition is no name
 class TaskFacts:
     """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
 
-    ``groups`` maps the groups that results are broken down by to their metadata keys; ``person``
-    and ``unit`` are the words for one cluster and one record.
+    ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
+    are scored beside the usual ones, the first being the headline; ``total`` says how the items of
+    a patient add up; ``person`` and ``unit`` are the words for one cluster and one record.
     """
 
     name: str
@@ -40,6 +42,8 @@ class TaskFacts:
     default_confidence: str = "stated"
     person: str = "patient"
     unit: str = "record"
+    metrics: tuple[str, ...] = ()
+    total: TotalScale | None = None
 
     @classmethod
     def of(cls, facts: JsonMapping) -> TaskFacts:
@@ -49,7 +53,8 @@ class TaskFacts:
     def answers_to_score(self) -> Answers:
         """Return what metrics must know of the task."""
         answers = tuple(answer for answer, _ in self.answers)
-        return Answers(answers, self.ordered, self.positive, self.default_loss, self.groups)
+        known = (self.ordered, self.positive, self.default_loss, self.groups, self.total)
+        return Answers(answers, *known)
 
     def words(self, answer: object) -> str:
         """Name an answer: by its words where they are short, else as it is."""

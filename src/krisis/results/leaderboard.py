@@ -1,4 +1,4 @@
-"""Runs side by side, one table per suite and task: not ranked until the reader chooses by what."""
+"""Runs side by side, one table per suite and task: ranked by what the reader or the task chose."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.attrition import Attrition
+from krisis.results.report_tables import headline
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Decided, Unfinished
 from krisis.statistics.intervals import Interval
@@ -17,6 +18,13 @@ from krisis.statistics.intervals import Interval
 # Key of a metric → its heading: those without which no other may be read come first. Any other
 # metric of a run gets a column under its own name.
 HEADINGS = {
+    "right_decisions": "Right Decisions",
+    "answerable_accuracy": "Answerable Accuracy",
+    "undue_answer_rate": "Undue Answers",
+    "quadratic_weighted_kappa": "Kappa (quadratic)",
+    "total_mae": "Total MAE",
+    "total_bias": "Total Bias",
+    "screening_sensitivity": "Screening Sensitivity",
     "accuracy": "Accuracy",
     "balanced_accuracy": "Balanced Accuracy",
     "selective_accuracy": "Selective Accuracy",
@@ -29,6 +37,9 @@ HEADINGS = {
 # In reports, but too many for a table of runs unless they are asked for.
 _ON_REQUEST = {
     "brier_score": "Brier",
+    "mean_absolute_error": "MAE",
+    "total_correlation": "Total Correlation",
+    "screening_specificity": "Screening Specificity",
     "augrc": "AUGRC / Cmax²",
     "risk_at_80_coverage": "Risk@80 %",
     "disease_sensitivity": "Disease Sensitivity",
@@ -36,6 +47,15 @@ _ON_REQUEST = {
     "disease_ppv": "Disease PPV",
     "disease_npv": "Disease NPV",
 }
+# Left out besides where a task names a headline: its own metrics say what these would.
+_WITHOUT_HEADLINE = (
+    "accuracy",
+    "balanced_accuracy",
+    "selective_accuracy",
+    "abstention_rate",
+    "deferral_alignment",
+    "expected_calibration_error",
+)
 COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens", "cost": "cost ($)"}
 
 
@@ -60,7 +80,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One run in a table; ``rank`` stands only where the reader chose columns to rank by.
+    """One run in a table; ``rank`` stands only where the reader or the task chose what to rank by.
 
     ``sources`` names the kinds of patients where there are several; a run that ``stopped_itself``
     has figures that lean towards what it decided.
@@ -142,10 +162,11 @@ def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> l
     priced = False
     for run in runs:
         priced |= run.spending.cost is not None
+        hidden = {*_ON_REQUEST, *(_WITHOUT_HEADLINE if headline(run) else ())}
         for score in run.metric_scores.values():
             name = score.identifier
             heading = {**HEADINGS, **_ON_REQUEST}.get(name, score.name)
-            if name not in _ON_REQUEST or name in wanted:
+            if name not in hidden or name in wanted:
                 found.setdefault(name, Column(name, score.key, heading, score.direction))
     order = list(HEADINGS)
     metrics = sorted(
@@ -184,6 +205,7 @@ def _sorted_by(columns: Sequence[Column], sort: Sequence[str]) -> list[Column]:
 def _table(
     suite: str, task: str, runs: Mapping[str, BenchmarkResult], sort: Sequence[str]
 ) -> Leaderboard:
+    sort = sort or _headline(runs.values())
     columns = columns_of(runs.values(), sort)
     chosen = _sorted_by(columns, sort)
     entries = [
@@ -201,6 +223,17 @@ def _table(
     if chosen:
         entries = _ranked(entries, chosen)
     return Leaderboard(suite or "unnamed suite", task, columns, entries, sorted(hashes), list(sort))
+
+
+def _headline(runs: Iterable[BenchmarkResult]) -> list[str]:
+    """Return the metric that the task of all runs names as its headline, where all have it."""
+    scores = [headline(run) for run in runs]
+    found = {score.identifier if score is not None and _can_rank(score) else "" for score in scores}
+    return list(found) if len(found) == 1 and "" not in found else []
+
+
+def _can_rank(score: MetricScore) -> bool:
+    return score.direction != "neither" and score.key != "accuracy"
 
 
 def _cells(run: BenchmarkResult, columns: Sequence[Column]) -> dict[str, Cell]:

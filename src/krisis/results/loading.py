@@ -35,7 +35,8 @@ def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
     """
     names: list[str] = result.provenance.config.get("metrics") or []
     chosen = [metric_from_name(name) for name in names if not registry.is_place(name)]
-    return chosen or default_benchmark_metrics()
+    task = result.provenance.task_facts
+    return chosen or default_benchmark_metrics(task.metrics if task else ())
 
 
 def load_results(paths: Sequence[Path]) -> dict[str, BenchmarkResult]:

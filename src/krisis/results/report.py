@@ -18,8 +18,11 @@ from krisis.results.report_tables import (
     disease_table,
     disease_words,
     has_no_disease,
+    headline,
+    headline_words,
     matrix_table,
     mixture,
+    note_lines,
     reason_table,
     risk_sentence,
     stopping_lines,
@@ -61,6 +64,8 @@ def format_report(result: BenchmarkResult) -> str:
             ]
     else:
         figures = _figures(result.metric_scores, task)
+    leading = headline_words(result)
+    opening += [[f"Headline: {leading}"] if leading else []]
     risk = risk_sentence(result.suite_description)
     return _joined(
         [*opening, *figures, [risk] if risk else [], _baseline_lines(result), _execution(result)]
@@ -72,6 +77,7 @@ def _figures(scores: MetricScores, task: TaskFacts | None) -> list[list[str]]:
     return [
         _metric_table(scores),
         _undefined(scores),
+        note_lines(scores),
         _calibration(scores),
         _confident_errors(scores),
         _disease(scores, task),
@@ -255,12 +261,18 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
         for source, scores in result.scores_by_source.items()
     } or {f"this run: {result.backend_name}": result.metric_scores}
     table = {**own, **result.baselines}
-    names = [name for name in _BASELINE_COLUMNS if name in result.metric_scores]
+    leading = headline(result)
+    columns = {**({leading.name: leading.name} if leading else {}), **_BASELINE_COLUMNS}
+    names = [name for name in columns if name in result.metric_scores]
+    if not names:  # the run was scored with others
+        names = list(result.metric_scores)
+        columns = dict(zip(names, names, strict=True))
     title = "Baselines on the same records"
     width = max(len(title), *map(len, table))
-    lines = [title.ljust(width) + "".join(_BASELINE_COLUMNS[name].rjust(13) for name in names)]
+    widths = {name: max(13, len(columns[name]) + 2) for name in names}
+    lines = [title.ljust(width) + "".join(columns[name].rjust(widths[name]) for name in names)]
     for backend, scores in table.items():
-        cells = "".join(_baseline_cell(scores.get(name)).rjust(13) for name in names)
+        cells = "".join(_baseline_cell(scores.get(name)).rjust(widths[name]) for name in names)
         lines.append(f"{backend.ljust(width)}{cells}")
     return lines
 

@@ -44,6 +44,43 @@ def shown_name(score: MetricScore, task: TaskFacts | None) -> str:
     return f"{score.name} ({task.words(positive) if task else f'answer {positive}'})"
 
 
+def headline(result: BenchmarkResult) -> MetricScore | None:
+    """Return the score that the task names as its headline, where the run has it."""
+    task = result.provenance.task_facts
+    if task is None or not task.metrics:
+        return None
+    score: MetricScore | None = result.metric_scores.get(task.metrics[0])
+    return score
+
+
+def headline_words(result: BenchmarkResult) -> str:
+    """Return the headline with its interval, and the baselines from the best to the worst."""
+    score = headline(result)
+    if score is None:
+        return ""
+    others = {name: found.get(score.identifier) for name, found in result.baselines.items()}
+    known = {name: one.value for name, one in others.items() if one is not None}
+    best_first = -1 if score.direction == "higher" else 1
+    order = sorted(
+        (name for name in known if not math.isnan(known[name])),
+        key=lambda name: (best_first * known[name], name),
+    )
+    baselines = ", ".join(f"{name} {known[name]:.4f}" for name in order)
+    value = "undefined" if math.isnan(score.value) else f"{score.value:.4f}"
+    ends = _ends(score.interval)
+    beside = f"; baselines: {baselines}" if baselines else ""
+    return f"{score.name} {value}{f' ({ends})' if ends else ''}{beside}."
+
+
+def note_lines(scores: Mapping[str, MetricScore]) -> list[str]:
+    """Return what must be read beside figures, each note after the figures that have it."""
+    names: dict[str, list[str]] = {}
+    for score in scores.values():
+        if isinstance(note := score.details.get("note"), str):
+            names.setdefault(note, []).append(score.name)
+    return [f"{', '.join(those)}: {note}" for note, those in names.items()]
+
+
 def has_no_disease(score: MetricScore) -> bool:
     """Tell whether a score is of a disease that the task does not name."""
     return score.details.get("reason") == NO_POSITIVE

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, read_object
@@ -147,18 +145,3 @@ def _items(rows: Sequence[EvaluationResult], task: TaskFacts, source: Source) ->
         failed=failed,
         words=(task.person, task.unit),
     )
-
-
-def totals_of(run: RunItems) -> JsonObject | None:
-    """Return what the suite of a run makes of all items of a patient together, if anything."""
-    if run.source.suite not in registry.names("suites") or not run.ordered:
-        return None
-    table = run.table
-    place = np.append(table.answers.positions(table.labels), math.nan)
-    prediction = np.where(table.answered, place[table.prediction], math.nan)
-    items = [str(row.metadata.get("item", "")) for row in table.rows]
-    suite = registry.find("suites", run.source.suite)
-    found: JsonObject | None = suite.totals(
-        table.patients.code, items, place[table.truth], prediction
-    )
-    return found

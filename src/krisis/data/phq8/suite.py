@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from krisis.data.base import (
     BaseDataSuite,
+    Judgement,
     PatientRecord,
     Rule,
     SuiteConfig,
+    Task,
     content_hash,
     member_of,
 )
@@ -37,8 +36,12 @@ from krisis.data.phq8.retrieval import (
     Retrieved,
     ScoredInterview,
 )
-from krisis.data.phq8.task import TASK, item_words, references_in_words
-from krisis.data.phq8.totals import totals_report
+from krisis.data.phq8.task import (
+    TASK,
+    TASK_WITHOUT_DEFERRAL,
+    item_words,
+    references_in_words,
+)
 from krisis.data.phq8.transcripts import Transcript, check_quotes
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
@@ -82,7 +85,11 @@ class PHQ8Suite(BaseDataSuite):
     """
 
     name = "phq8"
-    tasks = MappingProxyType({TASK.name: TASK})
+    # Only the author of an interview knows which items it gives no evidence for.
+    tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
+        {TASK.name: lambda suite: TASK if suite.data is None else TASK_WITHOUT_DEFERRAL}
+    )
+    baselines = ("rule/always-0", "majority", "lexicon", "always-abstain")
     run_format = "phq8-run"
     rows_per_patient = len(ITEMS)
 
@@ -118,8 +125,8 @@ class PHQ8Suite(BaseDataSuite):
 
     @property
     def rules(self) -> Mapping[str, Rule]:
-        """Return the reader by keywords and phrases."""
-        return {"lexicon": Lexicon()}
+        """Return the reader by keywords and phrases, and the one that reads nothing."""
+        return {"lexicon": Lexicon(), "always-0": lambda features, context: Judgement(0)}
 
     def load(self) -> list[PatientRecord]:
         """Return a record for each scored item of the split's participants, sorted by participant.
@@ -154,17 +161,6 @@ class PHQ8Suite(BaseDataSuite):
                 reviewed["evidence_quotes"] = list(checked.found)
                 reviewed["quotes_not_found"] = list(checked.not_found)
         return {**reviewed, **record.metadata.get("retrieval", {})}
-
-    @classmethod
-    def totals(
-        cls,
-        cluster: NDArray[np.int64],
-        item: Sequence[str],
-        truth: NDArray[np.float64],
-        prediction: NDArray[np.float64],
-    ) -> JsonObject | None:
-        """Return PHQ-8 totals, severity bands and screening."""
-        return totals_report(cluster, item, truth, prediction)
 
     def describe(self) -> JsonObject:
         """Say what is scored, by whom it was said and what was produced."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from krisis.data.base import FeatureDescription, ReplyField, Task
+from krisis.data.base import FeatureDescription, ReplyField, Task, TotalScale
 from krisis.data.phq8.items import SCORE_MEANINGS, Item
 from krisis.data.phq8.retrieval import Retrieved
 
@@ -22,6 +23,15 @@ def _no_boolean(value: object) -> object:
 # An enumeration, because not every provider's schema dialect knows bounds.
 Certainty = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(_no_boolean)]
 
+_ON_THE_SCALE = (
+    "quadratic_weighted_kappa",
+    "mean_absolute_error",
+    "total_mae",
+    "total_bias",
+    "total_correlation",
+    "screening_sensitivity",
+    "screening_specificity",
+)
 TASK = Task(
     name="phq8",
     question=(
@@ -59,6 +69,13 @@ TASK = Task(
     groups={"item": "item"},
     default_loss="abs_norm",
     default_confidence="llm",
+    metrics=(
+        "right_decisions",
+        "answerable_accuracy",
+        "undue_answer_rate",
+        *_ON_THE_SCALE,
+    ),
+    total=TotalScale(n_items=8, max_missing=2, cut_off=10, bands=(5, 10, 15, 20)),
     person="participant",
     unit="item",
     reply_fields={
@@ -74,6 +91,8 @@ TASK = Task(
         ),
     },
 )
+# Of interviews that somebody brings nobody knows which items they give no evidence for.
+TASK_WITHOUT_DEFERRAL = replace(TASK, metrics=_ON_THE_SCALE)
 
 
 def item_words(item: Item) -> str:

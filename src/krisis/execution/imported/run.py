@@ -147,7 +147,8 @@ def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
             stop=stop,
             agreement=agreement,
         )
-        scores = score_all(default_benchmark_metrics(), rows, intervals=BootstrapOptions())
+        metrics = default_benchmark_metrics(read.task.metrics)
+        scores = score_all(metrics, rows, intervals=BootstrapOptions())
         result = BenchmarkResult(
             rows, scores, opening.suite_description, opening.backend_name, facts=facts
         )

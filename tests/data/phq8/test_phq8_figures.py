@@ -1,0 +1,166 @@
+"""What a report of the suite leads with: no reader that guesses is above one that reads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from krisis.backends.base import BackendResponse, BaseBackend
+from krisis.benchmark import Benchmark
+from krisis.data.base import PatientRecord, SuiteConfig
+from krisis.data.phq8.commands import synthetic_interviews
+from krisis.data.phq8.corpus import write_directory
+from krisis.data.phq8.suite import PHQ8Suite
+from krisis.execution.options import Execution
+from krisis.metrics import BrierScore, TotalBias
+from krisis.metrics.base import Rows
+from krisis.reporting.report import build_report
+from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.compare import CompareOptions, compare_runs
+from krisis.results.leaderboard import leaderboards
+from krisis.results.report import format_report
+
+
+class PerfectReader(BaseBackend):
+    """Knows every score and whether the interview shows it."""
+
+    name = "perfect-reader"
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        if record.metadata.get("should_abstain"):
+            return BackendResponse(None, abstained=True)
+        return BackendResponse(record.label, confidence=0.9)
+
+
+class AlwaysZero(BaseBackend):
+    """Reads nothing."""
+
+    name = "zero"
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        return BackendResponse(0, confidence=0.5)
+
+
+def run(backend: BaseBackend, suite: PHQ8Suite | None = None) -> BenchmarkResult:
+    chosen = suite or PHQ8Suite(SuiteConfig(n_synthetic=100))
+    return Benchmark(chosen, backend, execution=Execution(baselines=True)).run()
+
+
+@pytest.fixture(scope="module")
+def perfect() -> BenchmarkResult:
+    return run(PerfectReader())
+
+
+@pytest.fixture(scope="module")
+def zero() -> BenchmarkResult:
+    return run(AlwaysZero())
+
+
+def test_a_perfect_reader_that_defers_is_above_every_baseline_in_the_headline(
+    perfect: BenchmarkResult,
+) -> None:
+    assert list(perfect.baselines) == ["rule/always-0", "majority", "lexicon", "always-abstain"]
+    leading = next(iter(perfect.metric_scores.values()))
+    assert (leading.key, leading.value) == ("right_decisions", 1.0)
+    others = {name: scores["right_decisions"].value for name, scores in perfect.baselines.items()}
+    assert max(others.values()) < leading.interval.low
+    # Plain accuracy has it the other way round, which is why it is not the headline.
+    accuracy = perfect.metric_scores["accuracy"].value
+    assert perfect.baselines["rule/always-0"]["accuracy"].value > accuracy
+    words = f"baselines: majority {others['majority']:.4f}, rule/always-0"
+    lines = format_report(perfect).splitlines()
+    headline = next(line for line in lines if line.startswith("Headline: "))
+    assert headline.startswith("Headline: Right Decisions 1.0000 (0.")
+    assert words in headline
+    assert lines.index(headline) < next(i for i, line in enumerate(lines) if "Metric " in line)
+    assert build_report(perfect).headlines[0] == headline.removeprefix("Headline: ")
+
+
+def test_answers_with_and_without_evidence_are_counted_apart(
+    perfect: BenchmarkResult, zero: BenchmarkResult
+) -> None:
+    rows = zero.evaluation_results
+    shown = [row for row in rows if not row.metadata["should_abstain"]]
+    share = sum(row.ground_truth == 0 for row in shown) / len(shown)
+    assert zero.metric_scores["answerable_accuracy"].value == pytest.approx(share)
+    assert zero.metric_scores["undue_answer_rate"].value == 1.0
+    assert zero.metric_scores["quadratic_weighted_kappa"].value == 0.0
+    assert perfect.metric_scores["answerable_accuracy"].value == 1.0
+    assert perfect.metric_scores["undue_answer_rate"].value == 0.0
+    assert set(perfect.metric_scores["mean_absolute_error"].breakdown.values()) == {0.0}
+    assert len(perfect.metric_scores["mean_absolute_error"].breakdown) == 8
+
+
+def test_totals_of_a_perfect_reader_are_unbiased_and_say_how_many_reach_the_cut_off(
+    perfect: BenchmarkResult,
+) -> None:
+    bias = perfect.metric_scores["total_bias"]
+    assert bias.interval.low <= 0 <= bias.interval.high
+    n_people = len({row.cluster_id for row in perfect.evaluation_results})
+    assert bias.n_evaluated < bias.details["n_totals_due"] == n_people
+    reached = bias.details["n_positive"]
+    assert f"{reached} of {n_people} truly reach 10" in format_report(perfect)
+    notes = [line.note for line in build_report(perfect).metric_tables[0].lines]
+    assert sum("truly reach 10" in note for note in notes) == 5
+
+
+def test_leaderboard_and_comparison_rank_by_the_headline(
+    perfect: BenchmarkResult, zero: BenchmarkResult
+) -> None:
+    runs = {"zero": zero, "perfect": perfect}
+    (table,) = leaderboards(runs)
+    assert list(table.sorted_by) == ["right_decisions"]
+    assert [entry.name for entry in table.entries] == ["perfect", "zero"]
+    assert [column.key for column in table.columns][:9] == [
+        *("right_decisions", "answerable_accuracy", "undue_answer_rate"),
+        *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
+        *("answer_rate", "aurc"),
+    ]
+    (asked,) = leaderboards(runs, sort=["total_correlation", "selective_accuracy"])
+    assert "total_correlation" in {column.key for column in asked.columns}
+    deltas = compare_runs(runs, CompareOptions(n_permutations=199)).pairs[0].deltas
+    assert deltas["right_decisions"].delta > 0.3
+    assert deltas["quadratic_weighted_kappa"].delta == pytest.approx(1)
+    assert {"total_mae", "total_bias", "answerable_accuracy"} <= deltas.keys()
+
+
+def test_without_deferral_labels_the_headline_is_agreement_beyond_chance(tmp_path: Path) -> None:
+    interviews = synthetic_interviews(12, seed=1, withheld_rate=0.0)
+    write_directory(tmp_path / "own", interviews)
+    own = run(PerfectReader(), PHQ8Suite(data=tmp_path / "own", split="all"))
+    leading = next(iter(own.metric_scores.values()))
+    assert (leading.key, leading.value) == ("quadratic_weighted_kappa", 1.0)
+    assert "right_decisions" not in own.metric_scores
+    assert "Headline: Quadratic Weighted Kappa 1.0000" in format_report(own)
+
+
+def test_tasks_that_name_no_headline_have_none_and_are_not_ranked(
+    perfect: BenchmarkResult, zero: BenchmarkResult
+) -> None:
+    facts = replace(perfect.provenance.task_facts, metrics=())
+    plain = BenchmarkResult.from_dict(perfect.to_dict())
+    plain.provenance = replace(perfect.provenance, task_facts=facts)
+    assert "Headline" not in format_report(plain)
+    (table,) = leaderboards({"plain": plain, "zero": zero})
+    assert table.sorted_by == []
+
+
+def test_baselines_are_shown_by_the_metrics_that_a_run_was_scored_with() -> None:
+    suite, metrics = PHQ8Suite(SuiteConfig(n_synthetic=10)), [TotalBias(missing="zero")]
+    result = Benchmark(suite, AlwaysZero(), metrics, execution=Execution(baselines=True)).run()
+    lines = format_report(result).splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("Baselines"))
+    assert lines[place].endswith("  Total Bias [missing=zero]")
+    assert lines[place + 2].split() == ["rule/always-0", f"{metrics[0](result.rows).value:.4f}"]
+
+
+def test_whether_there_is_a_brier_score_does_not_depend_on_the_labels_drawn(
+    perfect: BenchmarkResult,
+) -> None:
+    drawn = [row for row in perfect.rows if row.ground_truth in (0, 1)]
+    score = BrierScore()(Rows(drawn, perfect.rows.answers))
+    assert math.isnan(score.value)
+    assert score.details["reason"] == perfect.metric_scores["brier_score"].details["reason"]
