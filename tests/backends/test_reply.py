@@ -362,7 +362,7 @@ def _check_never_a_crash_nor_a_silent_coercion(text: str, n_records: int | None)
 
 @example('{"abstained": "false", "prediction": 3, "confidence": NaN}', None)
 @example('{"abstained": false, "prediction": 3, "confidence": 1e308}', None)
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_REPLIES, st.none() | st.just(2))
 def test_no_reply_crashes_the_parser(text: str, n_records: int | None) -> None:
     _check_never_a_crash_nor_a_silent_coercion(text, n_records)

@@ -228,7 +228,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_ctrl_c_keeps_the_journal_and_names_the_command_that_resumes(
     tmp_path: Path, number: signal.Signals
 ) -> None:

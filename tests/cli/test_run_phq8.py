@@ -230,6 +230,7 @@ def test_a_broken_transcript_is_one_sentence_and_exit_2(tmp_path: Path, krisis: 
         assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_is_resumed_and_its_run_file_made_whole(
     tmp_path: Path, krisis: Krisis
 ) -> None:

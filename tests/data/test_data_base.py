@@ -175,6 +175,8 @@ def test_what_results_keep_of_a_task_is_json() -> None:
         "groups": {"site": "site"},
         "default_loss": "error",
         "default_confidence": "stated",
+        "metrics": [],
+        "total": None,
         "person": "patient",
         "unit": "item",
     }

@@ -92,6 +92,7 @@ def test_ten_thousand_records_in_a_storm(
     no_key_in(tmp_path, result.to_json())
 
 
+@pytest.mark.slow
 def test_concurrency_finds_what_the_provider_bears(loopback: Any, worker: ModuleType) -> None:
     def n_refused(**limits: Any) -> int:
         server = loopback(latency=0.05, capacity=12, retry_after="0.02")

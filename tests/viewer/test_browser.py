@@ -156,7 +156,10 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name",
+    ["run", *(pytest.param(name, marks=pytest.mark.slow) for name in PAGES if name != "run")],
+)
 def test_every_page_is_quiet_in_light_dark_and_narrow_windows(
     watched: Watched, site: Site, name: str
 ) -> None:
@@ -196,6 +199,7 @@ def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Si
     assert float(stated[-1]) >= 0.9
 
 
+@pytest.mark.slow
 def test_the_next_page_of_rows_follows_the_filters(watched: Watched, site: Site) -> None:
     page = watched.page
     page.goto(f"{site.address}/runs/run-a/rows?outcome=answered")
@@ -257,8 +261,11 @@ def test_the_list_and_the_run_move_while_rows_come_in(
         "/runs/run-payload/rows?size=500",
         "/runs/run-payload/coverage?coverage=0.5",
         "/compare?run=run-payload&run=run-payload-2",
-        *(f"/runs/run-payload/rows/{11 * i}" for i in range(len(PAYLOADS))),
-        f"/runs/run-payload/rows/{11 * len(PAYLOADS)}",
+        "/runs/run-payload/rows/0",
+        *(
+            pytest.param(f"/runs/run-payload/rows/{11 * i}", marks=pytest.mark.slow)
+            for i in range(1, len(PAYLOADS) + 1)
+        ),
     ],
 )
 def test_payloads_are_text_on_every_page(watched: Watched, site: Site, path: str) -> None:
@@ -272,6 +279,7 @@ def test_payloads_are_text_on_every_page(watched: Watched, site: Site, path: str
     assert not any(hidden in text for hidden in ("\u202e", "\u200b", "\u2060", "\ufeff", "\x07"))
 
 
+@pytest.mark.slow
 def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) -> None:
     page = watched.page
     names = list(PAYLOADS)
@@ -288,6 +296,7 @@ def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) ->
     watched.picture("viewer-row-hidden-characters")
 
 
+@pytest.mark.slow
 def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(report_html(build_report(result_of(invented_rows()))), encoding="utf-8")

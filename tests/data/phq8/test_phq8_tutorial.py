@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[3] / "docs" / "tutorials" / "phq8.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -38,6 +40,7 @@ def assert_shown_in_order(shown: str, printed: str) -> None:
             assert any(line == wanted.strip() for line in lines), f"not printed: {wanted}"
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_from_an_empty_folder_and_prints_what_it_shows(tmp_path: Path) -> None:
     printed = ""
     n_shown = 0
