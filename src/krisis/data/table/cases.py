@@ -30,7 +30,6 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 # Of a larger table, copies and equal ids are looked for among the rows that are used.
 LARGE = 200_000
 N_TELLING = 3
-_INFINITE = (math.inf, -math.inf)
 Part = Literal["use", "train"]
 # A byte for each row, where texts would take sixteen.
 _USE, _TRAIN = "'use'::krisis_parts", "'train'::krisis_parts"
@@ -103,14 +102,16 @@ class TaskTable(Question):
         read += [compiled.deferral_column] if compiled.deferral_column else []
         named = [name for expression in read for name in expression.columns]
         names = dict.fromkeys([*self.shown, *self.declaration.groups, *named])
-        rows = f"{TABLE} join {CASES} using ({ROW}) where {ROW} <= {N_SAMPLED}"
+        rows, joined = f"{TABLE} where {ROW} <= {N_SAMPLED}", f"{CASES} using ({ROW})"
         if drawn:
             self._draw(_DRAWN, "use", N_SAMPLED)
-            rows = f"{self.chosen_rows} join {_DRAWN} on {ROW} = krisis_chosen_row"
+            rows, joined = self.chosen_rows, f"{_DRAWN} on {ROW} = krisis_chosen_row"
         self._has_drawn = drawn
+        # Materialised, or the wide rows would pass through a second join.
         self.source.connection.execute(
-            f"create or replace table {SAMPLE} as select {ROW}, krisis_label"
-            f"{''.join(f', {quoted(name)}' for name in names)} from {rows}"
+            f"create or replace table {SAMPLE} as with krisis_wide as materialized "
+            f"(select {', '.join([ROW, *map(quoted, names)])} from {rows}) "
+            f"select krisis_wide.*, krisis_label from krisis_wide join {joined}"
         )
 
     def telling(self) -> str:
@@ -348,9 +349,9 @@ class TaskTable(Question):
         groups = dict(zip(self.declaration.groups, map(plain_value, row[8:]), strict=False))
         values = row[8 + len(groups) :]
         features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
-        for name, value in features.items():
-            if type(value) is float and value in _INFINITE:
-                raise self.source.infinite(number, name)
+        if math.inf in values or -math.inf in values:
+            infinite = (n for n, v in features.items() if type(v) is float and math.isinf(v))
+            raise self.source.infinite(number, next(infinite))
         if self.compiled.question_column:
             features[QUESTION] = question
         if self.compiled.options:
