@@ -11,27 +11,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, time
 from decimal import Decimal
 from typing import Literal
 
-from krisis.data.base import Label, PatientRecord, SuiteConfig, content_hash
-from krisis.data.table.choices import shuffled, shuffled_position
+from krisis.data.base import Label, PatientRecord, SuiteConfig
+from krisis.data.table.choices import PRIMES, drawn_number, shuffled, shuffled_position
 from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
-from krisis.data.table.source import ROW, SAMPLE, TABLE, Source
+from krisis.data.table.source import ROW, TABLE, Source, plain_value
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, JsonValue
 
 CASES, CHOSEN, _CLUSTERS = "krisis_cases", "krisis_chosen", "krisis_clusters"
+# Some rows, which tell at once what cannot hold for all of them, and how they were drawn.
+SAMPLE, _DRAWN, N_SAMPLED = "krisis_sample", "krisis_drawn", 2048
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 # Of a larger table, copies and equal ids are looked for among the rows that are used.
 LARGE = 200_000
 N_TELLING = 3
-_PLAIN, _INFINITE = {float, int, str, type(None)}, (math.inf, -math.inf)
-_PRIMES = (2_147_483_647, 2_147_483_629, 2_147_483_587)  # below 2^31, so that no product overflows
 Part = Literal["use", "train"]
+# A byte for each row, where texts would take sixteen.
+_USE, _TRAIN = "'use'::krisis_parts", "'train'::krisis_parts"
 # More different labels than this are no classes.
 MOST_LABELS = 200
 
@@ -44,6 +45,7 @@ class TaskTable(Question):
     ) -> None:
         super().__init__(declaration, name, source)
         self.config = config
+        self._has_drawn = False
         self._make_cases()
         self.answer_of = self._answers_by_label()
 
@@ -66,17 +68,18 @@ class TaskTable(Question):
             label = compiled.options.position
             if self.spec.answers.shuffle:
                 label = shuffled_position(compiled.options, f"{self.config.seed}:")
+        self.source.query("create type if not exists krisis_parts as enum ('use', 'train')")
         joined, part = "", self._part_sql()
         if self.has_split and (declared.split is None or declared.split.column is None):
             number, joined = self._numbered(cluster)
-            part = f"case when {self._drawn(number)} <= {self._cut()} then 'use' else 'train' end"
+            drawn = drawn_number(number, self.config.seed)
+            part = f"case when {drawn} <= {self._cut()} then {_USE} else {_TRAIN} end"
         own = f"{part} as krisis_part, {label} as krisis_label"
         held = ", ".join(f"{sql} as {name}" for name, sql in self._deferral_sql().items())
         self._rows = f"(select *, {own} from {TABLE}{joined})"
         self.execute(
             f"create or replace table {CASES} as select {ROW}, {record} as krisis_id, {cluster} as "
-            f"krisis_cluster, {own}, {self._telling() if self.is_large else held} "
-            f"from {TABLE}{joined}"
+            f"krisis_cluster, {own}{'' if self.is_large else f', {held}'} from {TABLE}{joined}"
         )
         self._check_ids()
 
@@ -92,12 +95,31 @@ class TaskTable(Question):
             found[f"krisis_reason_{number}"] = reason.expression.sql
         return found
 
-    def _telling(self) -> str:
+    def make_sample(self, *, drawn: bool) -> None:
+        """Keep what is read of the first rows, or of those drawn first, which make records too."""
+        compiled = self.compiled
+        read = [reason.expression for reason in compiled.reasons]
+        read += [compiled.deferral_column] if compiled.deferral_column else []
+        named = [name for expression in read for name in expression.columns]
+        names = dict.fromkeys([*self.shown, *self.declaration.groups, *named])
+        rows, joined = f"{TABLE} where {ROW} <= {N_SAMPLED}", f"{CASES} using ({ROW})"
+        if drawn:
+            self._draw(_DRAWN, "use", N_SAMPLED)
+            rows, joined = self.chosen_rows, f"{_DRAWN} on {ROW} = krisis_chosen_row"
+        self._has_drawn = drawn
+        # Materialised, or the wide rows would pass through a second join.
+        self.source.connection.execute(
+            f"create or replace table {SAMPLE} as with krisis_wide as materialized "
+            f"(select {', '.join([ROW, *map(quoted, names)])} from {rows}) "
+            f"select krisis_wide.*, krisis_label from krisis_wide join {joined}"
+        )
+
+    def telling(self) -> str:
         """Return a hash of the shown columns with most values, to find copies in a large table."""
         counts = ", ".join(f"approx_count_distinct({quoted(name)})" for name in self.shown)
         found = self.source.query(f"select {counts} from {SAMPLE}")[0]
         telling = sorted(zip(found, self.shown, strict=True), reverse=True)[:N_TELLING]
-        return f"hash({', '.join(quoted(name) for _, name in telling)}) as krisis_telling"
+        return f"hash({', '.join(quoted(name) for _, name in telling)})"
 
     def _numbered(self, cluster: str) -> tuple[str, str]:
         """Give every cluster a number to draw by: its own, or that of its first row."""
@@ -118,7 +140,7 @@ class TaskTable(Question):
     def _part_sql(self) -> str:
         split = self.declaration.split
         if split is None or split.column is None:
-            return "'use'"
+            return _USE
         if self.config.has_chosen_test_size:
             raise InvalidValue(
                 f"test_size={self.config.test_size:g} is given, and {self.source.name} states its "
@@ -127,26 +149,11 @@ class TaskTable(Question):
         column = quoted(self._column(split.column, "split.column"))
         kinds = [_listed(split.use), _listed(split.train)]
         whens = [
-            f"when {column}::varchar in ({', '.join(map(sql_text, values))}) then '{part}'"
-            for part, values in zip(("use", "train"), kinds, strict=True)
+            f"when {column}::varchar in ({', '.join(map(sql_text, values))}) then {part}"
+            for part, values in zip((_USE, _TRAIN), kinds, strict=True)
             if values
         ]
         return f"case {' '.join(whens)} end"
-
-    def _drawn(self, number: str, stream: int = 0) -> str:
-        """Return SQL of a number that the seed draws for a row, the same on every machine.
-
-        Linear congruences drawn from the seed, modulo three primes in turn: no overflow, and no
-        hash whose values another version of DuckDB might change.
-        """
-        drawn = f"abs({number})"
-        for turn, prime in enumerate(_PRIMES):
-            factor, added = (
-                int(content_hash([self.config.seed, stream, turn, what])[:15], 16) % (prime - 1) + 1
-                for what in ("factor", "added")
-            )
-            drawn = f"(({drawn} % {prime}) * {factor} + {added})"
-        return f"({drawn} % {_PRIMES[-1]})"
 
     def _cut(self) -> int:
         """Return the drawn number up to which clusters are held out: no label is looked at."""
@@ -154,14 +161,15 @@ class TaskTable(Question):
         if split is not None and split.test_size and not self.config.has_chosen_test_size:
             share = split.test_size
         if self.is_large:  # among so many, the share is as good as exact
-            return round(share * _PRIMES[-1])
+            return round(share * PRIMES[-1])
         n_clusters = int(self.source.query(f"select count(*) from {_CLUSTERS}")[0][0])
         if n_clusters < 2:
             raise InvalidFile(
                 f"{self.source.name} holds one cluster, which cannot be split; leave out split"
             )
         n_held_out = min(max(1, round(n_clusters * share)), n_clusters - 1)
-        ranked = f"select {self._drawn('krisis_first')} as d from {_CLUSTERS} order by d"
+        drawn = drawn_number("krisis_first", self.config.seed)
+        ranked = f"select {drawn} as d from {_CLUSTERS} order by d"
         return int(self.source.query(f"{ranked} limit 1 offset {n_held_out - 1}")[0][0])
 
     def _check_ids(self) -> None:
@@ -294,13 +302,7 @@ class TaskTable(Question):
 
     def records(self, part: Part, limit: int | None = None) -> list[PatientRecord]:
         """Return the records of a part in the drawn order, or the first of them."""
-        # In drawn order, neither a limit nor a batch follows the order of the file.
-        cut = "" if limit is None else f" limit {int(limit)}"
-        self.source.connection.execute(
-            f"create or replace table {CHOSEN} as select {ROW} as krisis_chosen_row, "
-            f"{self._drawn(ROW, 1)} as krisis_draw, * exclude ({ROW}) from {CASES} "
-            f"where {_of(part)} order by krisis_draw, {ROW}{cut}"
-        )
+        self._draw(CHOSEN, part, limit)
         compiled = self.compiled
         held = self._deferral_sql()
         due, *reasons = held.values() if self.is_large else held
@@ -311,14 +313,30 @@ class TaskTable(Question):
             as_written = "::varchar::double" if kinds[name] == "FLOAT" else ""
             wide.append(f"{quoted(name)}{as_written}")
         rows = self.execute(
-            "select krisis_chosen_row, krisis_id::varchar, krisis_cluster::varchar, krisis_label, "
-            f"{due}, [{', '.join(reasons)}]::boolean[], {', '.join([question, options, *wide])} "
-            f"from {CHOSEN} join {self.rows_in(CHOSEN, 'krisis_chosen_row')} "
-            f"on {ROW} = krisis_chosen_row "
+            "select krisis_chosen_row, krisis_id::varchar, krisis_cluster::varchar, "
+            f"{CHOSEN}.krisis_label, {due}, [{', '.join(reasons)}]::boolean[], "
+            f"{', '.join([question, options, *wide])} "
+            f"from {CHOSEN} join {self.chosen_rows} on {ROW} = krisis_chosen_row "
             "order by krisis_draw, krisis_chosen_row"
         )
         blocks = iter(lambda: rows.fetchmany(4096), [])
         return [self._record(row) for block in blocks for row in block]
+
+    def _draw(self, into: str, part: Part, limit: int | None) -> None:
+        """Put the first cases of a part, in drawn order, into a table."""
+        # In drawn order, neither a limit nor a batch follows the order of the file.
+        cut = "" if limit is None else f" limit {int(limit)}"
+        drawn = drawn_number(ROW, self.config.seed, 1)
+        rows = (
+            f"select {ROW} as krisis_chosen_row, * exclude ({ROW}), {drawn} as krisis_draw "
+            f"from {CASES} where {_of(part)}"
+        )
+        self.chosen_rows = self.rows_in(into, "krisis_chosen_row")
+        if self._has_drawn and part == "use" and limit is not None and limit <= N_SAMPLED:
+            rows, self.chosen_rows = f"from {_DRAWN}", SAMPLE
+        self.source.connection.execute(
+            f"create or replace table {into} as {rows} order by krisis_draw, krisis_chosen_row{cut}"
+        )
 
     def rows_in(self, relation: str, number: str = ROW) -> str:
         """Return the relation that holds the rows of these numbers, and others if it is small."""
@@ -331,9 +349,9 @@ class TaskTable(Question):
         groups = dict(zip(self.declaration.groups, map(plain_value, row[8:]), strict=False))
         values = row[8 + len(groups) :]
         features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
-        for name, value in features.items():
-            if type(value) is float and value in _INFINITE:
-                raise self.source.infinite(number, name)
+        if math.inf in values or -math.inf in values:
+            infinite = (n for n, v in features.items() if type(v) is float and math.isinf(v))
+            raise self.source.infinite(number, next(infinite))
         if self.compiled.question_column:
             features[QUESTION] = question
         if self.compiled.options:
@@ -375,18 +393,3 @@ def _listed(value: JsonValue) -> list[JsonValue]:
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
-
-
-def plain_value(value: JsonValue) -> JsonValue:
-    """Return a cell as records hold it: whole numbers, numbers, text, lists and mappings."""
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, list | tuple):
-        return [plain_value(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain_value(item) for key, item in value.items()}
-    if isinstance(value, bool | Decimal):
-        return int(value) if value == int(value) else float(value)
-    if isinstance(value, date | time):
-        return value.isoformat()
-    return value if isinstance(value, int | float | str) else str(value)

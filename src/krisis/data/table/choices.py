@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import get_args
 
+from krisis.data.base import content_hash
 from krisis.data.table.declaration import LETTERS, LabelForm, TaskSpec
 from krisis.data.table.expressions import Expression, quoted, sql_text
 from krisis.data.table.source import ROW, TABLE, Source, is_number
@@ -20,6 +21,7 @@ from krisis.json_values import JsonValue
 
 # Rows of which all have the right option in the same place make that place the answer.
 LEAST_ROWS_IN_ONE_PLACE = 8
+PRIMES = (2_147_483_647, 2_147_483_629, 2_147_483_587)  # below 2^31, so that no product overflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,22 @@ class Options:
     position: str
     letters: str
     form: LabelForm
+
+
+def drawn_number(number: str, seed: int, stream: int = 0) -> str:
+    """Return SQL of a number that the seed draws for a row, the same on every machine.
+
+    Linear congruences drawn from the seed, modulo three primes in turn: no overflow, and no
+    hash whose values another version of DuckDB might change.
+    """
+    drawn = f"abs({number})"
+    for turn, prime in enumerate(PRIMES):
+        factor, added = (
+            int(content_hash([seed, stream, turn, what])[:15], 16) % (prime - 1) + 1
+            for what in ("factor", "added")
+        )
+        drawn = f"(({drawn} % {prime}) * {factor} + {added})"
+    return f"({drawn} % {PRIMES[-1]})"
 
 
 def shuffled(options: list[str], seed: str) -> list[str]:

@@ -12,15 +12,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from krisis.data.table.cases import CASES, CHOSEN, TaskTable
+from krisis.data.table.cases import CASES, CHOSEN, SAMPLE, TaskTable
 from krisis.data.table.declaration import Accepted
 from krisis.data.table.expressions import quoted, sql_text
-from krisis.data.table.source import ROW, SAMPLE, TABLE
+from krisis.data.table.source import ROW, TABLE
 from krisis.json_values import JsonValue
 
 # Of fewer rows, a feature and a label may be one-to-one by chance (2 in 2^6 for two classes).
 LEAST_ROWS = 6
-_ALIKE, _REPEATED = "krisis_alike", "krisis_repeated"
+_ALIKE, _TELLING, _REPEATED = "krisis_alike", "krisis_telling", "krisis_repeated"
 # Equal rows are copies where at least so many times more are found than chance would give.
 _MORE_THAN_CHANCE = 10
 # Words that stand in any letter and name no diagnosis.
@@ -41,6 +41,7 @@ def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
 
     Of a large table, copies are looked for by `copies_of_chosen`, or here with ``whole``.
     """
+    table.make_sample(drawn=table.is_large and not whole)
     yield from _hidden_columns(table)
     yield from _unseen_deferral(table)
     yield from _one_to_one(table)
@@ -54,7 +55,9 @@ def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
 def copies_of_chosen(table: TaskTable) -> Iterator[str]:
     """Return copies of the rows whose records were made last, in a table too large for more."""
     table.refuse_equal_ids(CHOSEN)
-    yield from _equal_rows(table, f"where krisis_telling in (select krisis_telling from {CHOSEN})")
+    yield from _equal_rows(
+        table, f"{table.chosen_rows} where {ROW} in (select krisis_chosen_row from {CHOSEN})"
+    )
 
 
 def accepted(table: TaskTable) -> list[str]:
@@ -126,14 +129,8 @@ def _one_to_one(table: TaskTable) -> Iterator[str]:
     n_rows = table.source.query(f"select count(krisis_label) from {CASES}")[0][0]
     if n_labels < 2 or n_rows < LEAST_ROWS:
         return
-    labelled = (
-        f"select r.*, krisis_label from {{}} r join {CASES} using ({ROW}) "
-        "where krisis_label is not null"
-    )
-    table.source.connection.execute(
-        f"create or replace table krisis_labelled as {labelled.format(SAMPLE)}"
-    )
-    first, every = "krisis_labelled", f"({labelled.format(TABLE)})"
+    first = f"(from {SAMPLE} where krisis_label is not null)"
+    every = f"(from {TABLE} join {CASES} using ({ROW}) where krisis_label is not null)"
     few = _with_few_values(table, first, n_labels)
     for name in [name for name in few if _pairs(table, name, first, n_labels) is not None]:
         pairs = _pairs(table, name, every, n_labels)
@@ -218,15 +215,20 @@ def _phrases(table: TaskTable) -> list[_Phrase]:
 
 def _texts(table: TaskTable) -> list[str]:
     """Return the shown columns of free text: called so, the question, long, or of many kinds."""
-    found = []
-    for name in table.shown:
-        spec = table.declaration.feature(name)
-        if table.source.columns[name] != "VARCHAR" or spec.values or spec.states_label:
-            continue
-        length, n_given, n_different = table.source.query(
-            f"select avg(length({quoted(name)})), count({quoted(name)}), "
-            f"count(distinct {quoted(name)}) from {SAMPLE}"
-        )[0]
+    found, specs = [], {name: table.declaration.feature(name) for name in table.shown}
+    kinds = table.source.columns
+    names = [
+        n for n, s in specs.items() if kinds[n] == "VARCHAR" and not (s.values or s.states_label)
+    ]
+    cells = [
+        f"avg(length({quoted(name)})), count({quoted(name)}), count(distinct {quoted(name)})"
+        for name in names
+    ]
+    counts = iter(
+        table.source.query(f"select {', '.join(cells)} from {SAMPLE}")[0] if cells else ()
+    )
+    for name, length, n_given, n_different in zip(names, counts, counts, counts, strict=True):
+        spec = specs[name]
         is_text = spec.text or name == table.compiled.question_column
         if is_text or (length or 0) > _FREE_TEXT_LETTERS or 2 * n_different > n_given:
             found.append(name)
@@ -327,13 +329,13 @@ def _both_parts(table: TaskTable) -> Iterator[str]:
         )
 
 
-def _equal_rows(table: TaskTable, which: str = "") -> Iterator[str]:
+def _equal_rows(table: TaskTable, chosen: str = "") -> Iterator[str]:
     """Find rows that look the same to a model, with other labels or in both parts.
 
     Without ids, rows that are the same in every column are copies as well.
     """
     # Of a large table, only rows that agree in the most telling columns can be equal.
-    if table.is_large and not _agree(table, which):
+    if table.is_large and not _agree(table, chosen):
         return
     shown = ", ".join(map(quoted, table.shown))
     every = f"hash({', '.join(map(quoted, table.source.columns))})"
@@ -368,11 +370,17 @@ def _equal_rows(table: TaskTable, which: str = "") -> Iterator[str]:
     )
 
 
-def _agree(table: TaskTable, which: str) -> bool:
+def _agree(table: TaskTable, chosen: str) -> bool:
     """Find the rows that share the most telling columns with another; say whether any do."""
+    telling = table.telling()
+    which = f" where {telling} in (select {telling} from {chosen})" if chosen else ""
     table.source.connection.execute(
-        f"create or replace table {_REPEATED} as select {ROW} from {CASES} where krisis_telling in "
-        f"(select krisis_telling from {CASES} {which} group by 1 having count(*) > 1)"
+        f"create or replace table {_TELLING} as select {ROW}, {telling} as krisis_telling "
+        f"from {TABLE}{which}"
+    )
+    table.source.connection.execute(
+        f"create or replace table {_REPEATED} as select {ROW} from {_TELLING} where krisis_telling "
+        f"in (select krisis_telling from {_TELLING} group by 1 having count(*) > 1)"
     )
     return bool(table.source.query(f"select 1 from {_REPEATED} limit 1"))
 

@@ -117,6 +117,8 @@ class Question:
         try:
             return self.source.connection.execute(sql)
         except duckdb.Error as error:
+            columns = ", ".join(map(quoted, self.source.columns))
+            self.source.query(f"select max(hash({columns})) from {TABLE}")  # or the file is broken
             for place, one in self.evaluated.items():
                 try:
                     self.source.query(f"select max(hash({one.sql})) from {TABLE}")

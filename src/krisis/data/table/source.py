@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
 
 # The relation that every expression is evaluated on, and its number of a row, from 1.
 TABLE, ROW = "records", "krisis_row"
-# Its first rows, which tell at once what cannot hold for all of them.
-SAMPLE, N_SAMPLED = "krisis_sample", 2048
 NUMBERS = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
 )
+_PLAIN = {float, int, str, type(None)}
 # So many of the values of a column that are numbers make the others slips of the pen.
 SHARE_OF_NUMBERS = 0.9
 
@@ -41,6 +42,21 @@ SHARE_OF_NUMBERS = 0.9
 def is_number(kind: str) -> bool:
     """Say whether a type of DuckDB is one of numbers."""
     return kind in NUMBERS or kind.startswith("DECIMAL")
+
+
+def plain_value(value: JsonValue) -> JsonValue:
+    """Return a cell as records hold it: whole numbers, numbers, text, lists and mappings."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, bool | Decimal):
+        return int(value) if value == int(value) else float(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value if isinstance(value, int | float | str) else str(value)
 
 
 class Source:
@@ -189,7 +205,6 @@ def finish(source: Source, declaration: Declaration) -> None:
         f"from {LOADED}"
     )
     source.columns = kinds
-    source.connection.execute(f"create table {SAMPLE} as select * from {TABLE} limit {N_SAMPLED}")
 
 
 def _cleaned(

@@ -145,7 +145,10 @@ class TableSuite(BaseDataSuite):
 
     def training_records(self) -> list[PatientRecord]:
         """Return records of rows that are held back for baselines."""
-        return self.table.records("train", MOST_TRAINING_RECORDS) if self.table.has_split else []
+        with self.told():
+            return (
+                self.table.records("train", MOST_TRAINING_RECORDS) if self.table.has_split else []
+            )
 
     @property
     def baselines(self) -> tuple[str, ...]:  # type: ignore[override]
