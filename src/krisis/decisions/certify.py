@@ -11,6 +11,7 @@ import numpy as np
 from krisis import __version__
 from krisis.decisions.certificate import Certificate, Identity, TestedThreshold, Threshold
 from krisis.decisions.plan_certify import check_bounds, plan_certify
+from krisis.decisions.plan_pilot import correlation
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
@@ -182,16 +183,16 @@ def _size_sentence(
 ) -> str:
     """Say how many cases certify a threshold at an expected risk."""
     sizes: list[int] = []
+    scored = ~np.isnan(sample.score)
     if sample.clustered:
-        scored = sample.patient[~np.isnan(sample.score)]
-        sizes = np.bincount(scored, minlength=sample.n_patients).tolist()
+        sizes = np.bincount(sample.patient[scored], minlength=sample.n_patients).tolist()
     plan = plan_certify(
         risk=question[0],
         delta=question[1],
         expected_risk=question[2],
         power=_PLANNED_POWER,
         cluster_size=sample.most_rows if sizes else 1,
-        icc=_icc(sample) if sizes else 0.0,
+        icc=correlation(sample.loss[scored], sample.patient[scored]) if sizes else 0.0,
         seed=sample.seed,
         sizes=sizes,
         binary=sample.binary,
@@ -203,23 +204,6 @@ def _size_sentence(
         return f"{plan.n:,} {run.words[0]}s with as many rows and answers as these {promised}"
     n_cases = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
     return f"{n_cases:,} cases ({plan.n:,} with answers) {promised}"
-
-
-def _icc(sample: Sample) -> float:
-    """Return the correlation of the losses of one patient, by the analysis of variance."""
-    scored = ~np.isnan(sample.score)
-    patient, loss = sample.patient[scored], sample.loss[scored]
-    size = np.bincount(patient, minlength=sample.n_patients)
-    total = np.bincount(patient, loss, sample.n_patients)
-    size, total = size[size > 0], total[size > 0]
-    n, k = loss.size, size.size
-    if k < 2 or n == k:
-        return 0.0
-    between = float((np.square(total) / size).sum() - loss.sum() ** 2 / n) / (k - 1)
-    within = float(np.square(loss).sum() - (np.square(total) / size).sum()) / (n - k)
-    typical = (n - float(np.square(size).sum()) / n) / (k - 1)
-    scale = between + (typical - 1) * within
-    return float(np.clip((between - within) / scale, 0.0, 1.0)) if scale > 0 else 0.0
 
 
 def _assumptions(
