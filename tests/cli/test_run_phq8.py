@@ -183,6 +183,7 @@ def test_every_variant_is_there_but_those_the_model_cannot_give(
     assert all("is missing" in reason for reason in without.values())
 
 
+@pytest.mark.slow
 def test_a_calibrator_of_the_train_participants_lowers_the_held_out_log_loss(
     tmp_path: Path, krisis: Krisis
 ) -> None:

@@ -55,6 +55,7 @@ def test_many_distinct_confidences_give_the_same_band_as_few() -> None:
     assert wide["band_high"] == pytest.approx(narrow["band_high"], abs=0.004)
 
 
+@pytest.mark.slow
 def test_a_calibrated_model_leaves_the_band_as_seldom_as_it_says_also_with_alike_rows() -> None:
     """One confidence per patient, all rows of a patient right or wrong together."""
     generator, n_outside, n_bins = np.random.default_rng(2), 0, 0

@@ -32,6 +32,7 @@ def test_every_interval_covers_exists_and_holds_its_value(world):
     assert not problems(found)
 
 
+@pytest.mark.slow
 def test_the_simulation_itself_sees_what_is_wrong():
     """A method that always errs in one way shows it in its cells."""
     world = World("ten rows", equal(10, 1), error=0.3)

@@ -214,7 +214,7 @@ patients = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(patients, st.sampled_from([0.5, 0.8, 0.95, 0.99]), st.sampled_from([0.0, 0.5, 1.0]))
 def test_the_interval_exists_holds_the_share_and_stays_in_range(data, level, prior_icc):
     hits, rows = np.array(data, dtype=float).T
@@ -234,7 +234,7 @@ def test_the_order_of_the_patients_is_no_matter(data, random):
     assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(patients, st.integers(0, 29), st.floats(0, 1))
 def test_one_more_error_never_raises_a_limit_of_the_hits(data, place, keep):
     errors, rows = np.array(data, dtype=float).T
