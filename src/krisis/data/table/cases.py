@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
 from krisis.data.base import Label, PatientRecord, SuiteConfig
-from krisis.data.table.choices import PRIMES, drawn_number, shuffled, shuffled_position
+from krisis.data.table.choices import N_DRAWN, drawn_number, shuffled, shuffled_position
 from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
@@ -29,12 +30,20 @@ SAMPLE, _DRAWN, N_SAMPLED = "krisis_sample", "krisis_drawn", 2048
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 # Of a larger table, copies and equal ids are looked for among the rows that are used.
 LARGE = 200_000
-N_TELLING = 3
 Part = Literal["use", "train"]
 # A byte for each row, where texts would take sixteen.
 _USE, _TRAIN = "'use'::krisis_parts", "'train'::krisis_parts"
 # More different labels than this are no classes.
 MOST_LABELS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the sample shows of a column: how many values, and whether one has several labels."""
+
+    n_given: int = 0
+    n_values: int = 0
+    is_mixed: bool = False
 
 
 class TaskTable(Question):
@@ -46,6 +55,7 @@ class TaskTable(Question):
         super().__init__(declaration, name, source)
         self.config = config
         self._has_drawn = False
+        self.seen: dict[str, Seen] = {}  # what the sample shows of the shown columns
         self._make_cases()
         self.answer_of = self._answers_by_label()
 
@@ -101,25 +111,14 @@ class TaskTable(Question):
         read = [reason.expression for reason in compiled.reasons]
         read += [compiled.deferral_column] if compiled.deferral_column else []
         named = [name for expression in read for name in expression.columns]
-        names = dict.fromkeys([*self.shown, *self.declaration.groups, *named])
-        rows, joined = f"{TABLE} where {ROW} <= {N_SAMPLED}", f"{CASES} using ({ROW})"
+        names = list(dict.fromkeys([*self.shown, *self.declaration.groups, *named]))
+        rows = f"select {ROW} from {CASES} where {ROW} <= {N_SAMPLED}"
         if drawn:
             self._draw(_DRAWN, "use", N_SAMPLED)
-            rows, joined = self.chosen_rows, f"{_DRAWN} on {ROW} = krisis_chosen_row"
+            rows = f"select krisis_chosen_row from {_DRAWN}"
         self._has_drawn = drawn
-        # Materialised, or the wide rows would pass through a second join.
-        self.source.connection.execute(
-            f"create or replace table {SAMPLE} as with krisis_wide as materialized "
-            f"(select {', '.join([ROW, *map(quoted, names)])} from {rows}) "
-            f"select krisis_wide.*, krisis_label from krisis_wide join {joined}"
-        )
-
-    def telling(self) -> str:
-        """Return a hash of the shown columns with most values, to find copies in a large table."""
-        counts = ", ".join(f"approx_count_distinct({quoted(name)})" for name in self.shown)
-        found = self.source.query(f"select {counts} from {SAMPLE}")[0]
-        telling = sorted(zip(found, self.shown, strict=True), reverse=True)[:N_TELLING]
-        return f"hash({', '.join(quoted(name) for _, name in telling)})"
+        label = f"select krisis_label from {CASES} where {ROW} in ({rows})"
+        self.source.keep(SAMPLE, names, rows, beside=label)
 
     def _numbered(self, cluster: str) -> tuple[str, str]:
         """Give every cluster a number to draw by: its own, or that of its first row."""
@@ -161,7 +160,7 @@ class TaskTable(Question):
         if split is not None and split.test_size and not self.config.has_chosen_test_size:
             share = split.test_size
         if self.is_large:  # among so many, the share is as good as exact
-            return round(share * PRIMES[-1])
+            return round(share * N_DRAWN)
         n_clusters = int(self.source.query(f"select count(*) from {_CLUSTERS}")[0][0])
         if n_clusters < 2:
             raise InvalidFile(

@@ -21,7 +21,7 @@ from krisis.json_values import JsonValue
 
 # Rows of which all have the right option in the same place make that place the answer.
 LEAST_ROWS_IN_ONE_PLACE = 8
-PRIMES = (2_147_483_647, 2_147_483_629, 2_147_483_587)  # below 2^31, so that no product overflows
+N_DRAWN = 2**31  # numbers drawn are below it, so that no product overflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class Options:
 def drawn_number(number: str, seed: int, stream: int = 0) -> str:
     """Return SQL of a number that the seed draws for a row, the same on every machine.
 
-    Linear congruences drawn from the seed, modulo three primes in turn: no overflow, and no
-    hash whose values another version of DuckDB might change.
+    Three rounds of x ← (x ⊕ x/2^15) · a + b modulo 2^31, a odd: different numbers below 2^31 stay
+    different. DuckDB's own hash may change its values with a version.
     """
-    drawn = f"abs({number})"
-    for turn, prime in enumerate(PRIMES):
+    drawn = f"({number} & {N_DRAWN - 1})"
+    for turn in range(3):
         factor, added = (
-            int(content_hash([seed, stream, turn, what])[:15], 16) % (prime - 1) + 1
+            int(content_hash([seed, stream, turn, what])[:15], 16) % N_DRAWN
             for what in ("factor", "added")
         )
-        drawn = f"(({drawn} % {prime}) * {factor} + {added})"
-    return f"({drawn} % {PRIMES[-1]})"
+        drawn = f"((xor({drawn}, {drawn} >> 15) * {factor | 1} + {added}) & {N_DRAWN - 1})"
+    return drawn
 
 
 def shuffled(options: list[str], seed: str) -> list[str]:

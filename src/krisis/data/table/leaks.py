@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from krisis.data.table.cases import CASES, CHOSEN, SAMPLE, TaskTable
 from krisis.data.table.declaration import Accepted
 from krisis.data.table.expressions import quoted, sql_text
+from krisis.data.table.recodings import LEAST_ROWS, recodings, seen_values
 from krisis.data.table.source import ROW, TABLE
-from krisis.json_values import JsonValue
 
-# Of fewer rows, a feature and a label may be one-to-one by chance (2 in 2^6 for two classes).
-LEAST_ROWS = 6
 _ALIKE, _TELLING, _REPEATED = "krisis_alike", "krisis_telling", "krisis_repeated"
 # Equal rows are copies where at least so many times more are found than chance would give.
 _MORE_THAN_CHANCE = 10
+_N_TELLING = 3
 # Words that stand in any letter and name no diagnosis.
 _COMMON = {
     *("none", "normal", "abnormal", "positive", "negative", "present", "absent", "high", "low"),
@@ -42,9 +41,10 @@ def findings(table: TaskTable, *, whole: bool = False) -> Iterator[str]:
     Of a large table, copies are looked for by `copies_of_chosen`, or here with ``whole``.
     """
     table.make_sample(drawn=table.is_large and not whole)
+    table.seen = seen_values(table)
     yield from _hidden_columns(table)
     yield from _unseen_deferral(table)
-    yield from _one_to_one(table)
+    yield from recodings(table)
     yield from _label_in_text(table)
     yield from _right_option_in_text(table)
     yield from _both_parts(table)
@@ -121,61 +121,6 @@ def _unseen_deferral(table: TaskTable) -> Iterator[str]:
                 f"not shown it; add it to {table.place}.features, or write hidden: "
                 "{accepted: the reason} there"
             )
-
-
-def _one_to_one(table: TaskTable) -> Iterator[str]:
-    """Find features whose values and the labels are a copy or a recoding of each other."""
-    n_labels = len(table.answer_of)
-    n_rows = table.source.query(f"select count(krisis_label) from {CASES}")[0][0]
-    if n_labels < 2 or n_rows < LEAST_ROWS:
-        return
-    first = f"(from {SAMPLE} where krisis_label is not null)"
-    every = f"(from {TABLE} join {CASES} using ({ROW}) where krisis_label is not null)"
-    few = _with_few_values(table, first, n_labels)
-    for name in [name for name in few if _pairs(table, name, first, n_labels) is not None]:
-        pairs = _pairs(table, name, every, n_labels)
-        if pairs is not None and len(pairs) == n_labels:
-            (value, label, row), (other, another, _) = pairs[:2]
-            yield (
-                f"{table.source.place(row)}, column {name}: it gives the label away: {value!r} is "
-                f"always {label!r}, {other!r} always {another!r} …; take it out of the features of "
-                f"{table.place}"
-            )
-
-
-def _with_few_values(table: TaskTable, rows: str, n_labels: int) -> list[str]:
-    """Return the features that may have as few values as there are labels, by one quick look."""
-    names = table.spec.features
-    if not names:
-        return []
-    cells = ", ".join(f"approx_count_distinct({_compared(table, name)})" for name in names)
-    counts = table.source.query(f"select {cells} from {rows}")[0]
-    most = 2 * n_labels + 3  # the counts are estimates, of so few values good ones
-    return [name for name, n_values in zip(names, counts, strict=True) if n_values <= most]
-
-
-def _compared(table: TaskTable, name: str) -> str:
-    column = quoted(name)
-    return f"lower(trim({column}))" if table.source.columns[name] == "VARCHAR" else column
-
-
-def _pairs(
-    table: TaskTable, name: str, rows: str, n_labels: int
-) -> list[tuple[JsonValue, JsonValue, int]] | None:
-    """Return value, label and first row of a one-to-one relation; None where there is none.
-
-    Missing is a value of its own, or, where that does not fit, says nothing about its rows.
-    """
-    found = table.source.query(
-        f"select {_compared(table, name)}, krisis_label, min({ROW}), count(*) from {rows} "
-        f"group by 1, 2 order by 3 limit {2 * n_labels + 1}"
-    )
-    given = [row for row in found if row[0] is not None]
-    for some in (found, given if sum(row[3] for row in given) >= LEAST_ROWS else []):
-        values, labels = {str(row[0]) for row in some}, {str(row[1]) for row in some}
-        if some and len(values) == len(some) == len(labels):
-            return [row[:3] for row in some]
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +317,8 @@ def _equal_rows(table: TaskTable, chosen: str = "") -> Iterator[str]:
 
 def _agree(table: TaskTable, chosen: str) -> bool:
     """Find the rows that share the most telling columns with another; say whether any do."""
-    telling = table.telling()
+    most = sorted(table.seen, key=lambda name: table.seen[name].n_values)[-_N_TELLING:]
+    telling = f"hash({', '.join(map(quoted, most))})"
     which = f" where {telling} in (select {telling} from {chosen})" if chosen else ""
     table.source.connection.execute(
         f"create or replace table {_TELLING} as select {ROW}, {telling} as krisis_telling "

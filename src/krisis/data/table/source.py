@@ -37,6 +37,7 @@ NUMBERS = (
 _PLAIN = {float, int, str, type(None)}
 # So many of the values of a column that are numbers make the others slips of the pen.
 SHARE_OF_NUMBERS = 0.9
+_READ_AT_ONCE = 8
 
 
 def is_number(kind: str) -> bool:
@@ -89,6 +90,25 @@ class Source:
         number = self.row_number
         return (
             f"(select {number} as {ROW}, {self.cleaned} from {LOADED} where {number} in ({rows}))"
+        )
+
+    def keep(self, table: str, names: Sequence[str], rows: str, beside: str) -> None:
+        """Make a table of columns of the rows whose numbers a query gives, and of another query.
+
+        Few columns are read at a time: the memory of a read is then used again by the next, where
+        all at once would spend as long on asking for memory as on reading.
+        """
+        columns, joined = [ROW, *map(quoted, names)], []
+        for start in range(0, len(columns), _READ_AT_ONCE):
+            joined.append(f"{table}_{start}")
+            self.connection.execute(
+                f"create or replace table {joined[-1]} as select "
+                f"{', '.join(columns[start : start + _READ_AT_ONCE])} from {self.picked(rows)} "
+                f"order by {ROW}"
+            )
+        joined.append(f"({beside} order by {ROW})")
+        self.connection.execute(
+            f"create or replace table {table} as from {' positional join '.join(joined)}"
         )
 
     @cached_property
