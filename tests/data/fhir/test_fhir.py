@@ -171,7 +171,7 @@ def test_withdrawn_resources_are_no_findings(tmp_path):
         observation("o5", "p", 60.0, at="2024-05-01", status="cancelled"),
         condition("c", "p", **refuted),
     )
-    columns = {**creatinine(), "diabetes": PathColumn("Condition.exists()")}
+    columns = {**creatinine(), "diabetes": PathColumn("Condition.exists()", optional=True)}
     assert read(place, columns) == [{"patient_id": "p", "creatinine": 3.0, "diabetes": False}]
     [count] = fhir_table(place, columns).notes.values()
     assert count == 3
@@ -403,6 +403,21 @@ BROKEN = {
         {"fhirpath": "Observation.status", "pick": "mean", "unit": ""},
         "needs numbers",
     ),
+    "a misspelt element": (
+        [patient("p"), observation("o", "p", 1.0)],
+        {"fhirpath": "Patient.gendre", "pick": None, "unit": ""},
+        "the path 'Patient.gendre' finds nothing in any record; correct it, or write optional",
+    ),
+    "a code that nobody has": (
+        [patient("p"), observation("o", "p", 1.0)],
+        {"fhirpath": LATEST.fhirpath.replace(CREATININE, "2160-O")},
+        "2160-O.* finds nothing in any record",
+    ),
+    "a code that nobody has, counted": (
+        [patient("p"), observation("o", "p", 1.0)],
+        {"fhirpath": f"{OF_CREATININE.replace(CREATININE, '9')}.exists()", "pick": None, "unit": ""},
+        "finds nothing in any record",
+    ),
     "STU3": (
         [patient("p"), observation("o", "p", 1.0), condition("c", "p", clinicalStatus="active")],
         {"fhirpath": "Condition.exists()", "pick": None, "unit": ""},
@@ -422,6 +437,15 @@ def test_bad_data_are_told_in_one_sentence(tmp_path, name):
     with pytest.raises(UserError, match=said) as caught:
         read(write_ndjson(tmp_path, *resources), creatinine(**changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "pick", "expected"),
+    [("Patient.gendre", None, None), ("Observation.where(status='x').status", "count", 0)],
+)
+def test_an_optional_path_may_find_nothing(tmp_path, path, pick, expected):
+    place = write_ndjson(tmp_path, patient("p"), observation("o", "p", 1.0))
+    assert value(place, creatinine(fhirpath=path, pick=pick, unit="", optional=True)) == expected
 
 
 def test_files_that_are_not_fhir_are_named(tmp_path):

@@ -92,6 +92,62 @@ def test_a_copy_or_recoding_of_the_label_is_refused(
         )
 
 
+CODED = [  # visit, patient, code, number, dm: a third of the codes has the label 1
+    (f"v{i}", f"p{i}", f"C{i % 12:02}", 10 * (i % 12), int(i % 3 == 0)) for i in range(60)
+]
+
+
+def coded(
+    clinic: Clinic, shown: str = "code", label: object = None, rows: Any = CODED, **feature: Any
+) -> list[str]:
+    """Return what the guard says of a table of codes, of which one column is shown."""
+
+    def change(content: dict[str, Any]) -> None:
+        task = {"question": "?", "answers": {0: "no", 1: "yes"}, "features": [shown]}
+        content.update(tasks={"screening": task | {"label": label or {"column": "dm"}}})
+        content.update(features={shown: feature}, groups=[], baselines={})
+        del content["split"]
+
+    header = "visit,patient,code,number,dm\n"
+    data = header + "".join(",".join(map(str, row)) + "\n" for row in rows)
+    suite = clinic.suite(change, data)
+    table = cases.TaskTable(suite.declaration, "screening", suite.source, suite.config)
+    return [one for one in findings(table) if "gives the label away" in one]
+
+
+@pytest.mark.parametrize("shown", ["code", "number"])
+def test_codes_with_one_label_each_are_refused(clinic: Clinic, shown: str) -> None:
+    [said] = coded(clinic, shown)
+    values = ("'c00'", "'c01'") if shown == "code" else ("0", "10")
+    assert said == (
+        f"{clinic.folder}/p.csv row 1 (line 2), column {shown}: it gives the label away: each of "
+        f"its 12 values has one label only, {values[0]} always 1, {values[1]} always 0 …; take it "
+        "out of the features of tasks.screening, or write states_label: {accepted: the reason} "
+        f"under features.{shown}"
+    )
+
+
+def test_codes_that_are_no_leak(clinic: Clinic) -> None:
+    exception = [*CODED, ("v60", "p60", "C00", 0, 0)]
+    assert not coded(clinic, rows=exception)
+    assert not coded(clinic, states_label={"accepted": "the code is the question"})
+    assert not coded(clinic, label="code in ('C00', 'C03', 'C06', 'C09')")
+    assert not coded(clinic, "number", label="number >= 60")
+    limits = [(*row[:4], int(row[3] >= 60)) for row in CODED]
+    assert not coded(clinic, "number", rows=limits)
+    # 30 of 45 have the label 0, and (30/45)^(45 − 12) is 1.5e-6; (30/46)^(46 − 12) is 4.9e-7.
+    assert not coded(clinic, rows=CODED[:45])
+    assert coded(clinic, rows=CODED[:46])
+    of_patients = [(row[0], f"p{i % 12}", *row[2:]) for i, row in enumerate(CODED)]
+    assert not coded(clinic, rows=of_patients)  # one patient for each code says nothing
+
+
+def test_codes_of_one_label_and_none_for_the_other_are_refused(clinic: Clinic) -> None:
+    rows = [(*row[:2], row[2] if row[4] else "", *row[3:]) for row in CODED]
+    [said] = coded(clinic, rows=rows)
+    assert "each of its 5 values has one label only" in said
+
+
 def test_reading_a_guideline_is_no_leak(clinic: Clinic) -> None:
     suite = clinic.suite(lambda content: task_of(content).update(label="hba1c >= 6.5"))
     assert sorted(record.label for record in suite.records()) == [0, 0, 0, 1, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from krisis import SuiteConfig
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.prompt import build_prompt
 from krisis.data.checks import check_records
-from krisis.data.table import declaration
+from krisis.data.table import cases, declaration, source
+from krisis.data.table.choices import N_DRAWN, drawn_number
+from krisis.data.table.databases import new_connection
 from krisis.data.table.questions import p_other_side
 from krisis.data.table.suite import TableSuite
 from krisis.errors import UserError
@@ -94,6 +97,43 @@ def test_a_limit_gives_the_first_of_the_same_records(clinic: Clinic) -> None:
     other = [r.record_id for r in clinic.suite(seed=7).records()]
     assert sorted(other) == sorted(r.record_id for r in whole)
     assert other != [r.record_id for r in whole]
+
+
+def test_records_of_a_large_table_are_made_from_its_sample(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample, read a few columns at a time, gives the records that the table gives."""
+    expected = clinic.suite().records()
+    monkeypatch.setattr(cases, "LARGE", 4)
+    monkeypatch.setattr(source, "_READ_AT_ONCE", 3)
+    for n_sampled in (2, 2048):
+        monkeypatch.setattr(cases, "N_SAMPLED", n_sampled)
+        for limit in (2, 3):
+            suite = clinic.suite()
+            assert list(suite.first(limit)) == list(expected[:limit])
+            is_sample = suite.table.chosen_rows == cases.SAMPLE
+            assert is_sample == (limit <= n_sampled)
+
+
+def test_the_draw_is_that_of_independent_numbers() -> None:
+    """Gaps between drawn rows are geometric, where a lattice has three of them; none is twice."""
+    connection = new_connection()
+    n_rows, share = 40_000, 0.3
+    for seed in range(3):
+        drawn = connection.execute(
+            f"select {drawn_number('i', seed)} from range(1, {n_rows + 1}) as r(i) order by i"
+        ).fetchall()
+        numbers = [row[0] for row in drawn]
+        assert len(set(numbers)) == n_rows
+        chosen = [i for i, number in enumerate(numbers) if number < share * N_DRAWN]
+        gaps = Counter(min(b - a, 12) for a, b in pairwise(chosen))
+        n_gaps = len(chosen) - 1
+        expected = [n_gaps * share * (1 - share) ** (k - 1) for k in range(1, 12)]
+        expected.append(n_gaps - sum(expected))
+        squares = ((gaps[k] - e) ** 2 / e for k, e in enumerate(expected, 1))
+        assert sum(squares) < 31.3  # the 0.999 quantile of chi-square with 11 degrees of freedom
+    wide = f"select {drawn_number('i::bigint', 1)} from (values (-5), (5), (-(2::bigint**62)))"
+    assert all(0 <= row[0] < N_DRAWN for row in connection.execute(f"{wide} as r(i)").fetchall())
 
 
 def test_whole_clusters_are_held_out(clinic: Clinic) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, get_args
@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from krisis.data.fhir.moments import Moment, moment_of
 from krisis.data.fhir.paths import BIRTH_DATE, CheckedPath
 from krisis.data.fhir.resources import Located
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, JsonValue
 
 Pick = Literal["latest", "earliest", "highest", "lowest", "mean", "count", "all"]
@@ -30,6 +30,7 @@ class PathColumn:
     unit: str = ""
     before: str | None = None
     factor: Mapping[str, float] = field(default_factory=dict)
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,17 @@ class Column:
             raise InvalidValue(
                 f"feature {self.name!r} is chosen by date, and none of its {self.n_undated} values "
                 "has one; leave out before and pick: latest or earliest"
+            )
+
+    def refuse_empty(self, values: Iterable[Value]) -> None:
+        """Refuse a path that finds nothing for anybody: a slip of the pen looks like that."""
+        is_found = any(self.found.values()) or any(self.held.values())
+        if self.wanted.pick is None and self.wanted.before is None:
+            is_found = is_found and any(value is not None for value in values)
+        if not is_found and not self.wanted.optional:
+            raise InvalidFile(
+                f"feature {self.name!r}: the path {self.path.text!r} finds nothing in any record; "
+                "correct it, or write optional: true beside it if nobody here has a value"
             )
 
     def _dated(self, whens: Sequence[Moment | None], notes: Counter[str]) -> None:

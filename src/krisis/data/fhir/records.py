@@ -222,8 +222,9 @@ class _Reading:
         for column in self.columns:
             if column.wanted.unit and types[column.name] == "VARCHAR":
                 types[column.name] = "DOUBLE"  # no record has a value
-        for column in self.columns:
+        for number, column in enumerate(self.columns, len(names) - len(self.columns)):
             column.refuse_undated()
+            column.refuse_empty(row[number] for row in rows)
         return FhirTable(types, rows, {k: n for k, n in sorted(self.notes.items()) if n})
 
     def _rows(self) -> Iterator[tuple[Value, ...]]:

@@ -67,13 +67,13 @@ class OfPath(Part):
     factor: dict[StrictStr, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
+    optional: StrictBool = False
 
     @property
     def path(self) -> PathColumn | None:
         """Return how the column is read from FHIR resources, where it is."""
-        if self.fhirpath is None:
-            return None
-        return PathColumn(self.fhirpath, self.pick, self.unit, self.before, self.factor)
+        own = (self.pick, self.unit, self.before, self.factor, self.optional)
+        return None if self.fhirpath is None else PathColumn(self.fhirpath, *own)
 
 
 class PathSpec(OfPath):
@@ -328,7 +328,7 @@ class Declaration(Part):
     @model_validator(mode="after")
     def _paths_have_resources(self) -> Self:
         for name, feature in self.features.items():
-            of_path = {"fhirpath", "pick", "before", "factor"} & (
+            of_path = {"fhirpath", "pick", "before", "factor", "optional"} & (
                 feature.model_fields_set if feature else set()
             )
             if of_path and self.source.fhir is None:

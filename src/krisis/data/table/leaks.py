@@ -21,7 +21,8 @@ from krisis.data.table.source import ROW, TABLE
 _ALIKE, _TELLING, _REPEATED = "krisis_alike", "krisis_telling", "krisis_repeated"
 # Equal rows are copies where at least so many times more are found than chance would give.
 _MORE_THAN_CHANCE = 10
-_N_TELLING = 3
+# Cells that are missing are equal too: among all pairs of rows, more columns must tell them apart.
+_N_TELLING, _N_TELLING_ALL = 3, 6
 # Words that stand in any letter and name no diagnosis.
 _COMMON = {
     *("none", "normal", "abnormal", "positive", "negative", "present", "absent", "high", "low"),
@@ -317,7 +318,8 @@ def _equal_rows(table: TaskTable, chosen: str = "") -> Iterator[str]:
 
 def _agree(table: TaskTable, chosen: str) -> bool:
     """Find the rows that share the most telling columns with another; say whether any do."""
-    most = sorted(table.seen, key=lambda name: table.seen[name].n_values)[-_N_TELLING:]
+    by_values = sorted(table.seen, key=lambda name: table.seen[name].n_values)
+    most = by_values[-(_N_TELLING if chosen else _N_TELLING_ALL) :]
     telling = f"hash({', '.join(map(quoted, most))})"
     which = f" where {telling} in (select {telling} from {chosen})" if chosen else ""
     table.source.connection.execute(

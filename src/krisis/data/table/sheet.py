@@ -186,13 +186,12 @@ def _draw_sample(
     share = min(1.0, MOST_JUDGED / n_cases)
     # Knuth's multiplicative hash of the number of the row: the same cases on every machine.
     drawn = f"({ROW} * 2654435761) % 4294967296 < {int(share * 4294967296)}"
-    columns = ", ".join(quoted(name) for name in table.spec.features)
-    cases = f"{CASES} where krisis_label is not null and krisis_part in {parts} and {drawn}"
-    table.source.connection.execute(
-        f"create or replace table {_SAMPLE} as "  # noqa: S608
-        f"select krisis_answer, krisis_fit{', ' if columns else ''}{columns} from "
-        f"(select {ROW} as krisis_case, case {whens} end as krisis_answer, {fit} as krisis_fit "
-        f"from {cases}) join {table.rows_in(cases)} on {ROW} = krisis_case"
+    cases = f"from {CASES} where krisis_label is not null and krisis_part in {parts} and {drawn}"
+    table.source.keep(
+        _SAMPLE,
+        table.spec.features,
+        f"select {ROW} {cases}",
+        beside=f"select case {whens} end as krisis_answer, {fit} as krisis_fit {cases}",
     )
     counts = table.source.query(
         f"select count(*) filter (krisis_fit), count(*) filter (not krisis_fit) from {_SAMPLE}"  # noqa: S608
