@@ -52,7 +52,9 @@ def import_run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the 
         [], help="An answer, or the words of an option, that means abstaining; repeatable."
     ),
     empty: str | None = typer.Option(None, help="What an empty answer is: abstained or failed."),
-    scorer: str = typer.Option("", help="Inspect: the scorer whose answers are taken."),
+    scorer: str = typer.Option(
+        "", help="Inspect: the scorer whose answers are taken, or NAME.KEY for one of its values."
+    ),
     metric: str = typer.Option("", help="lm-eval: the metric that tells right from wrong."),
     chosen_filter: str = typer.Option("", "--filter", help="lm-eval: the filter to take."),
     model: str = typer.Option("", help="The name of the model, where the file has none."),

@@ -415,7 +415,8 @@ BROKEN = {
     ),
     "a code that nobody has, counted": (
         [patient("p"), observation("o", "p", 1.0)],
-        {"fhirpath": f"{OF_CREATININE.replace(CREATININE, '9')}.exists()", "pick": None, "unit": ""},
+        {"fhirpath": f"{OF_CREATININE.replace(CREATININE, '9')}.exists()",
+         "pick": None, "unit": ""},
         "finds nothing in any record",
     ),
     "STU3": (

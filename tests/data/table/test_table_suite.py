@@ -81,8 +81,8 @@ def test_every_format_gives_the_same_records(clinic: Clinic) -> None:
         assert suite.source.columns["hba1c"] == "DOUBLE"
     for number, rows in {1: "limit 3", 2: "offset 3"}.items():
         duckdb.execute(f"copy (select * from {read} {rows}) to '{folder}/part{number}.parquet'")
-    for source in ("part*.parquet", ["part1.parquet", "part2.parquet"]):
-        suite = clinic.suite(lambda content, s=source: content.update(source=s), None)
+    for files in ("part*.parquet", ["part1.parquet", "part2.parquet"]):
+        suite = clinic.suite(lambda content, s=files: content.update(source=s), None)
         assert suite.records().content_hash == expected
     assert suite.source.place(5).endswith("part2.parquet row 2")
 

@@ -174,7 +174,10 @@ def test_a_log_that_was_stopped_is_incomplete(tmp_path: Path) -> None:
     [
         ({"scores": {"choice": {"value": "P", "answer": "A"}}}, "neither right nor wrong: P"),
         ({"scores": {"choice": {"value": 0.4, "answer": "A"}}}, "neither right nor wrong: 0.4"),
-        ({"scores": {"choice": {"value": {"a": 1, "b": 0}}}}, "several values (a, b)"),
+        (
+            {"scores": {"choice": {"value": {"a": 1, "b": 0}}}},
+            "several values (a, b), one of which is taken with --scorer choice.KEY",
+        ),
         ({"scores": {"choice": {"value": "I", "answer": "A"}}}, "marks it wrong though"),
         ({"scores": {"choice": {"value": "I", "answer": ""}}}, "--empty abstained"),
         ({"scores": {}}, "has not scored it"),
@@ -194,6 +197,23 @@ def test_samples_that_cannot_be_taken_are_listed(
     [one] = found.taken.not_taken
     assert reason in one.reason
     assert found.imported.n_not_taken == 1
+
+
+def test_one_of_several_values_of_a_scorer_is_taken_by_its_key(tmp_path: Path) -> None:
+    content = log("triage.json")
+    plain = [row.outcome for row in rows_of(LOGS / "triage.json")]
+    for sample in content["samples"]:
+        for score in (sample.get("scores") or {}).values():
+            score["value"] = {"correct": score["value"], "brief": 1}
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    found = read(path, scorer="choice.correct")
+    assert [row.outcome for row in found.taken.rows] == plain
+    assert found.imported.taken_for["answer"] == "answer and value correct of the scorer choice"
+    with pytest.raises(UserError, match=r"value of the scorer 'choice' of log.json: 'corect'.*corr"):
+        read(path, scorer="choice.corect")
+    with pytest.raises(UserError, match=r"scorer of log.json: 'choose.correct'"):
+        read(path, scorer="choose.correct")
 
 
 def changed_log(tmp_path: Path, **changes: Any) -> Path:

@@ -170,10 +170,22 @@ def test_json_lines_and_parquet_give_the_rows_of_csv(tmp_path: Path) -> None:
         assert found.taken.not_taken == []
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_give_the_rows_of_commas(tmp_path: Path, separator: str) -> None:
+    path = twelve(tmp_path)
+    wanted = rows_fingerprint(read(path, **NAMED).taken.rows)
+    text = path.read_text(encoding="utf-8").replace(",", separator)
+    path.write_text(text.replace("sex", '"sex, as, it, is, written, down, in, all, of, them"'))
+    sex = {"group": ["sex, as, it, is, written, down, in, all, of, them"]}
+    found = read(path, **{**NAMED, **sex}).taken
+    assert [row.metadata[sex["group"][0]] for row in found.rows][:2] == ["m", "f"]
+    path.write_text(text, encoding="utf-8")
+    assert rows_fingerprint(read(path, **NAMED).taken.rows) == wanted
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        (["label;said", "1;1"], {}, "does not separate its columns by commas"),
         (["label,label,said", "1,1,1"], {}, "the column 'label' twice"),
         (["label,said", '1,"1'], {}, "mend the quotes"),
         (["label,said"], {}, "has no rows"),

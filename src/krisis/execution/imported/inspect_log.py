@@ -61,9 +61,8 @@ def read_inspect_log(path: Path, options: ImportOptions) -> Reading:
         raise InvalidFile(
             f"{path} holds no samples; run Inspect with its samples logged (log_samples)"
         )
-    reader = _SampleReader(
-        spec["model"], _scorer(found, options, path), ConfidencePlace(options.confidence), options
-    )
+    scorer, key = _scorer(found, options, path)
+    reader = _SampleReader(spec["model"], scorer, key, ConfidencePlace(options.confidence), options)
     order = {str(name): i for i, name in enumerate(_list(_of(spec, "dataset"), "sample_ids"))}
     found.sort(key=lambda sample: order.get(str(sample.get("id")), len(order)))
     n_expected = _n_expected(spec, found)
@@ -119,18 +118,26 @@ def _first_choice(sample: JsonMapping) -> JsonObject:
     return first[0] if first else {}
 
 
-def _scorer(samples: Sequence[JsonMapping], options: ImportOptions, path: Path) -> str:
-    known = list(dict.fromkeys(name for one in samples for name in _of(one, "scores")))
+def _scorer(samples: Sequence[JsonMapping], options: ImportOptions, path: Path) -> tuple[str, str]:
+    """Return the scorer, and the key of its value where it gives several."""
+    scores = [_of(one, "scores") for one in samples]
+    known = list(dict.fromkeys(name for one in scores for name in one))
     if options.scorer:
-        if options.scorer not in known:
+        if options.scorer in known:
+            return options.scorer, ""
+        name, _, key = options.scorer.rpartition(".")
+        keys = list(dict.fromkeys(k for one in scores for k in _of(_of(one, name), "value")))
+        if keys and key not in keys:
+            raise UnknownName.among(f"value of the scorer {name!r} of {path.name}:", key, keys)
+        if not keys:
             raise UnknownName.among(f"scorer of {path.name}:", options.scorer, known)
-        return options.scorer
+        return name, key
     if len(known) > 1:
         raise InvalidFile(
             f"{path} has several scorers ({', '.join(known)}); choose the one whose answers are "
             "taken with --scorer"
         )
-    return known[0] if known else ""
+    return (known[0] if known else ""), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,7 @@ class _SampleReader:
 
     model: str
     scorer: str
+    key: str
     confidence: ConfidencePlace
     options: ImportOptions
 
@@ -148,7 +156,8 @@ class _SampleReader:
         return {
             "id": "sample id",
             "right answer": "sample target",
-            "answer": f"answer and value of the scorer {self.scorer or '(none)'}",
+            "answer": f"answer and value {self.key}".rstrip()
+            + f" of the scorer {self.scorer or '(none)'}",
             "abstained": "score N (no answer)"
             + "".join(f", answer {token!r}" for token in options.abstain_answer),
             "failed": "sample error, answer that the scorer could not find",
@@ -196,6 +205,8 @@ class _SampleReader:
             asking.error, asking.failure_class = _failure(sample)
             return
         score = _of(sample, "scores").get(self.scorer)
+        if self.key and isinstance(score, dict):
+            score = score | {"value": _of(score, "value").get(self.key)}
         limit, is_silent = _of(sample, "limit"), _is_silent(sample)
         is_right = isinstance(score, dict) and score.get("value") in _RIGHT
         if not isinstance(score, dict) or (limit and is_silent and not is_right):
@@ -229,8 +240,11 @@ class _SampleReader:
         elif isinstance(value, float) and math.isnan(value):  # how Inspect writes "not scored"
             raise CannotTake(f"it was not scored ({reason or 'no reason given'})")
         else:
-            words = f"several values ({', '.join(value)})" if isinstance(value, dict) else value
-            raise CannotTake(f"its score is neither right nor wrong: {str(words)[:80]}")
+            words = str(value)[:80]
+            if isinstance(value, dict):
+                words = f"several values ({', '.join(value)[:80]}), one of which is taken with "
+                words += f"--scorer {self.scorer}.KEY"
+            raise CannotTake(f"its score is neither right nor wrong: {words}")
 
     def _tokens(self, sample: JsonMapping) -> tuple[int | None, int | None, int | None]:
         usage = _of(sample, "model_usage")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -125,9 +126,11 @@ def _text(path: Path) -> str:
 
 
 def _csv_lines(path: Path) -> Iterator[Line]:
-    delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+    text = _text(path)
+    first = re.sub('"[^"]*"', "", text.partition("\n")[0])
+    delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else max(",;\t", key=first.count)
     before = csv.field_size_limit(LONGEST_TEXT)
-    reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         head = next(reader, [])
         _check_head(path, head)
@@ -145,11 +148,6 @@ def _csv_lines(path: Path) -> Iterator[Line]:
 
 
 def _check_head(path: Path, head: Sequence[str]) -> None:
-    if len(head) == 1 and (";" in head[0] or "\t" in head[0]):
-        raise InvalidFile(
-            f"{path} does not separate its columns by commas; write it with commas, or with tabs "
-            "as a .tsv file"
-        )
     twice = [name for name in head if head.count(name) > 1]
     if twice:
         raise InvalidFile(f"{path} has the column {twice[0]!r} twice; rename one of them")
