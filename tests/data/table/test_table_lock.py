@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import signal
 import sqlite3
+import time
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import duckdb
 import pytest
 from tests.data.table.conftest import CSV, Clinic, task_of
 
 from krisis.data.table.cases import TaskTable
-from krisis.data.table.databases import load_database, new_connection
+from krisis.data.table.databases import interruptible, load_database, new_connection
 from krisis.errors import UserError
 
 ATTACKS = [
@@ -178,3 +183,28 @@ def test_the_connection_stays_locked_after_loading(clinic: Clinic) -> None:
         with pytest.raises(duckdb.Error):
             connection.execute(statement)
     assert not (clinic.folder / "out.csv").exists()
+
+
+class _Endless:
+    """A connection whose query ends when nobody waits for it any more, if at all."""
+
+    def __init__(self) -> None:
+        self.is_over, self.was_told = Event(), False
+
+    def execute(self, sql: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        self.is_over.wait(60)
+
+    def interrupt(self) -> None:
+        self.was_told = True
+
+
+def test_ctrl_c_ends_an_expression_that_never_ends() -> None:
+    """DuckDB is told; where it does not listen, nobody waits for it."""
+    endless: Any = _Endless()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(endless, "select 1")
+    assert endless.was_told
+    assert time.monotonic() - start < 30
+    endless.is_over.set()

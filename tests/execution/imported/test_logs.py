@@ -210,7 +210,9 @@ def test_one_of_several_values_of_a_scorer_is_taken_by_its_key(tmp_path: Path) -
     found = read(path, scorer="choice.correct")
     assert [row.outcome for row in found.taken.rows] == plain
     assert found.imported.taken_for["answer"] == "answer and value correct of the scorer choice"
-    with pytest.raises(UserError, match=r"value of the scorer 'choice' of log.json: 'corect'.*corr"):
+    with pytest.raises(
+        UserError, match=r"value of the scorer 'choice' of log.json: 'corect'.*corr"
+    ):
         read(path, scorer="choice.corect")
     with pytest.raises(UserError, match=r"scorer of log.json: 'choose.correct'"):
         read(path, scorer="choose.correct")

@@ -11,9 +11,10 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from krisis.data.table.expressions import check_query, duckdb_says, sql_text
@@ -75,7 +76,7 @@ def load_database(connection: duckdb.DuckDBPyConnection, path: Path, query: str)
     lock(connection)
     check_query(connection, query)
     try:
-        _interruptible(
+        interruptible(
             connection,
             f"create table memory.main.{LOADED} as "
             f"select 0 as {FILE}, * from ({query.rstrip().rstrip(';')}\n)",
@@ -86,15 +87,27 @@ def load_database(connection: duckdb.DuckDBPyConnection, path: Path, query: str)
     connection.execute("detach given")
 
 
-def _interruptible(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Run SQL that may never end, so that Ctrl-C ends it."""
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(connection.execute, sql)
+def interruptible(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Run SQL that may never end, so that Ctrl-C ends it.
+
+    DuckDB looks up between blocks of rows only, which one costly function can keep it from; nobody
+    waits for a daemon thread.
+    """
+    done: Future[object] = Future()
+
+    def run() -> None:
         try:
-            running.result()
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
+            done.set_result(connection.execute(sql))
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    try:
+        done.result()
+    except KeyboardInterrupt:
+        connection.interrupt()
+        wait([done], timeout=1)
+        raise
 
 
 # What a query on SQLite may do: read tables and call functions that stay inside the database.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from krisis.data.base import FeatureDescription, Label, Task
 from krisis.data.table.choices import Options, compiled_options
+from krisis.data.table.databases import interruptible
 from krisis.data.table.declaration import Declaration, TaskSpec, UncertaintySpec
 from krisis.data.table.expressions import (
     Expression,
@@ -115,7 +116,8 @@ class Question:
         import duckdb
 
         try:
-            return self.source.connection.execute(sql)
+            interruptible(self.source.connection, sql)
+            return self.source.connection
         except duckdb.Error as error:
             columns = ", ".join(map(quoted, self.source.columns))
             self.source.query(f"select max(hash({columns})) from {TABLE}")  # or the file is broken
