@@ -175,7 +175,8 @@ def test_other_separators_give_the_rows_of_commas(tmp_path: Path, separator: str
     path = twelve(tmp_path)
     wanted = rows_fingerprint(read(path, **NAMED).taken.rows)
     text = path.read_text(encoding="utf-8").replace(",", separator)
-    path.write_text(text.replace("sex", '"sex, as, it, is, written, down, in, all, of, them"'))
+    quoted = text.replace("sex", '"sex, as, it, is, written, down, in, all, of, them"')
+    path.write_text(quoted, encoding="utf-8")
     sex = {"group": ["sex, as, it, is, written, down, in, all, of, them"]}
     found = read(path, **{**NAMED, **sex}).taken
     assert [row.metadata[sex["group"][0]] for row in found.rows][:2] == ["m", "f"]
