@@ -11,7 +11,6 @@ from types import MappingProxyType
 from krisis.data.base import FeatureDescription, Features, Label, Task
 from krisis.data.nhanes.suite import (
     AGE,
-    GROUPS,
     SEX,
     Finding,
     SurveySuite,
@@ -133,22 +132,17 @@ class DiabetesSuite(SurveySuite):
 
     def glycaemia_task(self) -> Task:
         """Ask for the band of an HbA1c that is shown."""
-        return Task(
-            "glycaemia",
+        return self.asked(
             "In which band does this person's HbA1c lie? A band describes the value and is no "
             "diagnosis. The answer is scored against the HbA1c shown, and the case is to be "
             "deferred where the usual HbA1c may well lie in another band, as stated below.",
             _BAND_WORDS,
-            _FEATURES,
-            abstain_when(
+            features=_FEATURES,
+            abstain=abstain_when(
                 self.risk, "the chance that the usual HbA1c lies in another band than the one shown"
             ),
             aliases=_ALIASES,
-            ordered=True,
-            positive=BANDS[-1],
-            groups=GROUPS,
             setting=f"{_PEOPLE} {_VARIATION}",
-            person="person",
         )
 
     def risk_task(self) -> Task:
@@ -157,41 +151,35 @@ class DiabetesSuite(SurveySuite):
             f"  {row} | {' | '.join(f'{share:.1f}' for share in shares)}"
             for row, shares in self.shares.items()
         )
-        return Task(
-            Task.RISK,
+        return self.asked(
             "In which band does this person's HbA1c lie? It was measured in the laboratory and is "
             "not shown: the answer is a risk, not a reading.",
             _BAND_WORDS,
-            _FEATURES,
-            abstain_when(
+            features=_FEATURES,
+            abstain=abstain_when(
                 self.risk,
                 "by the row of the table that the person belongs to, the chance that your best "
                 "answer is wrong",
                 "body mass index is not measured",
             ),
             aliases=_ALIASES,
-            ordered=True,
-            positive=BANDS[-1],
-            groups=GROUPS,
             setting=(
                 f"{_PEOPLE} Share of people in each band, in percent, among others of the same "
                 "survey (told: whether a doctor has told of diabetes; treated: takes insulin or "
                 f"tablets; BMI in kg/m²):\n  who | {' | '.join(BANDS)}\n{rows}"
             ),
-            person="person",
         )
 
     def diagnosis_task(self) -> Task:
         """Ask whether diabetes is present, from history, treatment and HbA1c."""
-        return Task(
-            "diagnosis",
+        return self.asked(
             "Does this person have diabetes? Count it as present when a doctor has told of "
             f"diabetes, or when HbA1c is {DIABETES_FROM} % or more; the answer is scored so, and "
             "the case is to be deferred where history, treatment and HbA1c leave it open, as "
             "stated below. A treatment that is not stated counts as not taken.",
             {0: "no diabetes", 1: "diabetes"},
-            _FEATURES,
-            abstain_when(
+            features=_FEATURES,
+            abstain=abstain_when(
                 self.risk,
                 "a doctor has told of no diabetes and the chance that the usual HbA1c lies on the "
                 f"other side of {DIABETES_FROM} % than the one shown",
@@ -202,10 +190,7 @@ class DiabetesSuite(SurveySuite):
                 "diabetes; a doctor has told of borderline diabetes",
             ),
             aliases={"no": 0, "no diabetes": 0, "yes": 1, "diabetes": 1},
-            positive=1,
-            groups=GROUPS,
             setting=f"{_PEOPLE} {_VARIATION}",
-            person="person",
         )
 
 

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from krisis.data.base import FeatureDescription, Features, Label, SuiteConfig, Task
 from krisis.data.nhanes.suite import (
     AGE,
-    GROUPS,
     SEX,
     Finding,
     SurveySuite,
@@ -28,9 +27,9 @@ LEAST_READINGS = 2
 # From this mean on, one occasion is enough (Hypertension Canada 2017, visit 1, recommendation 4).
 ONE_OCCASION_MMHG = (180, 110)
 UNNAMED_ANSWERS: Mapping[Label, str] = {
-    "normal": "normal; ESC 2024 says non-elevated",
+    "normal": "normal (non-elevated)",
     "elevated": "elevated",
-    "hypertension": "hypertension; stage 1 and stage 2 of ACC/AHA 2017 are both hypertension",
+    "hypertension": "hypertension (of any stage)",
 }
 # Every reason in words; the docs list the same keys with their sources.
 REASONS: Mapping[str, str] = {
@@ -217,25 +216,24 @@ class HypertensionSuite(SurveySuite):
     def category_task(self) -> Task:
         """Ask for the category under the named guideline."""
         guideline = self.guideline
-        words = _in_words(guideline.limits)
-        return Task(
-            "category",
+        return self.asked(
             f"In which category of the guideline {guideline.name} does this person's blood "
             f"pressure at this visit lie? {_SCORED}",
-            dict(zip(guideline.categories, words, strict=True)),
-            _FEATURES,
-            abstain_when(
+            {
+                name: f"{name} blood pressure, {words}"
+                for name, words in zip(
+                    guideline.categories, _in_words(guideline.limits), strict=True
+                )
+            },
+            features=_FEATURES,
+            setting=_SETTING,
+            abstain=abstain_when(
                 self.risk,
                 "the chance that the level behind the readings lies in another category than their "
                 "mean",
                 f"readings of the visit fall into different categories ({_COMPLETE})",
             ),
             aliases=_aliases(guideline.categories),
-            ordered=True,
-            positive=guideline.categories[-1],
-            groups=GROUPS,
-            setting=_SETTING,
-            person="person",
         )
 
     def unnamed_task(self) -> Task:
@@ -249,12 +247,13 @@ class HypertensionSuite(SurveySuite):
             + "."
             for one in GUIDELINES.values()
         )
-        return Task(
-            "unnamed-guideline",
+        return self.asked(
             f"In which category does this person's blood pressure at this visit lie? {_SCORED}",
             UNNAMED_ANSWERS,
-            _FEATURES,
-            abstain_when(
+            features=_FEATURES,
+            setting=f"{_SETTING}\nTwo guidelines are in use, and it is not stated which of them "
+            f"applies to this person. Their categories:\n{limits}",
+            abstain=abstain_when(
                 self.risk,
                 "under either guideline the chance that the level behind the readings lies in "
                 "another category than their mean",
@@ -262,31 +261,27 @@ class HypertensionSuite(SurveySuite):
                 "other; under either guideline, readings of the visit fall into different "
                 f"categories ({_COMPLETE})",
             ),
-            ordered=True,
-            positive="hypertension",
-            groups=GROUPS,
-            setting=f"{_SETTING}\nTwo guidelines are in use, and it is not stated which of them "
-            f"applies to this person. Their categories:\n{limits}",
-            person="person",
+            aliases={
+                "non-elevated": "normal",
+                "stage 1": "hypertension",
+                "stage 2": "hypertension",
+            },
         )
 
     def diagnosis_task(self) -> Task:
         """Ask for a diagnosis, which one occasion can hardly give."""
         ((systolic, diastolic),) = self.guideline.of_hypertension
         high, low = ONE_OCCASION_MMHG
-        return Task(
-            "diagnosis",
+        return self.asked(
             f"Does this person have hypertension by the guideline {self.guideline.name}? The mean "
             f"of the readings must reach {systolic} mmHg systolic or {diastolic} mmHg diastolic, "
             f"and a second occasion must confirm it, unless it reaches {high} systolic or {low} "
             "diastolic, which one occasion settles. All readings shown are of one occasion. "
             f"{_SCORED}",
-            {
-                0: f"no hypertension: {_in_words(((systolic, diastolic),))[0]}",
-                1: f"hypertension: {_in_words(((systolic, diastolic),))[1]}",
-            },
-            _FEATURES,
-            abstain_when(
+            {0: "no hypertension", 1: "hypertension"},
+            features=_FEATURES,
+            setting=_SETTING,
+            abstain=abstain_when(
                 self.risk,
                 "the chance that the level behind the readings lies on the other side of these "
                 f"limits ({systolic} systolic, {diastolic} diastolic) than their mean",
@@ -294,10 +289,6 @@ class HypertensionSuite(SurveySuite):
                 f"visit lie on different sides of the limits ({_COMPLETE})",
             ),
             aliases={"no": 0, "no hypertension": 0, "yes": 1, "hypertension": 1},
-            positive=1,
-            groups=GROUPS,
-            setting=_SETTING,
-            person="person",
         )
 
 

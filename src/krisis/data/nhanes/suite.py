@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr
 
 from krisis.data.base import (
     BaseDataSuite,
+    CostTable,
     FeatureDescription,
     Features,
     FeatureSet,
@@ -21,6 +22,7 @@ from krisis.data.base import (
     PatientRecord,
     Rule,
     SuiteConfig,
+    Task,
 )
 from krisis.data.nhanes.survey import (
     LICENCE,
@@ -41,7 +43,11 @@ AGE = FeatureDescription(
     "Age", "years", values={OLDEST_STATED_AGE_YEARS: f"{OLDEST_STATED_AGE_YEARS} or older"}
 )
 SEX = FeatureDescription("Sex", values={0: "male", 1: "female"})
-GROUPS = {name: name for name in ("stage", "sex", "age_band", "race_ethnicity")}
+_GROUPS = {name: name for name in ("stage", "sex", "age_band", "race_ethnicity")}
+# Where a case is due for deferral, its label is a convention: what counts is the right decision.
+_METRICS = ("right_decisions", "answerable_accuracy", "undue_answer_rate")
+# The preset of costs, as in the kidney suite: an answer that is too low costs three times as much.
+_TOO_LOW, _TOO_HIGH = 150.0, 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class SurveyRule:
 
 def chance_below(limit: float, value: float, sd: float) -> float:
     """Return the probability that a level lies below a limit, given its measured value."""
-    return float(ndtr((limit - value) / sd))
+    return math.erfc((value - limit) / (sd * math.sqrt(2.0))) / 2.0
 
 
 def abstain_when(risk: float, chance: str, rules: str = "") -> str:
@@ -145,6 +151,40 @@ class SurveySuite(BaseDataSuite):
     def truth(self, person: Person, found: Finding) -> Label:
         """Return the right answer, by default the one that the shown values have."""
         return found.answer
+
+    def asked(
+        self,
+        question: str,
+        answers: Mapping[Label, str],
+        *,
+        features: Mapping[str, FeatureDescription],
+        setting: str,
+        abstain: str,
+        aliases: Mapping[str, Label | None],
+    ) -> Task:
+        """Return the chosen task; its answers are given from the mildest to the most severe."""
+        return Task(
+            self.config.task,
+            question,
+            answers,
+            features,
+            abstain,
+            aliases,
+            ordered=len(answers) > 2,
+            positive=list(answers)[-1],
+            groups=_GROUPS,
+            metrics=_METRICS,
+            person="person",
+            setting=setting,
+            costs=CostTable.by_distance(
+                answers,
+                too_low=_TOO_LOW,
+                too_high=_TOO_HIGH,
+                defer=round(self.risk * 100, 10),
+                note="Convention: every step that the answer is too low costs 150, too high 50, a "
+                "deferral the stated share of the mean of both; no study of costs.",
+            ),
+        )
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -243,4 +283,5 @@ def _risk(deferral: JsonMapping | None) -> float:
     for name in given:
         if name != "risk":
             raise UnknownName.among("field of deferral", str(name), ["risk"])
-    return given.get("risk", DEFAULT_RISK)
+    risk: float = given.get("risk", DEFAULT_RISK)
+    return risk

@@ -67,6 +67,7 @@ _CODES: Mapping[str, Mapping[str, int]] = {
     "pills": _YES_NO,
 }
 _ID, _RACE = "SEQN", "RacehispanicOriginWNhAsian"
+_SEXES: Mapping[Value, str] = {0: "male", 1: "female"}
 _AGE_BANDS = ((40, "18–39"), (60, "40–59"), (75, "60–74"), (math.inf, "75+"))
 
 
@@ -84,7 +85,7 @@ class Person:
         age = self.values["age"]
         assert age is not None
         return {
-            "sex": {0: "male", 1: "female", None: None}[self.values["sex"]],
+            "sex": _SEXES.get(self.values["sex"]),
             "age_band": next(name for limit, name in _AGE_BANDS if age < limit),
             "race_ethnicity": self.race_ethnicity,
         }
