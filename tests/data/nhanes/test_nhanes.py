@@ -368,7 +368,7 @@ def test_a_reader_of_the_prompt_alone_finds_the_deferral_label(kind, task, optio
     ]
     should = np.array([record.metadata["should_abstain"] for record in records])
     abstained = np.array([one["abstained"] for one in said])
-    assert 0.1 < should.mean() < 0.9
+    assert 0.05 < should.mean() < 0.9
     assert (abstained & should).sum() / should.sum() >= 0.95
     assert (~abstained & ~should).sum() / (~should).sum() >= 0.95
     if task != "risk":
