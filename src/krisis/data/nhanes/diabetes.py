@@ -105,12 +105,9 @@ class DiabetesSuite(SurveySuite):
         return Finding(BANDS[band_of(hba1c)], chance_of_another_band(hba1c))
 
     def _risk_finding(self, features: Features) -> Finding:
-        shares = self.shares.get(row_of(features))
-        if shares is None:  # no body mass index: the bands of everybody told alike
-            shares = self.shares[EVERYBODY]
-            reasons: tuple[str, ...] = ("bmi_missing",)
-        else:
-            reasons = ()
+        row = row_of(features)
+        reasons = () if row else ("bmi_missing",)
+        shares = self.shares[row or EVERYBODY]
         best = max(range(len(BANDS)), key=lambda band: shares[band])
         return Finding(BANDS[best], round(1.0 - shares[best] / 100, 6), reasons)
 

@@ -156,7 +156,9 @@ class HypertensionSuite(SurveySuite):
         deferral: JsonMapping | None = None,
     ) -> None:
         known = {name.casefold(): one for name, one in GUIDELINES.items()}
-        chosen = known.get(str(guideline or DEFAULT_GUIDELINE).strip().casefold())
+        chosen = known.get(
+            str(DEFAULT_GUIDELINE if guideline is None else guideline).strip().casefold()
+        )
         if chosen is None:
             raise UnknownName.among("guideline", str(guideline), GUIDELINES)
         self.guideline = chosen

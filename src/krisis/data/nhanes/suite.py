@@ -117,7 +117,7 @@ class SurveySuite(BaseDataSuite):
 
     name = "survey"
     baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
-    terms = f"{TERMS}; {UNWEIGHTED}"
+    terms = TERMS
 
     def __init__(
         self, config: SuiteConfig | None = None, *, deferral: JsonMapping | None = None
@@ -215,7 +215,7 @@ class SurveySuite(BaseDataSuite):
 
     def load(self) -> list[PatientRecord]:
         """Return the people held out, in an order drawn by the seed."""
-        self.notice = f"{self._account()}. {self.terms}"
+        self.notice = f"{self._account()}\n{self.terms}"
         return [self._record(person) for person in self.parts[0]]
 
     def training_records(self) -> list[PatientRecord]:
@@ -272,7 +272,7 @@ class SurveySuite(BaseDataSuite):
         return (
             f"{SURVEY}: {len(read_survey().adults)} adults read; {left_out.total()} left out "
             f"({why}); {len(held_out)} held out and evaluated; {len(training)} kept for fitting "
-            f"baselines (test_size {self.config.test_size:g})"
+            f"baselines (test_size {self.config.test_size:g}); {UNWEIGHTED}"
         )
 
 
