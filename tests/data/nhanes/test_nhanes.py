@@ -382,11 +382,12 @@ def test_a_reader_of_the_prompt_alone_finds_the_deferral_label(kind, task, optio
         assert all(str(label) == answer for label, answer in answered)
 
 
-@pytest.mark.parametrize("risk", [0.05, 0.4])
+@pytest.mark.parametrize("risk", [0.05, 0.12345678, 0.4])
 def test_the_reader_follows_the_price_that_is_stated(risk):
     for kind, task in ((DiabetesSuite, "glycaemia"), (HypertensionSuite, "category")):
         suite = made(kind, task, deferral={"risk": risk})
         asked = suite.task
+        assert f"Abstaining costs {100 * risk:.10g} %" in asked.abstain_when
         for record in map(suite._record, suite.parts[0][:60]):
             said = json.loads(prompt_reader.reply(build_prompt(asked, [record.features])))
             assert said["abstained"] == record.metadata["should_abstain"]

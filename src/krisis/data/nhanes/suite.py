@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 import numpy as np
@@ -100,7 +101,7 @@ def chance_below(limit: float, value: float, sd: float) -> float:
 
 def abstain_when(risk: float, chance: str, rules: str = "") -> str:
     """Say when to abstain: by the price, and by the ``rules`` that leave the question undecided."""
-    price = f"{round(risk * 100, 10):g}"
+    price = f"{(Decimal(str(risk)) * 100).normalize():f}"  # every digit, no exponent
     by_rule = f" Abstain as well when the rules leave the question undecided: {rules}."
     return (
         f"Abstaining costs {price} % of what a wrong answer costs. So abstain when {chance} is "
@@ -180,7 +181,7 @@ class SurveySuite(BaseDataSuite):
                 answers,
                 too_low=_TOO_LOW,
                 too_high=_TOO_HIGH,
-                defer=round(self.risk * 100, 10),
+                defer=float(Decimal(str(self.risk)) * 100),
                 note="Convention: every step that the answer is too low costs 150, too high 50, a "
                 "deferral the stated share of the mean of both; no study of costs.",
             ),
