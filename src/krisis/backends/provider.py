@@ -81,6 +81,7 @@ class ProviderBackend(ChatBackend):
         self.name = f"{self.provider}/{model}"
         self.max_tokens = max_tokens
         self.base_url = _without_login(options.get("base_url") or self.default_base_url)
+        self.third_party = _third_party(self.name, self.base_url)
         self.temperature = options.get("temperature")
         self.reasoning_effort = options.get("reasoning_effort")
         self.top_logprobs = options.get("top_logprobs", 5)
@@ -192,6 +193,14 @@ def _telling(headers: Mapping[str, str]) -> dict[str, str]:
         for name, value in headers.items()
         if any(word in name.lower() for word in words)
     }
+
+
+def _third_party(name: str, address: str) -> str:
+    """Name who is sent the records; nobody where the server is on this machine."""
+    host = urlsplit(address).hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return ""
+    return f"{name} at {host}" if host else name
 
 
 def _without_login(address: str) -> str:

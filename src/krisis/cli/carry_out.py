@@ -13,7 +13,7 @@ import typer
 from krisis.benchmark import Benchmark
 from krisis.cli.run_file import companions, run_format, tell_ties, write_beside
 from krisis.errors import BackendError, RunFailed
-from krisis.execution.assembly import assemble, execution_of
+from krisis.execution.assembly import assemble, execution_of, third_party_notice
 from krisis.execution.config import RunConfig
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
@@ -32,6 +32,8 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
     parts = assemble(config)
     if parts.suite.notice:
         typer.echo(parts.suite.notice, err=True)
+    if warning := third_party_notice(parts.suite, parts.backend):
+        announce(warning)
     if config.repeats % 2 == 0:
         announce(
             f"{config.repeats} repeats can tie, and a tie between an answer and an abstention "

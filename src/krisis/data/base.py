@@ -20,6 +20,7 @@ from krisis.data.patient_record import (
     records_hash,
 )
 from krisis.data.task import (
+    CostTable,
     FeatureDescription,
     Features,
     FeatureValue,
@@ -35,6 +36,7 @@ from krisis.json_values import JsonMapping, JsonObject
 
 __all__ = [
     "BaseDataSuite",
+    "CostTable",
     "FeatureDescription",
     "FeatureSet",
     "FeatureValue",
@@ -177,7 +179,9 @@ class BaseDataSuite(ABC):
     default; an entry may be a function that makes the task from the suite. ``rules`` are the
     readers that `RuleBackend` runs. With ``stores_text`` false, nothing that a model wrote about
     the records is kept in a run, because it may quote them; ``notice`` is shown before the records
-    are put to a model, such as the terms of a licence; ``baselines`` names the backends that every
+    are put to a model, such as the terms of a licence; ``terms`` are those under which real people
+    gave their data, which are kept with the run and recalled before a provider is sent them;
+    ``baselines`` names the backends that every
     result is read against; ``feature_sets`` are those that `load` tells apart; ``run_format`` is
     the registered file format that finished runs are also written in; ``rows_per_patient`` is the
     largest number of records that a patient can have, where there is one. A subclass without a
@@ -196,6 +200,7 @@ class BaseDataSuite(ABC):
     stores_text: bool = True
     baselines: tuple[str, ...] = ()
     notice: str = ""
+    terms: str = ""
     feature_sets: tuple[FeatureSet, ...] = ()
     run_format: str = ""
     rows_per_patient: int | None = None

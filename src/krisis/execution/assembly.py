@@ -90,6 +90,16 @@ def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
     return {**description, **counted, "records": "given"}
 
 
+def third_party_notice(suite: BaseDataSuite, backend: BaseBackend) -> str:
+    """Say that rows of real people leave this machine; nothing where none do."""
+    if not (suite.terms and backend.third_party):
+        return ""
+    return (
+        f"{suite.name}: rows of real people are sent to a third party, {backend.third_party}; make "
+        "sure that this keeps to the terms of the data"
+    )
+
+
 def suite_of(config: RunConfig) -> BaseDataSuite:
     """Make the suite that a configuration names."""
     kind = registry.find("suites", config.suite)

@@ -1,0 +1,1 @@
+"""Diabetes and hypertension in adults of the survey NHANES 2017–2018."""

