@@ -291,6 +291,27 @@ def test_without_an_interviewer_pauses_part_the_passages(tmp_path: Path) -> None
     assert " ".join(cut).split() == whole
 
 
+def test_a_link_to_a_folder_above_and_people_without_anything_are_no_fault(tmp_path: Path) -> None:
+    files = daic_woz()
+    for name in ("320", "321"):
+        del files[f"{name}_P/{name}_TRANSCRIPT.csv"]
+    folder = write(tmp_path, files)
+    (folder / "300_P" / "up").symlink_to(folder, target_is_directory=True)
+    corpus = read_corpus(folder)
+    assert len(corpus.usable()) == 5
+    (nothing,) = corpus.findings.of_kind("left_out")
+    assert nothing.participants == ("320", "321")
+    assert "have neither item scores nor a transcript" in str(nothing)
+    assert len(corpus.findings.of_kind("note")) == 4  # each label file once
+
+
+def test_line_ends_of_another_kind_are_named_as_such(tmp_path: Path) -> None:
+    files = daic_woz()
+    files["310_P/310_TRANSCRIPT.csv"] = woz_transcript("310").replace("\n", "\r")
+    (fault,) = read_corpus(write(tmp_path, files)).findings.of_kind("fault")
+    assert "save it with usual line ends" in str(fault)
+
+
 SPANISH = (
     "pues la verdad es que duermo muy mal desde hace dos semanas y no tengo ganas de nada porque "
     "me despierto a las cuatro y ya no puedo volver a dormir y estoy cansada todo el día "

@@ -20,13 +20,14 @@ MAX_REFERENCE_WORDS = 250
 _OWN_RUN, _OWN_SENTENCE = 6, 4
 _FEW_WORDS = 8
 _REFUSAL = re.compile(
-    r"\b(?:rather not|sooner not|prefer not|i'd better not|no comment|next question|not comfortable|"
+    r"\b(?:rather not|sooner not|prefer not|i'd better not|no comment|next question|"
+    r"not comfortable|i(?:'ll| will) pass|(?:skip|leave out|pass on) (?:that|this|it)|"
+    r"none of your business|"
     r"(?:don'?t|do not) want to (?:talk|speak|say|answer|discuss|get into|go into|go there)|"
     r"(?:don'?t|won'?t|wouldn'?t|(?:do|will|would) not) (?:discuss|talk about|go there|answer)|"
-    r"(?:i'll|i will) pass|"
-    r"(?:skip|leave out|pass on) (?:that|this|it)|(?:let's|(?:can|could|might) we) (?:move|turn|change)|"
-    r"(?:that|this)(?:'s| is) (?:private|personal|my own business)|none of your business|"
-    r"(?:between|for) me and|between [\w ]{1,20} and me|anything but that)\b|^\W*(?:\w+\W+)?pass\b",
+    r"(?:let's|(?:can|could|might) we) (?:move|turn|change)|anything but that|"
+    r"(?:that|this)(?:'s| is) (?:private|personal|my own business)|"
+    r"(?:between|for) me and|between [\w ]{1,20} and me)\b|^\W*(?:\w+\W+)?pass\b",
     re.IGNORECASE,
 )
 _DENIAL = re.compile(

@@ -158,7 +158,9 @@ def check_quotes(transcript: Transcript, quotes: list[str]) -> CheckedQuotes:
             continue
         touched = [group for group in groups if group[0] & sentences]
         merged = sentences.union(*(group[0] for group in touched))
-        longest = max([*(group[1] for group in touched), quote], key=lambda one: len(plain_words(one)))
+        longest = max(
+            [*(group[1] for group in touched), quote], key=lambda one: len(plain_words(one))
+        )
         groups = [*(group for group in groups if group not in touched), (merged, longest)]
     groups.sort(key=lambda group: min(group[0]))
     return CheckedQuotes(tuple(quote for _, quote in groups), tuple(not_found))
