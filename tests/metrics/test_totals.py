@@ -167,6 +167,7 @@ def test_a_participant_with_a_failed_item_is_counted_and_has_no_total():
     rows = Rows(rows, TASK)
     score = TotalMAE()(rows)
     assert (score.value, score.n_evaluated, score.details["n_incomplete"]) == (0.0, 2, 1)
+    assert score.details["note"].endswith("; 1 more lack an item")
     report = totals_report(rows.table, BootstrapOptions(200))
     assert report["n_incomplete"] == 1
     assert report["intervals"]["total_mae"][0] == 0.0
@@ -318,3 +319,10 @@ def test_two_runs_are_compared_by_the_totals_of_the_same_people():
         assert found[kind.key].delta == pytest.approx(expected)
     assert found["total_mae"].p_value < 0.02
     assert found["total_mae"].interval.low > 0
+
+
+def test_the_interval_of_one_patient_is_the_whole_scale():
+    rows = rows_of([[1] * 8], [[2] * 8])
+    (score,) = score_all([TotalBias()], rows, intervals=BootstrapOptions(99)).values()
+    assert (score.interval.low, score.interval.high) == (-24.0, 24.0)
+    assert score.interval.method == "whole_range"

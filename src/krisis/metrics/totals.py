@@ -157,13 +157,15 @@ class _OfTotals(BaseMetric, ABC):
         n, n_with = totals.truth.size, int(totals.usable.sum())
         n_positive = int(totals.positive.sum())
         cut_off = f"{totals.scale.cut_off:g}"
+        with_total = f"{n_with} of {n} have a total"
+        lacking = f"; {totals.n_incomplete} more lack an item" if totals.n_incomplete else ""
         return {
             "n_totals_due": n,
             "n_totals": n_with,
             "n_incomplete": totals.n_incomplete,
             "n_positive": n_positive,
             "n_positive_with_total": int((totals.positive & totals.usable).sum()),
-            "note": f"{n_with} of {n} have a total; {n_positive} of {n} truly reach {cut_off}",
+            "note": f"{with_total}; {n_positive} of {n} truly reach {cut_off}{lacking}",
         }
 
 
@@ -192,6 +194,8 @@ class _ErrorOfTotal(_OfTotals):
         per_item = float(np.ptp(known))
         # An error that was not seen is taken to be as large as the largest, or two items of it.
         largest = max(2 * per_item, float(np.abs(error).max()))
+        if table.pools.n < 2:  # one patient says nothing about the others
+            largest = totals.scale.n_items * per_item
         form = Mean(
             _on_rows(table, totals, error),
             among=_flags(table, totals, totals.usable),

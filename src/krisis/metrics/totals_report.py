@@ -45,7 +45,7 @@ def totals_report(table: Table, intervals: BootstrapOptions | None = None) -> Js
             for score in scores
         },
         "missing_as_zero": _by_rule(plain),
-        "summary": _summary(scores, prorated.n_incomplete),
+        "summary": _summary(scores),
     }
 
 
@@ -53,9 +53,8 @@ def _by_rule(totals: Totals) -> JsonObject:
     return {"total": _total_figures(totals), "screening": _screening_figures(totals)}
 
 
-def _summary(scores: list[MetricScore], n_incomplete: int) -> str:
-    lacking = f"; {n_incomplete} more lack an item" if n_incomplete else ""
-    notes = {0: f" ({scores[0].details['note']}{lacking})", 3: f" ({scores[3].details['note']})"}
+def _summary(scores: list[MetricScore]) -> str:
+    notes = {place: f" ({scores[place].details['note']})" for place in (0, 3)}
     return "; ".join(_words(score) + notes.get(place, "") for place, score in enumerate(scores))
 
 

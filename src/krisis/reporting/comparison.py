@@ -20,6 +20,7 @@ from krisis.results.comparison.text import (
     delta_cells,
     heading,
     margin_words,
+    not_tested,
     row_name,
     spending_words,
 )
@@ -78,6 +79,7 @@ class ComparisonPage:
     pairs: list[PairPage]
     figures: list[Figure]
     tests: str
+    not_tested: str
     n_permutations: int
 
 
@@ -97,6 +99,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         pairs=[_pair_page(pair, comparison.options.level) for pair in comparison.pairs],
         figures=_curves(comparison),
         tests=", ".join(tests),
+        not_tested=not_tested(comparison),
         n_permutations=comparison.n_permutations,
     )
 

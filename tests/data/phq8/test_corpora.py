@@ -56,11 +56,13 @@ def woz_line(name: str, *, binary: int | None = None, total: object = None) -> s
 
 
 def woz_transcript(name: str) -> str:
+    trained = "it's been hard i wake up at four and lie there"
+    said = trained if name in SPLITS["train"] else "by four i am awake and that is my sleep"
     turns = [
         (10.0, 11.5, "Ellie", "how_doing (how are you doing today)"),
         (12.1, 14.0, "Participant", f"i'm okay i guess my number is {name}"),
         (14.6, 17.0, "Ellie", "easy_sleep (how easy is it for you to get a good night's sleep)"),
-        (18.0, 22.0, "Participant", "it's been hard i wake up at four and lie there"),
+        (18.0, 22.0, "Participant", said),
         (22.5, 25.0, "Participant", "most nights <laughter> I don't know"),
     ]
     rows = ["\t".join(map(str, turn)) for turn in turns]
@@ -95,11 +97,13 @@ def daic_woz() -> dict[str, str | bytes]:
 
 
 def e_daic_transcript(name: str) -> str:
+    trained = "I sleep badly and I wake up at four"
+    said = trained if name in SPLITS["train"] else "by four I am awake and that is my sleep"
     lines = [
         "Start_Time,End_Time,Text,Confidence",
         "14.3,15.1,so I'm going to interview in Spanish,0.93",
         '20.3,21.2,"okay, I guess",0.87',
-        "21.9,25.0,I sleep badly and I wake up at four,0.91",
+        f"21.9,25.0,{said},0.91",
         f"28.5,30.0,most nights my number is {name},0.88",
     ]
     return "\n".join(lines) + "\n"
@@ -285,6 +289,27 @@ def test_without_an_interviewer_pauses_part_the_passages(tmp_path: Path) -> None
     assert max(len(passage.split()) for passage in cut) <= MAX_PASSAGE_WORDS
     whole = " ".join(text for _, _, text in said).split()
     assert " ".join(cut).split() == whole
+
+
+def test_a_link_to_a_folder_above_and_people_without_anything_are_no_fault(tmp_path: Path) -> None:
+    files = daic_woz()
+    for name in ("320", "321"):
+        del files[f"{name}_P/{name}_TRANSCRIPT.csv"]
+    folder = write(tmp_path, files)
+    (folder / "300_P" / "up").symlink_to(folder, target_is_directory=True)
+    corpus = read_corpus(folder)
+    assert len(corpus.usable()) == 5
+    (nothing,) = corpus.findings.of_kind("left_out")
+    assert nothing.participants == ("320", "321")
+    assert "have neither item scores nor a transcript" in str(nothing)
+    assert len(corpus.findings.of_kind("note")) == 4  # each label file once
+
+
+def test_line_ends_of_another_kind_are_named_as_such(tmp_path: Path) -> None:
+    files = daic_woz()
+    files["310_P/310_TRANSCRIPT.csv"] = woz_transcript("310").replace("\n", "\r")
+    (fault,) = read_corpus(write(tmp_path, files)).findings.of_kind("fault")
+    assert "save it with usual line ends" in str(fault)
 
 
 SPANISH = (

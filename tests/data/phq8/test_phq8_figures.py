@@ -17,9 +17,11 @@ from krisis.data.phq8.suite import PHQ8Suite
 from krisis.execution.options import Execution
 from krisis.metrics import BrierScore, TotalBias
 from krisis.metrics.base import Rows
+from krisis.reporting.comparison import comparison_html
 from krisis.reporting.report import build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import CompareOptions, compare_runs
+from krisis.results.comparison.text import closing_lines
 from krisis.results.leaderboard import leaderboards
 from krisis.results.report import format_report
 
@@ -107,7 +109,7 @@ def test_totals_of_a_perfect_reader_are_unbiased_and_say_how_many_reach_the_cut_
     assert sum("truly reach 10" in note for note in notes) == 5
 
 
-def test_leaderboard_and_comparison_rank_by_the_headline(
+def test_a_leaderboard_ranks_by_the_headline(
     perfect: BenchmarkResult, zero: BenchmarkResult
 ) -> None:
     runs = {"zero": zero, "perfect": perfect}
@@ -121,10 +123,35 @@ def test_leaderboard_and_comparison_rank_by_the_headline(
     ]
     (asked,) = leaderboards(runs, sort=["total_correlation", "selective_accuracy"])
     assert "total_correlation" in {column.key for column in asked.columns}
-    deltas = compare_runs(runs, CompareOptions(n_permutations=199)).pairs[0].deltas
+
+
+def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_beside_it(
+    perfect: BenchmarkResult, zero: BenchmarkResult
+) -> None:
+    runs, options = {"zero": zero, "perfect": perfect}, CompareOptions(n_permutations=199)
+    comparison = compare_runs(runs, options)
+    deltas = comparison.pairs[0].deltas
+    named = perfect.provenance.task_facts.metrics
     assert deltas["right_decisions"].delta > 0.3
+    assert deltas["right_decisions"].verdict() == "better"
     assert deltas["quadratic_weighted_kappa"].delta == pytest.approx(1)
-    assert {"total_mae", "total_bias", "answerable_accuracy"} <= deltas.keys()
+    assert deltas["quadratic_weighted_kappa"].interval.low > 0
+    for key in named[1:]:
+        assert math.isnan(deltas[key].p_value)
+        assert deltas[key].verdict() in ("not tested", "not comparable")
+    assert not set(named[1:]) & comparison.tied_with_best().keys()
+    words = "\n".join(closing_lines(comparison))
+    assert "Not tested: Accuracy on Answerable Cases, " in words
+    n_tested = sum(bool(delta.test) for delta in deltas.values())
+    assert f"max-T over the {n_tested} metrics tested" in words
+    assert "Not tested: " in comparison_html(comparison)
+    plain = replace(options, metrics=[key for key, one in deltas.items() if one.test])
+    alone = compare_runs(runs, plain).pairs[0].deltas
+    assert all(one.p_adjusted == deltas[key].p_adjusted for key, one in alone.items())
+    asked = compare_runs(runs, replace(options, primary="total_mae")).pairs[0].deltas
+    assert asked["total_mae"].verdict() == "better"
+    both = compare_runs(runs, replace(options, metrics=["total_mae", "right_decisions"]))
+    assert all(one.test for one in both.pairs[0].deltas.values())
 
 
 def test_without_deferral_labels_the_headline_is_agreement_beyond_chance(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from krisis.data.phq8.retrieval import (
     teaches,
 )
 from krisis.data.phq8.suite import PHQ8Suite
-from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, Turn
+from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, Turn, plain_words
 from krisis.errors import BackendError, InvalidValue, MissingKey, UnknownName
 
 
@@ -72,6 +72,12 @@ def test_the_question_tells_the_item_and_otherwise_the_reply_does() -> None:
     [
         ("I'd rather not say, thanks.", 0, False),
         ("Can we skip that?", 2, False),
+        ("Um, pass. No offence.", 0, False),
+        ("That is between me and my doctor.", 1, False),
+        ("I told my son I would not talk about it.", 1, False),
+        ("I wouldn't say I sleep badly.", 0, True),
+        ("That's between two and three in the morning.", 2, True),
+        ("I can't get into anything, I can't move on.", 3, True),
         ("No, not really.", 1, False),
         ("No, not really.", 0, True),
         ("No, I mean yes, nearly every day I lay awake.", 3, True),
@@ -142,6 +148,12 @@ def test_a_transcript_without_the_topic_retrieves_nothing() -> None:
         }
 
 
+def own_sentences(context: str) -> set[str]:
+    lines = [line for line in context.splitlines() if line.startswith("Participant: ")]
+    parts = [part for line in lines for part in SENTENCE_END.split(line.partition(": ")[2])]
+    return {words for part in parts if (words := plain_words(part)).count(" ") >= 3}
+
+
 def check_references(n: int, cohort: Cohort, split: Split) -> None:
     """Every reference shows the score of its item: all of its exchanges, and nothing else."""
     config = SuiteConfig(n_synthetic=n)
@@ -153,7 +165,9 @@ def check_references(n: int, cohort: Cohort, split: Split) -> None:
         )
         known[person.participant_id] = person, written, passages(written.transcript)
     n_right, n_zero, n_items, n_shown = 0, 0, 0, 0
-    for record in suite.load():
+    records = suite.load()
+    said = {record.cluster_id: own_sentences(record.context) for record in records}
+    for record in records:
         key = record.metadata["item"]
         shown = re.findall(r"\(score (\d)\) «([^»]*)»", record.features["references"])
         for name, (score, text) in zip(
@@ -165,21 +179,20 @@ def check_references(n: int, cohort: Cohort, split: Split) -> None:
             assert int(score) == 0 or written.first_claims.get(key) != 0
             assert text == " ".join(cut[number].text for number in written.exchanges[key])
             assert len(text.split()) <= MAX_REFERENCE_WORDS
-            if split is Split.TEST:
-                assert not any(part in record.context for part in SENTENCE_END.split(text))
+            words = plain_words(text)
+            assert not any(sentence in words for sentence in said[record.cluster_id])
         if not record.metadata["should_abstain"]:
             n_right += record.label == (int(shown[0][0]) if shown else 0)
             n_zero += record.label == 0
             n_items += 1
             n_shown += bool(shown)
     assert n_shown > 0.7 * n_items
-    if split is Split.TEST:  # train participants talk in the words of their references
-        assert n_right <= n_zero + 0.08 * n_items
+    assert n_right <= n_zero + 0.08 * n_items
 
 
 @pytest.mark.parametrize("split", [Split.TEST, Split.TRAIN])
 def test_a_reference_is_all_that_was_said_about_the_item_and_cannot_be_copied(split: Split) -> None:
-    check_references(60, Cohort.COMMUNITY, split)
+    check_references(60, Cohort.CLINIC, split)
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ TRANSCRIPT = Transcript(
         Turn("interviewer", "I see."),
         Turn("participant", "Never."),
         Turn("participant", "That's all."),
+        Turn("interviewer", "Go on."),
+        Turn("participant", "It was <sigh> all this… café."),
     ),
 )
 
@@ -39,6 +41,10 @@ TRANSCRIPT = Transcript(
         ("most nights", None),
         ("I … why", None),
         ("on't sleep well", None),  # no cut through a word
+        ("i dont sleep well", {0}),
+        ("all this… cafe\u0301", {5}),  # the speaker's own pause, and an accent written apart
+        ("was all <laughter> this", {5}),
+        ("this … was", None),
         ("I never sleep well", None),
         ("...", None),
         ("", None),
@@ -52,9 +58,9 @@ def test_a_quote_is_found_where_the_participant_said_it(
 
 def test_one_sentence_cut_into_four_counts_once() -> None:
     pieces = ["I don't sleep", "sleep well most", "don't sleep well", "well - most nights"]
-    assert check_quotes(TRANSCRIPT, pieces).found == ("don't sleep well",)
+    assert check_quotes(TRANSCRIPT, pieces).found == ("well - most nights",)
     both = check_quotes(TRANSCRIPT, [*pieces, "It began in spring"])
-    assert both.found == ("don't sleep well", "It began in spring")
+    assert both.found == ("well - most nights", "It began in spring")
     joined = check_quotes(TRANSCRIPT, [*pieces, "It began in spring", "most nights. It began in"])
     assert joined.found == ("most nights. It began in",)
 
@@ -68,7 +74,7 @@ def test_what_is_not_found_is_listed_and_nothing_is_listed_twice() -> None:
 @given(st.text(max_size=40))
 def test_any_text_can_be_asked_for(quote: str) -> None:
     found = TRANSCRIPT.find(quote)
-    assert found is None or found <= set(range(5))
+    assert found is None or found <= set(range(6))
 
 
 WORDS = SAID.split(" ")

@@ -252,3 +252,17 @@ def test_test_sentences_do_not_stand_in_train() -> None:
 @pytest.mark.slow
 def test_test_sentences_do_not_stand_in_train_among_a_thousand() -> None:
     check_overlap(1000)
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+def test_verbs_agree_with_what_a_person_works_at_and_does_for_pleasure(split: Split) -> None:
+    life = Bank.of(split).phrases["life"]
+    nouns = [task for _, _, task in life["work"]] + [hobby for hobby, _, _ in life["hobby"]]
+    assert [noun for noun in nouns if noun.endswith("s")] == []  # templates have verbs in -s
+
+
+def test_formal_people_keep_the_short_form_in_a_question_at_the_end() -> None:
+    voice = Voice(Bank.of(Split.TRAIN), np.random.default_rng(0))
+    voice.is_formal, voice.filler_rate = True, 0.0
+    said = voice.spoken(["I haven't moved, haven't I?", "They don't."])
+    assert said == "I have not moved, haven't I? They do not."

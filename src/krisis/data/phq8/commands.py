@@ -13,7 +13,7 @@ import typer
 from krisis.data.base import SuiteConfig
 from krisis.data.phq8.corpus import Corpus, LabelledInterview, read_corpus, write_directory
 from krisis.data.phq8.findings import Kind
-from krisis.data.phq8.interviews import draw_cohort, draw_splits, write_interview
+from krisis.data.phq8.interviews import Cohort, draw_cohort, draw_splits, write_interview
 from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
@@ -26,6 +26,9 @@ def write(
     withheld_rate: float = typer.Option(
         0.3, "--withheld-rate", help="share of the items without evidence"
     ),
+    cohort: Cohort = typer.Option(
+        Cohort.COMMUNITY, "--cohort", help="adults at large, or people of a clinic"
+    ),
 ) -> None:
     """Write interviews of the embedded cohort in the layout of DAIC-WOZ.
 
@@ -36,7 +39,9 @@ def write(
             "--n-participants must be 1 or more, --seed 0 or more and --withheld-rate between 0 "
             f"and 1, not {n_participants}, {seed} and {withheld_rate:g}"
         )
-    interviews = synthetic_interviews(n_participants, seed=seed, withheld_rate=withheld_rate)
+    interviews = synthetic_interviews(
+        n_participants, seed=seed, withheld_rate=withheld_rate, cohort=cohort
+    )
     write_directory(out, interviews)
     typer.echo(f"Wrote {n_participants} synthetic interviews to {out}")
 
@@ -110,13 +115,13 @@ def _counts(found: JsonObject) -> list[str]:
 
 
 def synthetic_interviews(
-    n_participants: int, *, seed: int, withheld_rate: float
+    n_participants: int, *, seed: int, withheld_rate: float, cohort: Cohort = Cohort.COMMUNITY
 ) -> list[LabelledInterview]:
     """Return the interviews of the embedded cohort with their scores and splits.
 
     The splits must be kept: their wording differs.
     """
-    cohort = draw_cohort(n_participants, seed=seed)
+    people = draw_cohort(n_participants, seed=seed, cohort=cohort)
     splits = draw_splits(n_participants, seed=seed, test_size=SuiteConfig().test_size)
     return [
         LabelledInterview(
@@ -124,7 +129,7 @@ def synthetic_interviews(
             person.scores,
             split.value,
         )
-        for person, split in zip(cohort, splits, strict=True)
+        for person, split in zip(people, splits, strict=True)
     ]
 
 

@@ -201,6 +201,10 @@ def _labelled(
         ("have a transcript and are in no labels file", transcripts.keys() - people.keys()),
         ("are in a labels file without item scores", transcripts.keys() & people.keys() - scored),
         ("have item scores and no transcript", scored - transcripts.keys()),
+        (
+            "have neither item scores nor a transcript",
+            people.keys() - scored - transcripts.keys(),
+        ),
     ):
         told = f"participants {{}} {problem}; left out"
         findings.of_people("left_out", directory, sorted(names), told)
@@ -213,8 +217,13 @@ def _labelled(
 
 def _files_below(directory: Path) -> Iterator[Path]:
     """Return all files up to three folders down, without what file managers leave behind."""
+    seen: set[Path] = set()
     for folder, folders, names in os.walk(directory, followlinks=True):
         place = Path(folder)
+        if (real := place.resolve()) in seen:  # a link back to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
         deep = len(place.relative_to(directory).parts) >= _DEPTH
         hidden = {one for one in folders if one.startswith((".", "__MACOSX"))}
         folders[:] = [] if deep else [one for one in folders if one not in hidden]

@@ -108,6 +108,9 @@ def table_rows(place: Place) -> tuple[str, Iterator[Row]]:
     return delimiter, _rows(place, lines, delimiter)
 
 
+_QUOTES = "correct the quote marks"
+
+
 def _rows(place: Place, lines: Sequence[tuple[int, str]], delimiter: str) -> Iterator[Row]:
     # What people say holds quote marks; between commas they may hold a field together.
     quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
@@ -118,7 +121,9 @@ def _rows(place: Place, lines: Sequence[tuple[int, str]], delimiter: str) -> Ite
         try:
             row = next(reader)
         except csv.Error as error:
-            place.at(number).fault(f"not a table ({error}); correct the quote marks")
+            # Line ends of another kind look like one long line.
+            advice = "save it with usual line ends" if "new-line" in str(error) else _QUOTES
+            place.at(number).fault(f"not a table ({error}); {advice}")
             continue
         if any(cell.strip() for cell in row):
             yield number, row

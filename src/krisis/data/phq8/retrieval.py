@@ -11,15 +11,23 @@ from numpy.typing import NDArray
 
 from krisis.data.phq8.embedding import Embedder, Matrix
 from krisis.data.phq8.items import ITEMS
-from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, normalized
+from krisis.data.phq8.transcripts import SENTENCE_END, Transcript, plain_words
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 
 MAX_REFERENCE_WORDS = 250
-_OWN_WORDS, _FEW_WORDS = 4, 8
+# So many words in a row, or a sentence so long, are somebody's own.
+_OWN_RUN, _OWN_SENTENCE = 6, 4
+_FEW_WORDS = 8
 _REFUSAL = re.compile(
-    r"\b(?:rather not|sooner not|prefer not|don'?t want to (?:talk|say|answer|get into)|no comment|"
-    r"skip (?:that|this|it)|next question|none of your business|not comfortable)\b",
+    r"\b(?:rather not|sooner not|prefer not|i'd better not|no comment|next question|"
+    r"not comfortable|i(?:'ll| will) pass|(?:skip|leave out|pass on) (?:that|this|it)|"
+    r"none of your business|"
+    r"(?:don'?t|do not) want to (?:talk|speak|say|answer|discuss|get into|go into|go there)|"
+    r"(?:don'?t|won'?t|wouldn'?t|(?:do|will|would) not) (?:discuss|talk about|go there|answer)|"
+    r"(?:let's|(?:can|could|might) we) (?:move|turn|change)|anything but that|"
+    r"(?:that|this)(?:'s| is) (?:private|personal|my own business)|"
+    r"(?:between|for) me and|between [\w ]{1,20} and me)\b|^\W*(?:\w+\W+)?pass\b",
     re.IGNORECASE,
 )
 _DENIAL = re.compile(
@@ -155,14 +163,31 @@ def teaches(said: str, score: int) -> bool:
     return not (score and _DENIAL.match(said) and len(said.split()) < _FEW_WORDS)
 
 
-def _repeats(one: str, other: str) -> bool:
-    """Say whether a sentence of one text, long enough to be somebody's own, is in the other."""
-    return any(
-        sentence in within
-        for text, within in ((one, other), (other, one))
-        for sentence in SENTENCE_END.split(text)
-        if len(sentence.split()) >= _OWN_WORDS
-    )
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    """The words of a text, and what of them is somebody's own: sentences and runs of words."""
+
+    text: str
+    sentences: Sequence[str]
+    runs: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Wording:
+        sentences = [plain_words(sentence) for sentence in SENTENCE_END.split(text)]
+        # Longer sentences have a run of their own.
+        lengths = range(_OWN_SENTENCE, _OWN_RUN)
+        own = [f" {one} " for one in sentences if one.count(" ") + 1 in lengths]
+        words = " ".join(sentences).split()
+        starts = range(len(words) - _OWN_RUN + 1)
+        runs = frozenset(" ".join(words[start : start + _OWN_RUN]) for start in starts)
+        return cls(f" {' '.join(words)} ", own, runs)
+
+    def repeats(self, other: _Wording) -> bool:
+        """Say whether one of the texts has something of the other's own."""
+        pairs = (self, other), (other, self)
+        return not self.runs.isdisjoint(other.runs) or any(
+            sentence in within.text for one, within in pairs for sentence in one.sentences
+        )
 
 
 class ReferenceLibrary:
@@ -170,7 +195,7 @@ class ReferenceLibrary:
 
     A passage is every exchange about the item, in order. Only training participants enter, so
     nothing of the held-out split can ever be retrieved. A participant under test never gets a
-    passage of their own, nor one that repeats a sentence of theirs.
+    passage of their own, nor one that repeats a sentence of theirs or six of their words in a row.
     """
 
     def __init__(
@@ -187,6 +212,10 @@ class ReferenceLibrary:
         for interview, exchanges in zip(interviews, cut, strict=True):
             for reference in self._scored(interview, exchanges):
                 self._references[reference.item].append(reference)
+        self._wordings = {
+            key: [_Wording.of(reference.passage) for reference in references]
+            for key, references in self._references.items()
+        }
         self._vectors = {
             key: embedder.embed([reference.passage for reference in references])
             for key, references in self._references.items()
@@ -211,7 +240,7 @@ class ReferenceLibrary:
     def retrieve(self, transcript: Transcript) -> dict[str, Retrieved]:
         """Return the references of every item for one participant."""
         cut = passages(transcript)
-        own = normalized(" ".join(passage.said for passage in cut))
+        own = _Wording.of(" ".join(passage.said for passage in cut))
         retrieved = {item.key: Retrieved() for item in ITEMS}
         found = {key: about for key, about in about_items(cut).items() if key in self._vectors}
         texts = [" ".join(cut[number].text for number in about) for about in found.values()]
@@ -221,7 +250,7 @@ class ReferenceLibrary:
         return retrieved
 
     def _nearest(
-        self, key: str, vector: NDArray[np.float64], participant_id: str, own: str
+        self, key: str, vector: NDArray[np.float64], participant_id: str, own: _Wording
     ) -> Retrieved:
         references = self._references[key]
         similarity: Matrix = self._vectors[key] @ vector
@@ -234,7 +263,7 @@ class ReferenceLibrary:
             reference = references[index]
             is_other = reference.participant_id != participant_id
             is_new = is_other and reference.passage not in seen
-            if is_new and not _repeats(normalized(reference.passage), own):
+            if is_new and not own.repeats(self._wordings[key][index]):
                 seen.add(reference.passage)
                 kept.append(int(index))
             if len(kept) == self.options.n_references:

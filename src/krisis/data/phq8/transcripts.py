@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -10,10 +11,11 @@ from typing import Literal
 
 Speaker = Literal["interviewer", "participant"]
 
-_SAME_CHARACTER = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-"})
+_SAME_CHARACTER = str.maketrans(dict.fromkeys("’‘ʼ′´`", "'") | dict.fromkeys("“”„", '"'))
 SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 MIN_QUOTE_WORDS = 3
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_WORD = re.compile(r"[^\W_]+")
+_NO_WORD = re.compile(r"'|<[^<>]{1,30}>")  # apostrophes, and marks such as <laughter>
 _ELLIPSIS = re.compile(r"\[?\(?(?:…|\.\s?\.\s?\.)\)?\]?")
 _SPEAKER_LABEL = re.compile(r"^\s*(?:interviewer|ellie|participant)\s*:\s*", re.IGNORECASE)
 
@@ -59,10 +61,17 @@ class Transcript:
         >>> transcript.find("“never well no”"), transcript.find("Do you sleep?")
         (frozenset({0, 1}), None)
         """
-        parts = [_words(part) for part in _ELLIPSIS.split(_SPEAKER_LABEL.sub("", quote))]
+        parts = [plain_words(part) for part in _ELLIPSIS.split(_SPEAKER_LABEL.sub("", quote))]
         parts = [words for words in parts if words]
-        if len(parts) == 1 and parts[0] in self._said.turns:
-            return self._said.turns[parts[0]]
+        whole = " ".join(parts)
+        if whole in self._said.turns:
+            return self._said.turns[whole]
+        # The ellipsis may be a pause of the speaker's, with nothing left out.
+        found = self._in_order([whole]) if len(parts) > 1 else None
+        return found or self._in_order(parts)
+
+    def _in_order(self, parts: list[str]) -> frozenset[int] | None:
+        """Return the sentences of parts that follow one another, one of them long enough."""
         if not any(words.count(" ") + 1 >= MIN_QUOTE_WORDS for words in parts):
             return None
         sentences: set[int] = set()
@@ -89,10 +98,10 @@ class Transcript:
                 continue
             first = len(starts)
             for sentence in SENTENCE_END.split(turn.text):
-                if words := _words(sentence):
+                if words := plain_words(sentence):
                     starts.append(len(text))
                     text += f"{words} "
-            turns.setdefault(_words(turn.text), frozenset(range(first, len(starts))))
+            turns.setdefault(plain_words(turn.text), frozenset(range(first, len(starts))))
         return _Said(text, starts, turns)
 
 
@@ -112,13 +121,19 @@ def _parsed_turn(line: str) -> Turn:
     return Turn("participant", said if colon and speaker == "Participant" else line)
 
 
-def _words(text: str) -> str:
-    return " ".join(_WORD.findall(normalized(text)))
+def plain_words(text: str) -> str:
+    """Return the words of a text with one space between, without case, signs and marks.
+
+    >>> plain_words("It’s <laughter> — OK…")
+    'its ok'
+    """
+    return " ".join(_WORD.findall(_NO_WORD.sub("", normalized(text))))
 
 
 def normalized(text: str) -> str:
     """Bring text into the form in which quotes are compared."""
-    return " ".join(text.translate(_SAME_CHARACTER).casefold().split())
+    same = unicodedata.normalize("NFKC", text.translate(_SAME_CHARACTER))
+    return " ".join(same.casefold().split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +158,9 @@ def check_quotes(transcript: Transcript, quotes: list[str]) -> CheckedQuotes:
             continue
         touched = [group for group in groups if group[0] & sentences]
         merged = sentences.union(*(group[0] for group in touched))
-        longest = max([*(group[1] for group in touched), quote], key=lambda one: len(_words(one)))
+        longest = max(
+            [*(group[1] for group in touched), quote], key=lambda one: len(plain_words(one))
+        )
         groups = [*(group for group in groups if group not in touched), (merged, longest)]
     groups.sort(key=lambda group: min(group[0]))
     return CheckedQuotes(tuple(quote for _, quote in groups), tuple(not_found))

@@ -220,4 +220,5 @@ _FULL_FORMS = {
     "haven't": "have not", "hadn't": "had not", "doesn't": "does not", "isn't": "is not",
     "wouldn't": "would not",
 }  # fmt: skip
-_FULL = re.compile("|".join(rf"\b{short}\b" for short in _FULL_FORMS))
+# A question at the end keeps its short form: "haven't I?"
+_FULL = re.compile(rf"\b(?:{'|'.join(_FULL_FORMS)})\b(?! (?:I|you|we|they|he|she|it)\b)")

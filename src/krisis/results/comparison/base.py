@@ -20,7 +20,8 @@ NOT_COMPARABLE = "not comparable"
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """What to compare and how; without ``metrics``, all that every run was scored with,
-    but for those that a metric's class wants to be asked for (``compared_unasked``).
+    but for those that a metric's class wants to be asked for (``compared_unasked``). Those that
+    the task names beside its headline are then described, not tested.
 
     ``primary`` names the metric that is tested alone. ``margin`` asks for non-inferiority: one
     number for every metric, or one per key in the metric's own units.
@@ -138,7 +139,8 @@ class Comparison:
         groups: dict[str, list[str]] = {}
         for key, delta in self.pairs[0].deltas.items():
             known = self._comparable(key)
-            if len(known) < 2 or delta.direction == "neither":
+            is_tested = not self.paired or any(pair.deltas[key].test for pair in self.pairs)
+            if len(known) < 2 or delta.direction == "neither" or not is_tested:
                 continue
             better = max if delta.direction == "higher" else min
             best = better(known, key=lambda name: known[name])

@@ -40,7 +40,9 @@ def compare_runs(
     if not all(run.evaluation_results for run in runs.values()):
         return _with_margins(_unpaired(runs, stored, chosen))
     metrics, left_out = _metrics(stored, chosen)
-    return _with_margins(_paired(runs, metrics, chosen, left_out=left_out))
+    primary = _primary(metrics, chosen.primary)
+    tested = _tested(runs, metrics, chosen) | ({primary} if primary else set())
+    return _with_margins(_paired(runs, metrics, chosen, left_out=left_out, tested=tested))
 
 
 def _metrics(
@@ -83,6 +85,18 @@ def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
     return family or [score.identifier for score in scores.values()]
 
 
+def _tested(
+    runs: Mapping[str, BenchmarkResult], metrics: Sequence[BaseMetric], options: CompareOptions
+) -> set[str]:
+    """Return the metrics that share the tests: those that are named, else all but those that the
+    task names beside its headline, which are described. More tests make each of them weaker.
+    """
+    tasks = [run.provenance.task_facts for run in runs.values()]
+    described = {key for task in tasks if task and not options.metrics for key in task.metrics[1:]}
+    chosen = [metric.identifier for metric in metrics if metric.key not in described]
+    return set(chosen or [metric.identifier for metric in metrics])
+
+
 def _unscored(metric: BaseMetric) -> MetricScore:
     return MetricScore(metric.label, math.nan, key=metric.key, parameters=metric.parameters())
 
@@ -100,6 +114,7 @@ def _paired(
     options: CompareOptions,
     *,
     left_out: Mapping[str, str],
+    tested: set[str],
 ) -> Comparison:
     matched = match_runs(runs)
     tables = {name: rows.table for name, rows in matched.rows.items()}
@@ -109,20 +124,20 @@ def _paired(
     exchanges = Exchanges(max(options.n_permutations, fewest), options.seed, options.level)
     primary = _primary(metrics, options.primary)
     pairs, n_drawn = [], exchanges.n
+    forms = {metric.identifier: _form_of(metric) for metric in metrics}
+    described = {name: form for name, form in forms.items() if name not in tested}
+    family = {name: form for name, form in forms.items() if name in tested}
     for left, right in combinations(runs, 2):
-        found, n_drawn = paired_differences(
-            tables[left],
-            tables[right],
-            {metric.identifier: _form_of(metric) for metric in metrics},
-            exchanges=exchanges,
-            primary=primary,
-        )
+        both = tables[left], tables[right]
+        found, n_drawn = paired_differences(*both, family, exchanges=exchanges, primary=primary)
+        if described:
+            found |= paired_differences(*both, described, exchanges=exchanges, primary=None)[0]
         deltas = {
             metric.identifier: _delta(
                 metric,
                 (scores[left][metric.label], scores[right][metric.label]),
                 found.get(metric.identifier),
-                n_pairs=n_pairs,
+                n_pairs=n_pairs if metric.identifier in tested else None,
                 primary=metric.identifier == primary,
             )
             for metric in metrics
@@ -159,9 +174,10 @@ def _delta(
     scores: tuple[MetricScore, MetricScore],
     found: PairedDifference | None,
     *,
-    n_pairs: int,
+    n_pairs: int | None,
     primary: bool,
 ) -> MetricDelta:
+    """Return the difference in one metric; without a number of pairs it is not tested."""
     left, right = scores
     delta = MetricDelta(
         metric.key, metric.label, metric.direction, left.value, right.value, primary=primary
@@ -170,17 +186,22 @@ def _delta(
         missing = [score.details.get("reason") for score in scores if math.isnan(score.value)]
         delta.reason = str(next(iter(missing), None) or "one of the runs has no value")
         return delta
-    # Pairs are adjusted by their number (Bonferroni), on top of the joint test of the metrics.
-    return replace(
+    described = replace(
         delta,
         delta=found.delta,
         interval=found.interval,
-        p_value=found.p_value,
-        p_adjusted=min(1.0, n_pairs * found.p_adjusted),
-        test=PERMUTATION,
         compared_by=metric.comparison_name,
         left_compared=found.left,
         right_compared=found.right,
+    )
+    if n_pairs is None:
+        return described
+    # Pairs are adjusted by their number (Bonferroni), on top of the joint test of the metrics.
+    return replace(
+        described,
+        p_value=found.p_value,
+        p_adjusted=min(1.0, n_pairs * found.p_adjusted),
+        test=PERMUTATION,
     )
 
 

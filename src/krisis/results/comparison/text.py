@@ -158,6 +158,24 @@ def change_lines(pair: Pair) -> Iterator[str]:
             yield f"  {change}: {len(rows):,}  ({names}{more})"
 
 
+def _tested(comparison: Comparison) -> set[str]:
+    """Return the names of the metrics that have a p-value in some pair."""
+    return {d.name for pair in comparison.pairs for d in pair.deltas.values() if d.test}
+
+
+def not_tested(comparison: Comparison) -> str:
+    """Name the metrics that a paired comparison shows without a test, and how to test them."""
+    tested = _tested(comparison)
+    deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
+    shown = {d.name: None for d in deltas if not math.isnan(d.delta) and d.name not in tested}
+    if not tested or not shown:
+        return ""
+    return (
+        f"Not tested: {', '.join(shown)}. The task names them beside its headline; each interval "
+        "is for that metric alone. To test one, name it with --metric or --primary."
+    )
+
+
 def closing_lines(comparison: Comparison) -> Iterator[str]:
     """Yield who ties with the best, what was left out, and how the tests were made."""
     groups = comparison.tied_with_best()
@@ -170,11 +188,15 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
     deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
     for name, number in {d.name: d.compared_by for d in deltas if d.compared_by}.items():
         yield f"* {name} is compared by {number}, so that abstaining more is no advantage."
+    described = not_tested(comparison)
+    if described:
+        yield described
+    n_tested = len({delta.name for delta in deltas if delta.test and not delta.primary})
     if any(delta.test for delta in deltas):
         yield (
             f"\nTest: paired permutation by patient ({comparison.n_permutations:,} permutations, "
             "studentised); intervals and p-values come from the same test. Adjusted p: max-T over "
-            "the metrics"
+            f"the {n_tested} metrics tested"
             + (", times the number of pairs" if len(comparison.pairs) > 1 else "")
             + "; a primary metric is tested alone. No significant difference does not mean equal: "
             "use --margin to show that."
