@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from krisis import registry
+from krisis.benchmark import baseline_rows
 from krisis.cli.streams import echo_json
 from krisis.confidence.calibrators import calibrator_from
 from krisis.decisions.costs import cost_file_text, costs_of_run
@@ -15,9 +18,14 @@ from krisis.decisions.decide_text import decide_facts, decide_lines
 from krisis.decisions.population import Shares
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, UserError
+from krisis.execution.assembly import suite_of
+from krisis.execution.config import checked_config
 from krisis.json_values import dumps, read_object, write_text
-from krisis.results.run_items import read_items
+from krisis.metrics.items import RunItems, Source
+from krisis.results.base import BenchmarkResult
+from krisis.results.run_items import items_of_result, read_items
+from krisis.results.store import load_run
 
 app = typer.Typer(add_completion=False)
 
@@ -135,7 +143,7 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         team=team,
         n_folds=folds,
     )
-    decision = decide_run(items, options, baselines={})
+    decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
     if as_json:
         echo_json(dumps(decide_facts(decision)))
     else:
@@ -148,3 +156,40 @@ def _shares(prevalence: str, shares: str) -> Shares | None:
     if not (prevalence or shares):
         return None
     return Shares.from_text(prevalence or shares, grouped=bool(shares))
+
+
+def _baselines(run: Path, others: Sequence[Path], mode: str | None) -> dict[str, RunItems]:
+    """Return the runs that are named, and the suite's baselines judged anew on the same records."""
+    named = {path.resolve().name.removesuffix(".json"): read_items(path, mode) for path in others}
+    if len(named) < len(others):
+        raise InvalidValue("two baselines have one name; rename one of them")
+    return {**_own_baselines(run), **named}
+
+
+def _own_baselines(run: Path) -> dict[str, RunItems]:
+    """Judge the baselines that a run was scored beside once more: only their scores were kept.
+
+    Of suites that are registered only: to look at a run may not execute a file that it names.
+    """
+    if run.is_file() and read_object(run, lenient=True).get("kind") is None:
+        return {}  # a file of a suite's own format keeps no baselines
+    result = load_run(run) if run.is_dir() else BenchmarkResult.load(run)
+    config = result.provenance.config
+    if not (result.baselines and config.get("suite") in registry.names("suites")):
+        return {}
+    try:
+        made = checked_config(dict(config), str(run))
+        suite = suite_of(made)
+        judged = baseline_rows(suite, suite.first(made.limit))
+        truths = {(row.record_id, str(row.ground_truth)) for r in judged.values() for row in r}
+        asked = {(r.record_id, str(r.ground_truth)) for r in result.evaluation_results}
+        if not asked <= truths:
+            raise InvalidValue("the suite gives other records now")
+    except UserError as error:
+        typer.echo(f"krisis: the baselines of {run} cannot be judged again ({error})", err=True)
+        return {}
+    return {
+        name: items_of_result(BenchmarkResult(rows, {}, {}, name), Source(name))
+        for name, rows in judged.items()
+        if name != result.backend_name
+    }

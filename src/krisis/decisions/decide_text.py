@@ -139,11 +139,11 @@ def best_lines(decision: Decision) -> list[str]:
             f"Least cost on these rows: {rule}. What that will cost is told by the cross-fitted "
             "line, whose rows did not choose their own threshold; the in-sample line flatters it."
         )
-    for saving in decision.savings:
-        found.append(
-            f"Saved against {saving.against}: {number(saving.saved)} "
-            f"({number(saving.low)} to {number(saving.high)})."
-        )
+    found += [
+        f"Saved against {saving.against}: {number(saving.saved)} ({number(saving.low)} to "
+        f"{number(saving.high)})."
+        for saving in decision.savings
+    ]
     if decision.chow.thresholds:
         each = (_chow_words(str(a), t) for a, t in decision.chow.thresholds.items())
         found.append(f"Chow's rule answers {', '.join(each)}.")
@@ -218,20 +218,15 @@ def assumptions(decision: Decision) -> list[str]:
     """State what the figures assume, one sentence each."""
     run, options = decision.run, decision.options
     person, unit = run.words
+    n_patients = run.table.patients.n
     found = [
-        (
-            f"Future {person}s are like these {run.table.patients.n} {person}s, and their labels are "
-            "right."
-        ),
-        (
-            f"{unit.capitalize()}s on which the model abstained, or without a score, are deferred at "
-            "every threshold."
-        ),
+        f"Future {person}s are like these {n_patients} {person}s, and their labels are right.",
+        f"An abstention of the model, or a {unit} without a score, is deferred at any threshold.",
         f"Deferring costs what the table says, whatever the reader of the {unit} then does.",
+        f"Intervals resample {person}s and take thresholds as given.",
         (
-            f"Intervals resample {person}s and take thresholds as given; that of the cross-fitted "
-            f"line leaves out how the choice would vary ({min(options.n_folds, run.table.patients.n)} "
-            f"folds of {person}s, seed {options.score.seed})."
+            f"Cross-fitting is over {min(options.n_folds, n_patients)} folds of {person}s, seed "
+            f"{options.score.seed}; its interval leaves out how the choice itself would vary."
         ),
     ]
     if run.table.patients.n < run.n_items:

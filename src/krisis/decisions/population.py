@@ -13,7 +13,7 @@ import numpy as np
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
 from krisis.metrics.labels import Label, canonical_label, group_name, is_label
-from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval, expanded_tail
 
@@ -72,9 +72,12 @@ class Quantity:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Rows in strata of stated shares; a mean is Σ share · mean of the stratum."""
+    """Rows in strata of stated shares; a mean is Σ share · mean of the stratum.
 
-    table: Table
+    ``pools`` are the units that are resampled: patients, or pools of very many.
+    """
+
+    pools: Units
     stratum: IntArray
     shares: FloatArray
     names: Sequence[str] = field(default_factory=tuple)
@@ -84,13 +87,13 @@ class Population:
         """Return the rows as they are, or in strata with the given shares."""
         table = run.table
         if shares is None:
-            return cls(table, np.zeros(table.n_scored, dtype=np.int64), np.ones(1))
+            return cls(table.pools, np.zeros(table.n_scored, dtype=np.int64), np.ones(1))
         if shares.column:
             names, code = _groups(table, shares.column)
         else:
             names, code = [str(label) for label in table.labels], table.truth
         wanted = _wanted(shares, names, code, run)
-        return cls(table, code, wanted, tuple(names))
+        return cls(table.pools, code, wanted, tuple(names))
 
     @property
     def moved(self) -> bool:
@@ -128,7 +131,7 @@ class Population:
         Percentiles of resampled means with a pseudo-row at either end of the range, shared out
         over the strata: a cost that was never seen may still exist.
         """
-        pools = self.table.pools
+        pools = self.pools
         if pools.n < 2:
             return {
                 name: Interval(q.low, q.high, options.level, "whole_range")

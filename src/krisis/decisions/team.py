@@ -148,9 +148,12 @@ def team_quantities(
 ) -> dict[str, Quantity]:
     """Return the chance of a wrong final answer of every row, and of a missed positive case."""
     wrong = np.where(accepted, ~run.table.correct, reader_errors).astype(np.float64)
+    low, high = float(reader_errors.min()), float(reader_errors.max())
+    bounds = (0.0, 1.0) if accepted.any() else (low, high)
     if positive_of(run) is None:
-        return {"wrong": Quantity(wrong)}
-    return {"wrong": Quantity(wrong), "missed": Quantity(wrong * is_positive(run))}
+        return {"wrong": Quantity(wrong, *bounds)}
+    missed = Quantity(wrong * is_positive(run), 0.0, bounds[1])
+    return {"wrong": Quantity(wrong, *bounds), "missed": missed}
 
 
 def workload(team: Team, means: Mapping[str, tuple[float, Interval]], deferred: float) -> Workload:
