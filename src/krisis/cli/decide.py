@@ -15,6 +15,13 @@ from krisis.confidence.calibrators import calibrator_from
 from krisis.decisions.costs import cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decide_text import decide_facts, decide_lines
+from krisis.decisions.decision_curve import (
+    THRESHOLDS,
+    CurveOptions,
+    curve_facts,
+    curve_lines,
+    decision_curve,
+)
 from krisis.decisions.population import Shares
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team
@@ -79,12 +86,30 @@ Arrivals = Annotated[
 Folds = Annotated[int, typer.Option("--folds", help="Folds of patients for cross-fitting.")]
 Mode = Annotated[str | None, typer.Option("--mode", help="Experiment of a run file.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of folds and drawn patients.")]
+Curve = Annotated[
+    bool, typer.Option("--curve", help="Show the decision curve of a binary task, not the costs.")
+]
+Thresholds = Annotated[
+    str, typer.Option("--thresholds", help="With --curve: threshold probabilities, with commas.")
+]
+AnswerFrom = Annotated[
+    float | None,
+    typer.Option("--answer-from", help="With --curve: defer answers below this confidence."),
+]
+DefaultAction = Annotated[
+    str,
+    typer.Option(
+        "--default-action",
+        help="With --curve: treat, or none (the default), where neither model nor reader decides.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not text.")]
 
 
 @app.command(
     epilog="Examples:  krisis decide runs/RUN  |  krisis decide runs/RUN --write-cost costs.yaml  "
     "|  krisis decide runs/RUN --cost costs.yaml --prevalence 0.1  |  krisis decide runs/RUN "
+    "--curve --prevalence 0.1  |  krisis decide runs/RUN "
     "--reader-sensitivity 0.9 --reader-specificity 0.95 --minutes 6 --readers 2 --arrivals 200",
 )
 def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
@@ -105,6 +130,10 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     hours: Hours = 8.0,
     arrivals: Arrivals = None,
     folds: Folds = 10,
+    curve: Curve = False,
+    thresholds: Thresholds = "",
+    answer_from: AnswerFrom = None,
+    default_action: DefaultAction = "",
     mode: Mode = None,
     seed: Seed = 42,
     as_json: AsJson = False,
@@ -136,9 +165,33 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
             "--minutes, --readers, --hours and --arrivals are of a team; say how well it reads, "
             "for instance with --reader-accuracy 0.9"
         )
+    score = ScoreOptions(confidence=confidence, calibrator=calibrator, seed=seed)
+    if not curve and (thresholds or default_action or answer_from is not None):
+        raise InvalidValue(
+            "--thresholds, --answer-from and --default-action are of the decision curve; add "
+            "--curve or omit them"
+        )
+    if curve:
+        if cost is not None or baseline:
+            raise InvalidValue(
+                "--curve has neither costs nor baselines; omit --cost and --baseline"
+            )
+        asked = CurveOptions(
+            score=score,
+            thresholds=_numbers(thresholds) or THRESHOLDS,
+            answer_from=answer_from,
+            team=team,
+            default_action=default_action or "none",  # type: ignore[arg-type] # checked there
+            shares=_shares(prevalence, shares),
+        )
+        found = decision_curve(items, asked)
+        echo_json(dumps(curve_facts(found))) if as_json else typer.echo(
+            "\n".join(curve_lines(found))
+        )
+        return
     options = DecideOptions(
         costs=costs_of_run(items, cost),
-        score=ScoreOptions(confidence=confidence, calibrator=calibrator, seed=seed),
+        score=score,
         shares=_shares(prevalence, shares),
         team=team,
         n_folds=folds,
@@ -148,6 +201,15 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         echo_json(dumps(decide_facts(decision)))
     else:
         typer.echo("\n".join(decide_lines(decision)))
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return sorted({float(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        raise InvalidValue(
+            f"{text!r} is no list of numbers; write for instance --thresholds 0.1,0.2,0.3"
+        ) from None
 
 
 def _shares(prevalence: str, shares: str) -> Shares | None:

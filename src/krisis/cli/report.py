@@ -8,8 +8,10 @@ import typer
 
 from krisis.confidence.calibrators import calibrator_from
 from krisis.decisions.certificate import certificate_from
+from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.json_values import read_object, write_text
 from krisis.reporting.certificate import certificate_section
+from krisis.reporting.decision_curve import decision_curve_section
 from krisis.reporting.report import Section, build_report, report_html, save_figures
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
@@ -22,7 +24,7 @@ app = typer.Typer(add_completion=False)
     epilog="Examples:  krisis report runs/RUN -o report.html  |  krisis report result.json "
     "--figures figures --baseline runs/GUIDELINE",
 )
-def report(
+def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
     figures: Path | None = typer.Option(
@@ -37,6 +39,9 @@ def report(
     calibration: Path | None = typer.Option(
         None, "--calibration", help="The calibrator that the certificate was made with."
     ),
+    curve: bool = typer.Option(
+        False, "--curve", help="Show the decision curve of a binary task, as `decide --curve`."
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
@@ -44,6 +49,8 @@ def report(
     others = load_results(baseline)
     refuse_other_data({run.name: result, **others})
     shown = [] if certificate is None else [_certified(certificate, run, calibration)]
+    if curve:
+        shown.append(decision_curve_section(decision_curve(read_items(run), CurveOptions())))
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
     typer.echo(f"wrote {output}")
