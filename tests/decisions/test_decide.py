@@ -215,7 +215,7 @@ def test_the_mean_wait_is_that_of_a_simulated_queue() -> None:
         total += start - now
         heapq.heappush(free, start + length)
     assert wait == pytest.approx(total / n, rel=0.05)
-    assert team.wait_minutes(0.9)[2].startswith("45.0 hours of reading arrive per day and only 24")
+    assert team.wait_minutes(0.9)[2].startswith("36.0 hours of reading arrive per day and only 24")
 
 
 def test_other_shares_reweight_the_classes_with_the_effective_rows_beside() -> None:
