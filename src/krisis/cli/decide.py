@@ -15,13 +15,20 @@ from krisis.confidence.calibrators import calibrator_from
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decide_text import decide_facts, decide_lines
+from krisis.decisions.decision_curve import (
+    THRESHOLDS,
+    CurveOptions,
+    curve_facts,
+    curve_lines,
+    decision_curve,
+)
 from krisis.decisions.population import Shares
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
-from krisis.json_values import JsonMapping, dumps, read_object, write_text
+from krisis.json_values import JsonMapping, JsonObject, dumps, read_object, write_text
 from krisis.metrics.items import RunItems, Source
 from krisis.results.base import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
@@ -83,12 +90,30 @@ Arrivals = Annotated[
 Folds = Annotated[int, typer.Option("--folds", help="Folds of patients for cross-fitting.")]
 Mode = Annotated[str | None, typer.Option("--mode", help="Experiment of a run file.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of folds and drawn patients.")]
+Curve = Annotated[
+    bool, typer.Option("--curve", help="Show the decision curve of a binary task, not the costs.")
+]
+Thresholds = Annotated[
+    str, typer.Option("--thresholds", help="With --curve: threshold probabilities, with commas.")
+]
+AnswerFrom = Annotated[
+    float | None,
+    typer.Option("--answer-from", help="With --curve: defer answers below this confidence."),
+]
+DefaultAction = Annotated[
+    str,
+    typer.Option(
+        "--default-action",
+        help="With --curve: treat, or none (the default), where neither model nor reader decides.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not text.")]
 
 
 @app.command(
     epilog="Examples:  krisis decide runs/RUN  |  krisis decide runs/RUN --write-cost costs.yaml  "
     "|  krisis decide runs/RUN --cost costs.yaml --prevalence 0.1  |  krisis decide runs/RUN "
+    "--curve --prevalence 0.1  |  krisis decide runs/RUN "
     "--reader-sensitivity 0.9 --reader-specificity 0.95 --minutes 6 --readers 2 --arrivals 200",
 )
 def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
@@ -109,6 +134,10 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     hours: Hours = None,
     arrivals: Arrivals = None,
     folds: Folds = 10,
+    curve: Curve = False,
+    thresholds: Thresholds = "",
+    answer_from: AnswerFrom = None,
+    default_action: DefaultAction = "",
     mode: Mode = None,
     seed: Seed = 42,
     as_json: AsJson = False,
@@ -116,13 +145,16 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     """Say what answering and deferring cost, and from which confidence on to answer."""
     items = read_items(run, mode)
     if write_cost is not None:
+        if cost is not None:
+            raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
         write_text(write_cost, cost_file_text(items))
         typer.echo(f"wrote {write_cost}; edit it and use it with --cost")
         return
     calibrator = None
     if calibration is not None:
         calibrator = calibrator_from(read_object(calibration), place=calibration)
-    costs = costs_of_run(items, cost)
+    score = ScoreOptions(confidence=confidence, calibrator=calibrator, seed=seed)
+    moved = _shares(prevalence, shares)
     rated = {
         "sensitivity": reader_sensitivity,
         "specificity": reader_specificity,
@@ -130,25 +162,46 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         "column": reader_column or None,
     }
     paced = {"minutes": minutes, "readers": readers, "hours": hours, "arrivals": arrivals}
-    options = DecideOptions(
-        costs=costs,
-        score=ScoreOptions(confidence=confidence, calibrator=calibrator, seed=seed),
-        shares=_shares(prevalence, shares),
-        team=_team(costs, rated, paced),
-        n_folds=folds,
-    )
+    if curve:
+        if cost is not None or baseline:
+            raise InvalidValue(
+                "--curve has neither costs nor baselines; omit --cost and --baseline"
+            )
+        asked = CurveOptions(
+            score=score,
+            thresholds=_numbers(thresholds) or THRESHOLDS,
+            answer_from=answer_from,
+            team=_team(None, rated, paced),
+            default_action=default_action or "none",  # type: ignore[arg-type] # checked there
+            shares=moved,
+        )
+        found = decision_curve(items, asked)
+        _show(curve_facts(found), curve_lines(found), as_json)
+        return
+    if thresholds or default_action or answer_from is not None:
+        raise InvalidValue(
+            "--thresholds, --answer-from and --default-action are of the decision curve; add "
+            "--curve or omit them"
+        )
+    costs = costs_of_run(items, cost)
+    team = _team(costs, rated, paced)
+    options = DecideOptions(costs=costs, score=score, shares=moved, team=team, n_folds=folds)
     decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
+    _show(decide_facts(decision), decide_lines(decision), as_json)
+
+
+def _show(facts: JsonObject, lines: Sequence[str], as_json: bool) -> None:
     if as_json:
-        echo_json(dumps(decide_facts(decision)))
+        echo_json(dumps(facts))
     else:
-        typer.echo("\n".join(decide_lines(decision)))
+        typer.echo("\n".join(lines))
 
 
-def _team(costs: CostTable, rated: JsonMapping, paced: JsonMapping) -> Team | None:
+def _team(costs: CostTable | None, rated: JsonMapping, paced: JsonMapping) -> Team | None:
     """Return the team of the cost table, changed where the command line says so."""
     quality = {name: value for name, value in rated.items() if value is not None}
     pace = {name: value for name, value in paced.items() if value is not None}
-    stated = {} if costs.team is None else dict(costs.team)
+    stated = costs.team or {} if costs else {}
     if quality:  # how well a team reads is said in one way
         stated = {name: value for name, value in stated.items() if name not in rated}
     if not (stated or quality or pace):
@@ -158,7 +211,16 @@ def _team(costs: CostTable, rated: JsonMapping, paced: JsonMapping) -> Team | No
             f"--{next(iter(pace))} is of a team; say as well how it reads, for instance with "
             "--reader-accuracy 0.9"
         )
-    return team_from({**stated, **quality, **pace}, costs.place)
+    return team_from({**stated, **quality, **pace}, costs.place if costs else "the team")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return sorted({float(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        raise InvalidValue(
+            f"{text!r} is no list of numbers; write for instance --thresholds 0.1,0.2,0.3"
+        ) from None
 
 
 def _shares(prevalence: str, shares: str) -> Shares | None:

@@ -11,10 +11,12 @@ from krisis.confidence.calibrators import calibrator_from
 from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
+from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.decisions.team import team_from
 from krisis.json_values import read_object, write_text
 from krisis.reporting.certificate import certificate_section
 from krisis.reporting.decide import decide_section
+from krisis.reporting.decision_curve import decision_curve_section
 from krisis.reporting.report import Section, build_report, report_html, save_figures
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
@@ -45,6 +47,9 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     cost: str = typer.Option(
         "", "--cost", help="Show what the run costs: a cost table (YAML), or `preset`."
     ),
+    curve: bool = typer.Option(
+        False, "--curve", help="Show the decision curve of a binary task, as `decide --curve`."
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
@@ -54,6 +59,8 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     shown = [] if certificate is None else [_certified(certificate, run, calibration)]
     if cost:
         shown.append(_priced(run, cost, baseline))
+    if curve:
+        shown.append(decision_curve_section(decision_curve(read_items(run), CurveOptions())))
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
     typer.echo(f"wrote {output}")

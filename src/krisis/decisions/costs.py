@@ -119,6 +119,8 @@ def costs_from(content: JsonMapping, place: str) -> CostTable:
         raise InvalidValue(
             f"{place} must hold `costs`, a mapping of truth to answer to cost, with one above 0"
         )
+    if not isinstance(content.get("team", {}), Mapping):
+        raise InvalidValue(f"{place}: team must be a mapping, such as {{accuracy: 0.9}}")
     return CostTable(
         costs=found,
         defer=_deferral(content.get("defer"), place),

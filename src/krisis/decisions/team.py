@@ -10,7 +10,7 @@ import numpy as np
 
 from krisis.decisions.population import Quantity, answers_of, positive_of
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonValue
+from krisis.json_values import JsonMapping
 from krisis.metrics.items import RunItems
 from krisis.metrics.labels import canonical_label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
@@ -124,11 +124,9 @@ class Team:
         return found
 
 
-def team_from(content: JsonValue, place: str) -> Team:
+def team_from(content: JsonMapping, place: str) -> Team:
     """Read a team as a cost table states it."""
     known = Team.__slots__
-    if not isinstance(content, Mapping):
-        raise InvalidValue(f"{place}: team must be a mapping with {', '.join(known)}")
     for name, value in content.items():
         if name not in known:
             raise UnknownName.among(f"field of the team in {place}:", str(name), known)
