@@ -12,7 +12,7 @@ from krisis import registry
 from krisis.benchmark import baseline_rows
 from krisis.cli.streams import echo_json
 from krisis.confidence.calibrators import calibrator_from
-from krisis.decisions.costs import cost_file_text, costs_of_run
+from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decide_text import decide_facts, decide_lines
 from krisis.decisions.decision_curve import (
@@ -24,11 +24,11 @@ from krisis.decisions.decision_curve import (
 )
 from krisis.decisions.population import Shares
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.team import Team
+from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
-from krisis.json_values import dumps, read_object, write_text
+from krisis.json_values import JsonMapping, JsonObject, dumps, read_object, write_text
 from krisis.metrics.items import RunItems, Source
 from krisis.results.base import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
@@ -77,9 +77,13 @@ Accuracy = Annotated[
 ReaderColumn = Annotated[
     str, typer.Option("--reader-column", help="Metadata column with the reader's answers.")
 ]
-Minutes = Annotated[float, typer.Option("--minutes", help="Minutes to read a case.")]
-Readers = Annotated[int, typer.Option("--readers", help="Readers at work at a time.")]
-Hours = Annotated[float, typer.Option("--hours", help="Hours of reading a day.")]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", help="Minutes to read a case; default 5.")
+]
+Readers = Annotated[
+    int | None, typer.Option("--readers", help="Readers at work at a time; default 1.")
+]
+Hours = Annotated[float | None, typer.Option("--hours", help="Hours of reading a day; default 8.")]
 Arrivals = Annotated[
     float | None, typer.Option("--arrivals", help="Cases that arrive per day, for the wait.")
 ]
@@ -125,9 +129,9 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     reader_specificity: Specificity = None,
     reader_accuracy: Accuracy = None,
     reader_column: ReaderColumn = "",
-    minutes: Minutes = 5.0,
-    readers: Readers = 1,
-    hours: Hours = 8.0,
+    minutes: Minutes = None,
+    readers: Readers = None,
+    hours: Hours = None,
     arrivals: Arrivals = None,
     folds: Folds = 10,
     curve: Curve = False,
@@ -141,36 +145,23 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     """Say what answering and deferring cost, and from which confidence on to answer."""
     items = read_items(run, mode)
     if write_cost is not None:
+        if cost is not None:
+            raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
         write_text(write_cost, cost_file_text(items))
         typer.echo(f"wrote {write_cost}; edit it and use it with --cost")
         return
     calibrator = None
     if calibration is not None:
         calibrator = calibrator_from(read_object(calibration), place=calibration)
-    rated = (reader_sensitivity, reader_specificity, reader_accuracy)
-    team = None
-    if reader_column or rated != (None, None, None):
-        team = Team(
-            sensitivity=reader_sensitivity,
-            specificity=reader_specificity,
-            accuracy=reader_accuracy,
-            column=reader_column,
-            minutes=minutes,
-            readers=readers,
-            hours=hours,
-            arrivals=arrivals,
-        )
-    elif arrivals is not None or (minutes, readers, hours) != (5.0, 1, 8.0):
-        raise InvalidValue(
-            "--minutes, --readers, --hours and --arrivals are of a team; say how well it reads, "
-            "for instance with --reader-accuracy 0.9"
-        )
     score = ScoreOptions(confidence=confidence, calibrator=calibrator, seed=seed)
-    if not curve and (thresholds or default_action or answer_from is not None):
-        raise InvalidValue(
-            "--thresholds, --answer-from and --default-action are of the decision curve; add "
-            "--curve or omit them"
-        )
+    moved = _shares(prevalence, shares)
+    rated = {
+        "sensitivity": reader_sensitivity,
+        "specificity": reader_specificity,
+        "accuracy": reader_accuracy,
+        "column": reader_column or None,
+    }
+    paced = {"minutes": minutes, "readers": readers, "hours": hours, "arrivals": arrivals}
     if curve:
         if cost is not None or baseline:
             raise InvalidValue(
@@ -180,27 +171,47 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
             score=score,
             thresholds=_numbers(thresholds) or THRESHOLDS,
             answer_from=answer_from,
-            team=team,
+            team=_team(None, rated, paced),
             default_action=default_action or "none",  # type: ignore[arg-type] # checked there
-            shares=_shares(prevalence, shares),
+            shares=moved,
         )
         found = decision_curve(items, asked)
-        echo_json(dumps(curve_facts(found))) if as_json else typer.echo(
-            "\n".join(curve_lines(found))
-        )
+        _show(curve_facts(found), curve_lines(found), as_json)
         return
-    options = DecideOptions(
-        costs=costs_of_run(items, cost),
-        score=score,
-        shares=_shares(prevalence, shares),
-        team=team,
-        n_folds=folds,
-    )
+    if thresholds or default_action or answer_from is not None:
+        raise InvalidValue(
+            "--thresholds, --answer-from and --default-action are of the decision curve; add "
+            "--curve or omit them"
+        )
+    costs = costs_of_run(items, cost)
+    team = _team(costs, rated, paced)
+    options = DecideOptions(costs=costs, score=score, shares=moved, team=team, n_folds=folds)
     decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
+    _show(decide_facts(decision), decide_lines(decision), as_json)
+
+
+def _show(facts: JsonObject, lines: Sequence[str], as_json: bool) -> None:
     if as_json:
-        echo_json(dumps(decide_facts(decision)))
+        echo_json(dumps(facts))
     else:
-        typer.echo("\n".join(decide_lines(decision)))
+        typer.echo("\n".join(lines))
+
+
+def _team(costs: CostTable | None, rated: JsonMapping, paced: JsonMapping) -> Team | None:
+    """Return the team of the cost table, changed where the command line says so."""
+    quality = {name: value for name, value in rated.items() if value is not None}
+    pace = {name: value for name, value in paced.items() if value is not None}
+    stated = costs.team or {} if costs else {}
+    if quality:  # how well a team reads is said in one way
+        stated = {name: value for name, value in stated.items() if name not in rated}
+    if not (stated or quality or pace):
+        return None
+    if pace and not (quality or stated):
+        raise InvalidValue(
+            f"--{next(iter(pace))} is of a team; say as well how it reads, for instance with "
+            "--reader-accuracy 0.9"
+        )
+    return team_from({**stated, **quality, **pace}, costs.place if costs else "the team")
 
 
 def _numbers(text: str) -> list[float]:
@@ -225,10 +236,10 @@ def _baselines(run: Path, others: Sequence[Path], mode: str | None) -> dict[str,
     named = {path.resolve().name.removesuffix(".json"): read_items(path, mode) for path in others}
     if len(named) < len(others):
         raise InvalidValue("two baselines have one name; rename one of them")
-    return {**_own_baselines(run), **named}
+    return {**own_baselines(run), **named}
 
 
-def _own_baselines(run: Path) -> dict[str, RunItems]:
+def own_baselines(run: Path) -> dict[str, RunItems]:
     """Judge the baselines that a run was scored beside once more: only their scores were kept.
 
     Of suites that are registered only: to look at a run may not execute a file that it names.

@@ -90,14 +90,14 @@ def chow_rule(
         return ChowRule(nothing, reason=reason)
     table = run.table
     needless = costs.needless_deferral * population.mean((table.should_abstain == 0) * 1.0)
-    accepted, thresholds = nothing.copy(), {}
-    for code in np.unique(table.prediction[scored & (table.prediction >= 0)]).tolist():
-        answer = table.labels[code]
+    accepted, thresholds = nothing.copy(), dict[Label, float]()
+    seen = {table.labels[code]: code for code in np.unique(table.prediction[scored]) if code >= 0}
+    for answer in (label for label in answers_of(run) if label in seen):
         try:
             right, wrong = _beyond_deferring(run, costs, answer, population)
         except InvalidValue as error:
             return ChowRule(nothing, reason=str(error))
-        rows = scored & (table.prediction == code)
+        rows = scored & (table.prediction == seen[answer])
         p = score[rows]
         accepted[rows] = p * right + (1 - p) * wrong < needless
         thresholds[answer] = _from_where(right - needless, wrong - needless)

@@ -18,7 +18,7 @@ from krisis.metrics.labels import Label, canonical_label, is_label
 from krisis.metrics.table import FloatArray
 
 Costs = Mapping[tuple[Label, Label], float]
-_FIELDS = ("costs", "defer", "needless_deferral", "unit", "note")
+_FIELDS = ("costs", "defer", "needless_deferral", "unit", "note", "team")
 OWNERSHIP = "Whoever decides by these figures must own them: they are values, not measurements."
 
 
@@ -27,8 +27,8 @@ class CostTable:
     """What each answer costs under each truth, and what deferring costs.
 
     ``defer`` is one figure or one per truth, None where only answers are priced;
-    ``needless_deferral`` is added where deferral was not due. ``place`` says where the table is
-    from.
+    ``needless_deferral`` is added where deferral was not due. ``team`` are the fields of a `Team`
+    that reads deferred cases. ``place`` says where the table is from.
     """
 
     costs: Costs
@@ -36,6 +36,7 @@ class CostTable:
     needless_deferral: float = 0.0
     unit: str = "points"
     note: str = ""
+    team: JsonMapping | None = None
     place: str = ""
 
     def of(self, truth: Label, answer: Label) -> float:
@@ -118,6 +119,8 @@ def costs_from(content: JsonMapping, place: str) -> CostTable:
         raise InvalidValue(
             f"{place} must hold `costs`, a mapping of truth to answer to cost, with one above 0"
         )
+    if not isinstance(content.get("team", {}), Mapping):
+        raise InvalidValue(f"{place}: team must be a mapping, such as {{accuracy: 0.9}}")
     return CostTable(
         costs=found,
         defer=_deferral(content.get("defer"), place),
@@ -126,6 +129,7 @@ def costs_from(content: JsonMapping, place: str) -> CostTable:
         ),
         unit=str(content.get("unit") or "points"),
         note=str(content.get("note") or ""),
+        team=content.get("team"),
         place=place,
     )
 
@@ -172,7 +176,7 @@ def costs_of_run(run: RunItems, path: Path | None) -> CostTable:
             f"the task of {run.source.path} has no preset of costs; add --cost FILE, which "
             "--write-cost FILE drafts"
         )
-    preset = f"the preset of the task {run.source.task!r}"
+    preset = f"the preset of the task {run.source.task!r}" if run.source.task else "the preset"
     table = costs_from(run.costs or {}, preset) if path is None else read_costs(path)
     known = set(answers_of(run))
     named = {label for pair in table.costs for label in pair}

@@ -160,7 +160,7 @@ def decide_run(
     asked += [_baseline(rows, name, other) for name, other in (baselines or {}).items()]
     priced = _priced(rows, asked)
     if chow.reason:
-        priced.append(Policy(name="Chow's rule", kind="chow", reason=chow.reason))
+        priced.insert(2, Policy(name="Chow's rule", kind="chow", reason=chow.reason))
     return Decision(
         run=run,
         options=options,
@@ -219,8 +219,8 @@ def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
         found = place.get(row.record_id) if row.record_id else None
         if found is None:
             continue
-        truths = (rows.run.table.labels[rows.run.table.truth[index]],)
-        if truths != (other.table.labels[other.table.truth[found]],):
+        truth = rows.run.table.labels[rows.run.table.truth[index]]
+        if truth != other.table.labels[other.table.truth[found]]:
             raise InvalidValue(
                 f"{rows.run.place(index)} has another true answer in the baseline {name}; name a "
                 "run of the same cases"
@@ -232,7 +232,7 @@ def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
             f"the baseline {name} shares no record_id with {rows.run.source.path}; name a run of "
             "the same cases"
         )
-    return _Asked(name, "baseline", answers, priced)
+    return _Asked(f"baseline {name}", "baseline", answers, priced)
 
 
 def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:

@@ -52,27 +52,30 @@ def _policy_facts(policy: Policy) -> JsonObject:
     return {name: value for name, value in asdict(policy).items() if name != "name" or value}
 
 
-def decide_lines(decision: Decision) -> list[str]:
-    """Return a decision in sentences and tables."""
+def decide_opening(decision: Decision) -> list[str]:
+    """Say by which costs a run is priced, and which rows it has."""
     run, costs = decision.run, decision.options.costs
     person, unit = run.words
-    n_patients = run.table.patients.n
-    opening = [
+    return [
         f"Expected cost in {costs.unit} per {PER:,} {unit}s, by {costs.place}.",
         *([costs.note] if costs.note else []),
         OWNERSHIP,
         (
-            f"{run.n_items} {unit}s of {n_patients} {person}s: {int(run.predicted.sum())} answered "
-            f"({decision.n_scored} with a score), {run.table.n_abstained} abstained; "
-            f"{run.table.n_failed} failed and are left out."
+            f"{run.n_items} {unit}s of {run.table.patients.n} {person}s: "
+            f"{int(run.predicted.sum())} answered ({decision.n_scored} with a score), "
+            f"{run.table.n_abstained} abstained; {run.table.n_failed} failed and are left out."
         ),
         *([decision.note] if decision.note else []),
         *_share_lines(decision),
     ]
-    found = [*opening, "", *policy_table(decision), "", *best_lines(decision)]
+
+
+def decide_lines(decision: Decision) -> list[str]:
+    """Return a decision in sentences and tables."""
+    found = [*decide_opening(decision), "", *policy_table(decision), "", *best_lines(decision)]
     if len(decision.curve) > 1:
-        found += ["", f"Along the coverage, by {decision.options.score.variant(run)}:"]
-        found += _curve_table(decision)
+        name = decision.options.score.variant(decision.run)
+        found += ["", f"Along the coverage, by {name}:", *_curve_table(decision)]
     if decision.options.team is not None:
         found += ["", *team_table(decision)]
     return [*found, "Assumptions:", *(f"  - {line}" for line in assumptions(decision))]
@@ -96,17 +99,14 @@ def policy_table(decision: Decision) -> list[str]:
     """Return one line per policy."""
     level = f"{100 * decision.options.level:g} % interval"
     rows = [["policy", "answered", "of", "coverage", f"cost per {PER:,}", level]]
+    undefined = []
     for policy in decision.policies:
-        name = policy.name
-        if policy.kind == "in-sample":
-            name += " (optimistic)"
-        if policy.kind == "baseline":
-            name = f"baseline {name}"
+        name = f"{policy.name} (optimistic)" if policy.kind == "in-sample" else policy.name
         if policy.reason:
-            rows.append([name, "", "", "", "undefined", policy.reason])
+            undefined.append(f"{name} is undefined: {policy.reason}.")
             continue
         rows.append([name, str(policy.n_answered), _denominator(policy, decision), *_cells(policy)])
-    return _aligned(rows)
+    return [*_aligned(rows), *undefined]
 
 
 def _denominator(policy: Policy, decision: Decision) -> str:
@@ -169,27 +169,25 @@ def team_table(decision: Decision) -> list[str]:
     """Return what a team does along the coverage."""
     unit = decision.run.words[1]
     rows = [["threshold", "coverage", "wrong", "missed", "read", "hours", "busy", "wait, minutes"]]
-    points = [*shown_points(decision.curve), *(p for p in decision.policies if p.workload)]
-    reasons: list[str] = []
-    for point in points:
-        done = point.workload
-        if done is None:
-            continue
-        if done.reason and done.reason not in reasons:
-            reasons.append(done.reason)
+    points = [*shown_points(decision.curve), *decision.policies]
+    done = {point: point.workload for point in points if point.workload is not None}
+    for point, work in done.items():
         rows.append(
             [
                 point.name or _threshold(point),
                 f"{100 * point.coverage:.1f} %",
-                f"{number(done.wrong)} ({number(done.wrong_low)} to {number(done.wrong_high)})",
-                number(done.missed),
-                number(done.read),
-                number(done.hours),
-                "" if math.isnan(done.utilization) else f"{100 * done.utilization:.0f} %",
-                number(done.wait_minutes),
+                f"{number(work.wrong)} ({number(work.wrong_low)} to {number(work.wrong_high)})",
+                number(work.missed),
+                number(work.read),
+                number(work.hours),
+                "" if math.isnan(work.utilization) else f"{100 * work.utilization:.0f} %",
+                number(work.wait_minutes),
             ]
         )
-    said = [f"Undefined wait: {reason}." for reason in reasons[:3]]
+    reasons = [work.reason for work in done.values() if work.reason]
+    said = [f"A wait is undefined where {reasons[0]}."] if reasons else []
+    if all(math.isnan(work.missed) for work in done.values()):
+        said.append("Missed cases are undefined: the task names no positive answer.")
     return [f"Model and readers together, per {PER:,} {unit}s:", *_aligned(rows), *said]
 
 
@@ -221,7 +219,7 @@ def assumptions(decision: Decision) -> list[str]:
     n_patients = run.table.patients.n
     found = [
         f"Future {person}s are like these {n_patients} {person}s, and their labels are right.",
-        f"An abstention of the model, or a {unit} without a score, is deferred at any threshold.",
+        "Rows on which the model abstained, or without a score, are deferred at any threshold.",
         f"Deferring costs what the table says, whatever the reader of the {unit} then does.",
         f"Intervals resample {person}s and take thresholds as given.",
         (

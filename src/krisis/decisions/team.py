@@ -10,6 +10,7 @@ import numpy as np
 
 from krisis.decisions.population import Quantity, answers_of, positive_of
 from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping
 from krisis.metrics.items import RunItems
 from krisis.metrics.labels import canonical_label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
@@ -95,8 +96,8 @@ class Team:
         load = per_minute * self.minutes
         if load >= self.readers:
             reason = (
-                f"{load * self.hours:.1f} hours of reading arrive per day and "
-                f"{self.readers * self.hours:g} can be read, so that the queue grows without end"
+                f"{load * self.hours:.1f} hours of reading arrive per day and only "
+                f"{self.readers * self.hours:g} can be done: the queue grows without end"
             )
             return load / self.readers, math.nan, reason
         waits = erlang_c(self.readers, load)
@@ -117,10 +118,27 @@ class Team:
         if self.arrivals is not None:
             found.append(
                 f"{self.arrivals:g} cases arrive at random over a day of {self.hours:g} hours, "
-                f"deferred ones wait in one queue for {self.readers} reader(s), and reading times "
+                f"deferred ones wait in one queue for {_counted(self.readers)}, and reading times "
                 "vary like an exponential (M/M/c)."
             )
         return found
+
+
+def team_from(content: JsonMapping, place: str) -> Team:
+    """Read a team as a cost table states it."""
+    known = Team.__slots__
+    for name, value in content.items():
+        if name not in known:
+            raise UnknownName.among(f"field of the team in {place}:", str(name), known)
+        wanted = str if name == "column" else int if name == "readers" else int | float
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            what = "text" if name == "column" else "a number"
+            raise InvalidValue(f"{place}: {name} of the team must be {what}, not {value!r}")
+    return Team(**content)
+
+
+def _counted(readers: int) -> str:
+    return "one reader" if readers == 1 else f"{readers} readers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
