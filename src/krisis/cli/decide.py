@@ -11,7 +11,7 @@ import typer
 from krisis import registry
 from krisis.benchmark import baseline_rows
 from krisis.cli.streams import echo_json
-from krisis.confidence.calibrators import calibrator_from
+from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decide_text import decide_facts, decide_lines
@@ -145,15 +145,9 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     """Say what answering and deferring cost, and from which confidence on to answer."""
     items = read_items(run, mode)
     if write_cost is not None:
-        if cost is not None:
-            raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
-        write_text(write_cost, cost_file_text(items))
-        typer.echo(f"wrote {write_cost}; edit it and use it with --cost")
+        _draft(items, write_cost, cost)
         return
-    calibrator = None
-    if calibration is not None:
-        calibrator = calibrator_from(read_object(calibration), place=calibration)
-    score = ScoreOptions(confidence=confidence, calibrator=calibrator, seed=seed)
+    score = ScoreOptions(confidence=confidence, calibrator=_calibrator(calibration), seed=seed)
     moved = _shares(prevalence, shares)
     rated = {
         "sensitivity": reader_sensitivity,
@@ -162,11 +156,8 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         "column": reader_column or None,
     }
     paced = {"minutes": minutes, "readers": readers, "hours": hours, "arrivals": arrivals}
+    _refuse_mixture(curve, (cost, baseline), (thresholds, default_action or None, answer_from))
     if curve:
-        if cost is not None or baseline:
-            raise InvalidValue(
-                "--curve has neither costs nor baselines; omit --cost and --baseline"
-            )
         asked = CurveOptions(
             score=score,
             thresholds=_numbers(thresholds) or THRESHOLDS,
@@ -178,16 +169,33 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         found = decision_curve(items, asked)
         _show(curve_facts(found), curve_lines(found), as_json)
         return
-    if thresholds or default_action or answer_from is not None:
-        raise InvalidValue(
-            "--thresholds, --answer-from and --default-action are of the decision curve; add "
-            "--curve or omit them"
-        )
     costs = costs_of_run(items, cost)
     team = _team(costs, rated, paced)
     options = DecideOptions(costs=costs, score=score, shares=moved, team=team, n_folds=folds)
     decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
     _show(decide_facts(decision), decide_lines(decision), as_json)
+
+
+def _draft(items: RunItems, path: Path, cost: Path | None) -> None:
+    if cost is not None:
+        raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
+    write_text(path, cost_file_text(items))
+    typer.echo(f"wrote {path}; edit it and use it with --cost")
+
+
+def _calibrator(path: Path | None) -> Calibrator | None:
+    return None if path is None else calibrator_from(read_object(path), place=path)
+
+
+def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence[object]) -> None:
+    """Refuse options of costs for a decision curve, and the other way round."""
+    if curve and any(of_costs):
+        raise InvalidValue("--curve has neither costs nor baselines; omit --cost and --baseline")
+    if not curve and any(value not in ("", None) for value in of_curves):
+        raise InvalidValue(
+            "--thresholds, --answer-from and --default-action are of the decision curve; add "
+            "--curve or omit them"
+        )
 
 
 def _show(facts: JsonObject, lines: Sequence[str], as_json: bool) -> None:
