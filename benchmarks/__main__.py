@@ -16,6 +16,7 @@ QUIET = {
     "coverage",
     "coverage_worlds",
     "certify",
+    "decide",
     "walk",
     "__main__",
 }

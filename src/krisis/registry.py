@@ -17,7 +17,7 @@ from krisis.errors import InvalidValue, KrisisError, PlugInFault, UnknownName
 from krisis.json_values import JsonObject, JsonValue
 
 Made = TypeVar("Made")
-Kind = Literal["suites", "backends", "metrics", "formats", "commands"]
+Kind = Literal["suites", "backends", "metrics", "bundles", "formats", "commands"]
 
 # "module:attribute" strings, so that listing names imports nothing.
 BUILT_IN: dict[Kind, dict[str, str]] = {
@@ -81,9 +81,18 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "disease_specificity": "krisis.metrics.classification:DiseaseSpecificity",
         "disease_ppv": "krisis.metrics.classification:DiseasePPV",
         "disease_npv": "krisis.metrics.classification:DiseaseNPV",
+        "disease_lr_positive": "krisis.metrics.diagnostic:PositiveLikelihoodRatio",
+        "disease_lr_negative": "krisis.metrics.diagnostic:NegativeLikelihoodRatio",
+        "disease_f1": "krisis.metrics.diagnostic:DiseaseF1",
+        "disease_auroc": "krisis.metrics.discrimination:DiseaseAUROC",
+        "disease_auprc": "krisis.metrics.discrimination:DiseaseAUPRC",
         "aurc": "krisis.metrics.selective_prediction:AURC",
         "augrc": "krisis.metrics.selective_prediction:AUGRC",
         "risk_at_80_coverage": "krisis.metrics.selective_prediction:RiskAtCoverage",
+    },
+    # Functions that return several metrics: one word for all of them.
+    "bundles": {
+        "binary": "krisis.metrics.discrimination:binary_metrics",
     },
 }
 

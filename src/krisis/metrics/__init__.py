@@ -26,6 +26,12 @@ from krisis.metrics.classification import (
     DiseaseSpecificity,
     default_classification_metrics,
 )
+from krisis.metrics.diagnostic import (
+    DiseaseF1,
+    NegativeLikelihoodRatio,
+    PositiveLikelihoodRatio,
+)
+from krisis.metrics.discrimination import DiseaseAUPRC, DiseaseAUROC, binary_metrics
 from krisis.metrics.ordinal import MeanAbsoluteError, QuadraticWeightedKappa
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.metrics.selective_prediction import (
@@ -56,6 +62,9 @@ __all__ = [
     "BootstrapOptions",
     "BrierScore",
     "DeferralAlignment",
+    "DiseaseAUPRC",
+    "DiseaseAUROC",
+    "DiseaseF1",
     "DiseaseNPV",
     "DiseasePPV",
     "DiseaseSensitivity",
@@ -65,6 +74,8 @@ __all__ = [
     "Interval",
     "MeanAbsoluteError",
     "MetricScore",
+    "NegativeLikelihoodRatio",
+    "PositiveLikelihoodRatio",
     "QuadraticWeightedKappa",
     "RightDecisions",
     "RiskAtCoverage",
@@ -75,6 +86,7 @@ __all__ = [
     "TotalCorrelation",
     "TotalMAE",
     "UndueAnswerRate",
+    "binary_metrics",
     "default_abstention_metrics",
     "default_accuracy_metrics",
     "default_benchmark_metrics",

@@ -187,7 +187,9 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
         yield f"Not compared: {label}: {reason}."
     deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
     for name, number in {d.name: d.compared_by for d in deltas if d.compared_by}.items():
-        yield f"* {name} is compared by {number}, so that abstaining more is no advantage."
+        log = number.startswith("log ")
+        why = "as ratios are multiples" if log else "so that abstaining more is no advantage"
+        yield f"* {name} is compared by {number}, {why}."
     described = not_tested(comparison)
     if described:
         yield described
