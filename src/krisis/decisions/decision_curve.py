@@ -230,7 +230,9 @@ class _Benefit:
             inside = self.population.stratum == stratum
             for side, gain in ((self.truth, 1.0), (~self.truth, -weight)):
                 whole = inside & side
-                for each in np.unique(chance[whole]).tolist() if whole.any() else ():
+                # That no false alarm was seen does not mean that there can be none.
+                seen = chance[side] if fixed else np.append(chance[side], 1.0)
+                for each in np.unique(seen).tolist() if whole.any() else ():
                     hit = whole & (chance == each)
                     coefficient = each * gain * float(self.population.shares[stratum])
                     if fixed and np.array_equal(hit, inside):
