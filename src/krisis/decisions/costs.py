@@ -165,7 +165,8 @@ def read_costs(path: Path) -> CostTable:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidFile(f"{path} cannot be read as a cost table: {error}") from None
+        why = " ".join(str(error).split())
+        raise InvalidFile(f"{path} cannot be read as a cost table: {why}; mend the YAML") from None
     return costs_from(content if isinstance(content, dict) else {}, str(path))
 
 

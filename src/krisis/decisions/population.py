@@ -176,11 +176,12 @@ class _Resampled:
         size, shape = n_strata * n_units, (n_strata, n_units)
         self.rows = np.bincount(cell[known], minlength=size).reshape(shape).astype(np.float64)
         self.sums = np.bincount(cell[known], quantity.values[known], size).reshape(shape)
-        self.ends = np.array([quantity.low, quantity.high])[:, None, None] / n_strata
+        self.extra = 1 / np.count_nonzero(self.shares)
+        self.ends = np.array([quantity.low, quantity.high])[:, None, None] * self.extra
 
     def means(self, counts: FloatArray) -> FloatArray:
         """Return the mean with the pseudo-row at the low and at the high end."""
-        base = self.rows @ counts + 1 / self.shares.size
+        base = self.rows @ counts + self.extra
         found: FloatArray = np.einsum(
             "k,ekr->er", self.shares, (self.sums @ counts + self.ends) / base
         )

@@ -135,7 +135,7 @@ _DOWN, _UP = 150.0, 50.0
 
 
 def _price(asking: Asking) -> float:
-    return float(Decimal(str(asking.rule.risk)) * 100)
+    return round(100 * asking.rule.risk, 10)
 
 
 def _note(wrong: str) -> str:
