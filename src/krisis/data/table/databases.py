@@ -101,8 +101,8 @@ def interruptible(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         except BaseException as error:
             done.set_exception(error)
 
-    Thread(target=run, daemon=True).start()
     try:
+        Thread(target=run, daemon=True).start()
         done.result()
     except KeyboardInterrupt:
         connection.interrupt()
