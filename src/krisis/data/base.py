@@ -27,6 +27,7 @@ from krisis.data.task import (
     Label,
     ReplyField,
     Rule,
+    SecondUnit,
     Task,
     TotalScale,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "Records",
     "ReplyField",
     "Rule",
+    "SecondUnit",
     "SuiteConfig",
     "Task",
     "TotalScale",
