@@ -262,10 +262,14 @@ def _responses(
         _shared_out(reply.reasoning_tokens, n),
         strict=True,
     )
-    return [
+    responses = [
         _response(request, reply, answer, share)
         for answer, share in zip(answers, shares, strict=True)
     ]
+    if request.mode == "batch":
+        for place, response in enumerate(responses):
+            response.signals["batch_position"] = place
+    return responses
 
 
 def _response(

@@ -18,7 +18,7 @@ from krisis.errors import InvalidValue, UnknownName
 KIND, RECORD = "perturbation", "perturbation_of"
 NONE = "none"
 Named = TypeVar("Named", str, Label)
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 # A converted value that reads back to the shown digits may still lie this far from it.
 _CLOSE = Decimal("0.01")
 
