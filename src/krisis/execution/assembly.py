@@ -227,10 +227,8 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
 def _request(backend: ChatBackend, batch: Batch) -> ChatRequest:
     mode: PromptMode = "batch" if len(batch) > 1 else "single"
     features = [case.record.features for case in batch]
-    first = batch[0]
-    return backend.build(
-        features, mode=mode, context=first.record.context, perturbed=first.perturbed
-    )
+    context = batch[0].record.context
+    return backend.build(features, mode=mode, context=context, **batch[0].form)
 
 
 def _input_tokens(backend: ChatBackend, batches: Sequence[Batch]) -> float:

@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
@@ -19,6 +20,12 @@ from krisis.data.perturbation import (
     refuse_nowhere,
 )
 from krisis.errors import InvalidValue
+
+
+class Form(TypedDict, total=False):
+    """What `ChatBackend.build` is told of another form than the usual one."""
+
+    perturbed: Perturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,11 @@ class Case:
         """Return the name under which the row is stored."""
         name = self.record.record_id
         return name if self.perturbed is None else f"{name}~{self.perturbed.kind}"
+
+    @property
+    def form(self) -> Form:
+        """Return in which form the case is asked; nothing for the usual one."""
+        return {} if self.perturbed is None else {"perturbed": self.perturbed}
 
 
 Batch = list[Case]

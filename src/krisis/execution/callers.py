@@ -203,7 +203,7 @@ class ChatCaller:
             mode=mode,
             sample_index=cases[0].sample_index,
             context=cases[0].record.context,
-            perturbed=cases[0].perturbed,
+            **cases[0].form,
         )
         if self._cache is None:
             return await self._fetch(request, spent)

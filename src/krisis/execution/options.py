@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from krisis.backends.base import BaseBackend
+from krisis.backends.chat import ChatBackend
 from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
@@ -54,6 +57,17 @@ def check_perturb(perturb: Sequence[str], stop_when: str | None) -> tuple[Pertur
             "give one of them"
         )
     return perturbations(perturb)
+
+
+def check_backend(backend: BaseBackend) -> None:
+    """Refuse a chat backend of the user's own that can build prompts in one form only."""
+    if isinstance(backend, ChatBackend):
+        taken = inspect.signature(backend.build).parameters
+        if "perturbed" not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+            raise InvalidValue(
+                f"{type(backend).__name__}.build does not take `perturbed`, so it can ask in one "
+                "form only; take it and hand it to super().build(), or leave perturb out"
+            )
 
 
 def checked_at_least_one(name: str, value: object) -> int:

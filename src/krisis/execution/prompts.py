@@ -85,12 +85,10 @@ class PromptCheck:
             return None
         bare = [dict.fromkeys(case.record.features) for case in cases]
         context = "withheld" if cases[0].record.context else ""
-        perturbed = cases[0].perturbed
-        shape = (mode, context, perturbed, *map(tuple, bare))
+        shape = (mode, context, cases[0].perturbed, *map(tuple, bare))
         if shape not in self._bare:
-            self._bare[shape] = self._backend.build(
-                bare, mode=mode, context=context, perturbed=perturbed
-            )
+            form = cases[0].form
+            self._bare[shape] = self._backend.build(bare, mode=mode, context=context, **form)
         return self._bare[shape]
 
 

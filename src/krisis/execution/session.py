@@ -26,7 +26,7 @@ from krisis.execution.batches import (
 )
 from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
 from krisis.execution.engine import Engine, Review
-from krisis.execution.options import Execution, check_perturb
+from krisis.execution.options import Execution, check_backend, check_perturb
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import Price, price_of
@@ -82,6 +82,7 @@ class Session:
         self._kinds = check_perturb(execution.perturb, execution.stop_when)
         self._n_plain = len(self._cases)
         if self._kinds:
+            check_backend(job.backend)
             again = perturbed_batches(self._batches, self._kinds, job.suite)
             self._batches += again
             self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
