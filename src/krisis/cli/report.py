@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from krisis.confidence.calibrators import calibrator_from
+from krisis.cli.certify import calibrator_of
 from krisis.decisions.certificate import certificate_from
 from krisis.json_values import read_object, write_text
 from krisis.reporting.certificate import certificate_section
@@ -54,7 +54,4 @@ def report(
 
 def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
     certificate = certificate_from(read_object(path), place=path)
-    fitted = None
-    if calibration is not None:
-        fitted = calibrator_from(read_object(calibration), place=calibration)
-    return certificate_section(certificate, read_items(run), calibrator=fitted)
+    return certificate_section(certificate, read_items(run), calibrator=calibrator_of(calibration))
