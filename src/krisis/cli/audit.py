@@ -9,8 +9,9 @@ import typer
 
 from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode, calibrator_of
 from krisis.cli.streams import echo_json
-from krisis.decisions.audit_groups import GroupOptions, audit_groups
-from krisis.decisions.audit_text import group_lines
+from krisis.decisions.audit_groups import audit_groups
+from krisis.decisions.group_audit import group_lines
+from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.json_values import JsonObject, dumps
 from krisis.results.run_items import read_items

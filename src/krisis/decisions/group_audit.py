@@ -1,12 +1,101 @@
-"""An audit in words: tables of groups, what they show, and what it rests on."""
+"""The audit of the groups of a run: what it found, as JSON and in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from krisis.decisions.audit_columns import SMALLEST_GROUP
-from krisis.decisions.audit_groups import ALPHA, MEASURES, Group, GroupAudit, Measure
+from krisis.decisions.group_tests import ALPHA, FlagTests
+from krisis.json_values import JsonObject
+
+MEASURES = (
+    "coverage",
+    "risk",
+    "deferral_sensitivity",
+    "deferral_specificity",
+    "overconfidence",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of a group with its 95 % interval, and its gap to all other rows.
+
+    ``reason`` says why it is undefined. The intervals of gaps hold together for all groups.
+    """
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    n_rows: int = 0
+    n_patients: int = 0
+    reason: str = ""
+    gap: float = math.nan
+    gap_low: float = math.nan
+    gap_high: float = math.nan
+    p: float = math.nan
+    p_adjusted: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One group: its figures, the two tests that can flag it, and the power of the first."""
+
+    column: str
+    name: str
+    n_patients: int
+    n_rows: int
+    reason: str = ""
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    calibration_error: Mapping[str, float] = field(default_factory=dict)
+    tests: FlagTests = field(default_factory=FlagTests)
+    power_doubled: float = math.nan
+    power_reason: str = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """Say what the tests found, at 5 % for all groups and both tests together."""
+        found = {
+            "higher risk than the rest": self.tests.p_higher_risk_adjusted,
+            "risk rises as coverage falls": self.tests.p_rise_adjusted,
+        }
+        return [words for words, p in found.items() if p <= ALPHA]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAudit:
+    """The groups of a run at one threshold and along the curve."""
+
+    threshold: float | None
+    loss: str
+    confidence: str
+    no_scores: str
+    n_rows: int
+    n_patients: int
+    n_answered: int
+    n_failed: int
+    overall: Mapping[str, Measure]
+    groups: Sequence[Group]
+    skipped: Mapping[str, str]
+    curve: Sequence[Mapping[str, object]]
+    n_tests: int
+    n_draws: int
+    within_patients: Sequence[str]
+    words: tuple[str, str]
+
+    def to_json(self) -> JsonObject:
+        """Return plain facts, the flags of every group and the largest gaps among them."""
+        groups = [{**asdict(group), "flags": group.flags} for group in self.groups]
+        largest = {m: g.name for m in MEASURES if (g := self.largest(m)) is not None}
+        return {**asdict(self), "groups": groups, "largest_gap": largest}
+
+    def largest(self, measure: str) -> Group | None:
+        """Return the group with the largest gap in a measure; None where there is no gap."""
+        shown = [g for g in self.groups if g.measures and math.isfinite(g.measures[measure].gap)]
+        return max(shown, key=lambda g: abs(g.measures[measure].gap), default=None)
+
 
 _HEADINGS = {
     "coverage": "coverage",
@@ -78,15 +167,16 @@ def _flag_lines(audit: GroupAudit) -> list[str]:
 
 def _flags_of(group: Group) -> Sequence[str]:
     risk, lines = group.measures["risk"], []
-    if group.p_higher_risk_adjusted <= ALPHA:
+    if group.tests.p_higher_risk_adjusted <= ALPHA:
         lines.append(
             f"FLAG {group.name}: risk {risk.value:.3f} is higher than in the rest by "
-            f"{risk.gap:.3f} (p {group.p_higher_risk_adjusted:.4f} after Holm)"
+            f"{risk.gap:.3f} (p {group.tests.p_higher_risk_adjusted:.4f} after Holm)"
         )
-    if group.p_rise_adjusted <= ALPHA:
+    if group.tests.p_rise_adjusted <= ALPHA:
         lines.append(
-            f"FLAG {group.name}: risk rises as coverage falls, {group.risk_of_surest_half:.3f} "
-            f"among its surest half (p {group.p_rise_adjusted:.4f} after Holm)"
+            f"FLAG {group.name}: risk rises as coverage falls, to "
+            f"{group.tests.risk_of_surest_half:.3f} among its surest half "
+            f"(p {group.tests.p_rise_adjusted:.4f} after Holm)"
         )
     return lines
 
