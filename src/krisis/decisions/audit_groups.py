@@ -26,10 +26,12 @@ from krisis.decisions.run_sample import losses_of
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue
 from krisis.metrics.calibration import ExpectedCalibrationError
-from krisis.metrics.forms import Undefined
+from krisis.metrics.forms import prior_icc
+from krisis.metrics.gap_form import GapSum
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.calibration_gap import calibration_gap_interval
 from krisis.statistics.group_gaps import GapTests, holm
 
 _TOO_SMALL = f"fewer than {SMALLEST_GROUP} patients"
@@ -218,12 +220,15 @@ def _calibration_error(run: RunItems, sample: Sample, rows: BoolArray) -> dict[s
         return {}
     table = run.table.with_confidence(sample.score).restricted(rows)
     form = ExpectedCalibrationError().form(table)
-    if isinstance(form, Undefined):
+    if not isinstance(form, GapSum):
         return {}
-    found = form.uncertainty(table, BootstrapOptions(n_resamples=_N_RESAMPLES))
+    found = calibration_gap_interval(
+        form.answers(table),
+        options=BootstrapOptions(n_resamples=_N_RESAMPLES),
+        prior_icc=prior_icc(table),
+    )
     limits = {"low": found.interval.low, "high": found.interval.high}
-    debiased = float(str(found.details["debiased"]))
-    return {"value": form.value(), "debiased": debiased, **limits}
+    return {"value": form.value(), "debiased": found.debiased, **limits}
 
 
 def _adjusted(groups: Sequence[Group]) -> list[Group]:
