@@ -57,7 +57,7 @@ class Order:
     n_rows: int
     risk: float
     other_risk: float
-    rates: Mapping[str, tuple[float | None, float]]
+    rates: Mapping[str, Mapping[str, float | None]]
     n_any_labels: int
 
 
@@ -161,7 +161,11 @@ def _order(run: RunItems, other: RunItems, given: FlipRates | None) -> Order:
         scaled = {label: rate / most for label, rate in given.by_label.items()}
         kinds["labels in the proportions given"] = FlipRates(by_label=scaled)
     wrong = [int((one.answer != one.label).sum()) for one in (left, right)]
-    rates = {kind: swapping_rate(left, right, flips) for kind, flips in kinds.items()}
+    ends = ("changes_at", "largest")
+    rates = {
+        kind: dict(zip(ends, swapping_rate(left, right, flips), strict=True))
+        for kind, flips in kinds.items()
+    }
     return Order(
         path=other.source.path,
         model=other.source.model,
@@ -259,12 +263,10 @@ def _order_lines(order: Order) -> list[str]:
     lines = [f"against {other}: {risks} on {order.n_rows} rows that both answered"]
     if not order.rates:
         return [*lines, "  the runs have the same risk, so there is no order to change"]
-    for kind, (rate, most) in order.rates.items():
-        said = (
-            f"changes at a flip rate of {rate:.4f}"
-            if rate is not None
-            else (f"no flip rate changes it (up to {most:.3f}, the largest these labels allow)")
-        )
+    for kind, found in order.rates.items():
+        said = f"no flip rate changes it (up to {found['largest']:.3f}, the largest possible)"
+        if found["changes_at"] is not None:
+            said = f"changes at a flip rate of {found['changes_at']:.4f}"
         lines.append(f"  order if {kind} may be wrong: {said}")
     share = order.n_any_labels / order.n_rows
     lines.append(

@@ -33,7 +33,7 @@ class Agreement:
     ordered: bool
     n_rows: int
     n_labels: int
-    risks: Mapping[str, tuple[float, float, float, int]]
+    risks: Mapping[str, Mapping[str, float]]
 
 
 def agreement_of(run: RunItems, columns: Sequence[str], seed: int) -> Agreement:
@@ -97,7 +97,7 @@ def _column(run: RunItems, column: str) -> list[Label | None]:
     return found
 
 
-def _risk_against(run: RunItems, labels: Sequence[Label | None]) -> tuple[float, float, float, int]:
+def _risk_against(run: RunItems, labels: Sequence[Label | None]) -> dict[str, float]:
     """Return the risk of the answers against some labels, with limits and rows."""
     table = run.table
     given: BoolArray = table.answered & np.array([label is not None for label in labels])
@@ -105,9 +105,10 @@ def _risk_against(run: RunItems, labels: Sequence[Label | None]) -> tuple[float,
     wrong = given & np.array([a != b for a, b in zip(answers, labels, strict=True)])
     n = int(given.sum())
     if not n:
-        return math.nan, math.nan, math.nan, 0
+        return {"risk": math.nan, "low": math.nan, "high": math.nan, "n_rows": 0}
     interval = share_interval(table.patients.sums(wrong), table.patients.sums(given))
-    return int(wrong.sum()) / n, interval.low, interval.high, n
+    risk = int(wrong.sum()) / n
+    return {"risk": risk, "low": interval.low, "high": interval.high, "n_rows": n}
 
 
 def agreement_lines(found: Agreement) -> list[str]:
@@ -119,7 +120,7 @@ def agreement_lines(found: Agreement) -> list[str]:
         shown = f"undefined, {found.reason}"
     counts = f"{found.n_labels} labels of {found.n_rows} rows with two or more"
     lines = [f"agreement of {names}: Krippendorff's α ({kind}) {shown}; {counts}"]
-    for column, (risk, low, high, n) in found.risks.items():
-        value = f"{risk:.4f} ({low:.4f} to {high:.4f})" if n else "undefined"
-        lines.append(f"  risk against {column}: {value}, {n} answered rows")
+    for column, risk in found.risks.items():
+        value = "{risk:.4f} ({low:.4f} to {high:.4f}), {n_rows} answered rows".format(**risk)
+        lines.append(f"  risk against {column}: {value if risk['n_rows'] else 'no answered row'}")
     return lines
