@@ -25,6 +25,7 @@ from krisis.decisions.group_tests import (
 from krisis.decisions.run_sample import losses_of
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.forms import prior_icc
 from krisis.metrics.gap_form import GapSum
@@ -58,6 +59,7 @@ def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAud
         n_answered=int(np.count_nonzero(run.predicted)),
         n_failed=run.table.n_failed,
         overall={name: _measure(sample, *pair, name=name) for name, pair in counts.items()},
+        calibration_error=_calibration_error(run, sample, counts["overconfidence"][1]),
         groups=groups,
         skipped=skipped,
         curve=_curve(run, sample, columns, groups),
@@ -282,24 +284,28 @@ def _varies(sample: Sample, parts: Parts) -> bool:
 
 def _curve(
     run: RunItems, sample: Sample, columns: Mapping[str, Parts], groups: Sequence[Group]
-) -> list[Mapping[str, object]]:
+) -> list[JsonObject]:
     """Return the figures of all rows and of every group at thresholds of falling coverage."""
     shown = {("", "all rows"): run.table.everyone}
     shown |= {(g.column, g.name): columns[g.column][g.name] for g in groups if g.measures}
     steps = np.linspace(0, 1, _N_POINTS + 1)[1:] * sample.n_scored
     candidates = np.unique(np.searchsorted(sample.curve.n_accepted, np.ceil(steps - 1e-9)))
-    points: list[Mapping[str, object]] = []
+    points: list[JsonObject] = []
     for candidate in candidates[candidates < sample.curve.threshold.size].tolist():
         threshold = float(sample.curve.threshold[candidate])
         counts = _counts(run, sample, sample.accepts(threshold))
         for (column, name), inside in shown.items():
-            point: dict[str, object] = {"column": column, "group": name, "threshold": threshold}
             if n_patients_of(sample, inside & counts["risk"][1]) >= SMALLEST_GROUP:
-                values = {
-                    measure: float(sums[rows & inside].sum() / max(1, (rows & inside).sum()))
-                    if n_patients_of(sample, rows & inside) >= SMALLEST_GROUP
-                    else math.nan
-                    for measure, (sums, rows) in counts.items()
-                }
-                points.append(point | values)
+                point = {"column": column, "group": name, "threshold": threshold}
+                points.append({**point, **_values(sample, counts, inside)})
     return points
+
+
+def _values(sample: Sample, counts: Counts, inside: BoolArray) -> dict[str, float | None]:
+    """Return every figure of some rows; None where too few patients have it."""
+    return {
+        measure: float(sums[rows & inside].mean())
+        if n_patients_of(sample, rows & inside) >= SMALLEST_GROUP
+        else None
+        for measure, (sums, rows) in counts.items()
+    }

@@ -77,9 +77,10 @@ class GroupAudit:
     n_answered: int
     n_failed: int
     overall: Mapping[str, Measure]
+    calibration_error: Mapping[str, float]
     groups: Sequence[Group]
     skipped: Mapping[str, str]
-    curve: Sequence[Mapping[str, object]]
+    curve: Sequence[JsonObject]
     n_tests: int
     n_draws: int
     within_patients: Sequence[str]
@@ -97,7 +98,7 @@ class GroupAudit:
         return max(shown, key=lambda g: abs(g.measures[measure].gap), default=None)
 
 
-_HEADINGS = {
+HEADINGS = {
     "coverage": "coverage",
     "risk": "risk",
     "deferral_sensitivity": "defers when due",
@@ -113,38 +114,61 @@ def group_lines(audit: GroupAudit) -> list[str]:
         "every answer" if audit.threshold is None else f"{audit.confidence} ≥ {audit.threshold:g}"
     )
     counts = f"{audit.n_rows} rows of {audit.n_patients} {person}s, {audit.n_answered} answered"
-    lines = [f"Groups, {where} ({counts}, {audit.n_failed} failed rows left out)", *_table(audit)]
-    lines += [f"{column}: not compared, {reason}" for column, reason in audit.skipped.items()]
-    lines += ["", *_largest_lines(audit), *_flag_lines(audit), "", "Assumptions:"]
+    lines = [
+        f"Groups, {where} ({counts}, {audit.n_failed} failed rows left out)",
+        *_text_table(audit),
+    ]
+    lines += ["", *verdict_lines(audit), "", "Assumptions:"]
     return [*lines, *(f"  - {one}" for one in group_assumptions(audit))]
 
 
-def _table(audit: GroupAudit) -> list[str]:
-    rows = [["group", f"{audit.words[0]}s", "rows", *_HEADINGS.values(), "power ×2"]]
-    whole = [_cell(audit.overall[name]) for name in MEASURES]
-    rows.append(["all rows", str(audit.n_patients), str(audit.n_rows), *whole, ""])
+def group_table(audit: GroupAudit) -> list[dict[str, str]]:
+    """Return one line of cells for all rows and for every group; small groups are only named."""
+    whole = _cells("all rows", (audit.n_patients, audit.n_rows), audit.overall)
+    lines = [{**whole, "calibration error": _error(audit.calibration_error), "power ×2": "–"}]
     for group in audit.groups:
         if group.reason:
-            rows.append([group.name, "", "", group.reason])
+            lines.append({**dict.fromkeys(lines[0], ""), "group": f"{group.name}: {group.reason}"})
             continue
-        cells = [_cell(group.measures[name]) for name in MEASURES]
         power = "–" if math.isnan(group.power_doubled) else f"{group.power_doubled:.0%}"
-        rows.append([group.name, str(group.n_patients), str(group.n_rows), *cells, power])
-    full = [row for row in rows if len(row) == len(rows[0])]
-    widths = [max(len(row[i]) for row in full) for i in range(len(rows[0]))]
-    widths[0] = max(widths[0], *(len(row[0]) for row in rows))
-    return ["  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in rows]  # noqa: B905
+        cells = _cells(group.name, (group.n_patients, group.n_rows), group.measures)
+        cells["calibration error"] = _error(group.calibration_error)
+        lines.append({**cells, "power ×2": power})
+    return lines
 
 
-def _cell(measure: Measure) -> str:
-    if math.isnan(measure.value):
-        return "–"
-    return f"{measure.value:.3f} ({measure.low:.3f} to {measure.high:.3f})"
+def _cells(name: str, counts: tuple[int, int], measures: Mapping[str, Measure]) -> dict[str, str]:
+    shown = {HEADINGS[m]: _limits(one.value, one.low, one.high) for m, one in measures.items()}
+    return {"group": name, "patients": str(counts[0]), "rows": str(counts[1]), **shown}
+
+
+def _error(found: Mapping[str, float]) -> str:
+    return _limits(found["debiased"], found["low"], found["high"]) if found else "–"
+
+
+def _limits(value: float, low: float, high: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _text_table(audit: GroupAudit) -> list[str]:
+    lines = group_table(audit)
+    rows = [list(lines[0]), *(list(line.values()) for line in lines)]
+    widths = [max(len(row[i]) for row in rows if row[1] or not i) for i in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def verdict_lines(audit: GroupAudit) -> list[str]:
+    """Return the largest gaps and the flags in words."""
+    skipped = [f"{column}: not compared, {reason}" for column, reason in audit.skipped.items()]
+    return [*skipped, *_largest_lines(audit), *_flag_lines(audit)]
 
 
 def _largest_lines(audit: GroupAudit) -> list[str]:
     lines = []
-    for name, heading in _HEADINGS.items():
+    for name, heading in HEADINGS.items():
         group = audit.largest(name)
         if group is not None:
             found = group.measures[name]

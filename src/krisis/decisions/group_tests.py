@@ -141,15 +141,20 @@ def power_doubled(
     """Return the chance of flagging this group if its risk were double that of the rest.
 
     Rows count as so many independent answers as the spread between patients allows: they are
-    divided by the ratio of that spread to the one of independent answers of 0 and 1.
+    divided by the ratio of that spread to the one of independent answers of 0 and 1. It is the
+    spread of the gap itself where patients have rows on both sides.
     """
-    x, t = by_patient(sample, sample.loss, accepted)
-    mean = float(x.sum() / t.sum())
+    (x, t), (y, u) = (by_patient(sample, sample.loss, accepted & s) for s in (inside, ~inside))
+    n, m = float(t.sum()), float(u.sum())
+    mean = float(x.sum() + y.sum()) / (n + m)
     risk = float(sample.loss[accepted & ~inside].mean())
     if risk == 0:
         return math.nan, "the rest has no error to double"
     if risk > 0.5:
         return math.nan, "twice the risk of the rest is above 1"
-    design = float(np.square(x - mean * t).sum()) / (float(t.sum()) * mean * (1 - mean))
-    n, m = (float((accepted & side).sum()) / design for side in (inside, ~inside))
-    return doubled_risk_power((n, m), risk, level=level), ""
+    pull, other = x - mean * t, y - mean * u
+    spread = float(np.square(pull + other).sum()) * (1 / n + 1 / m) / (n + m)
+    if (t * u).any():
+        spread = float(np.square(pull / n - other / m).sum())
+    design = spread / (mean * (1 - mean) * (1 / n + 1 / m))
+    return doubled_risk_power((n / design, m / design), risk, level=level), ""

@@ -39,9 +39,9 @@ def gap_tests(sums: ArrayLike, rows: ArrayLike, *, n_draws: int, seed: int) -> G
     The figure is Σ sums / Σ rows. With e = sums − r·rows, r the ratio of all rows, the statistic is
     (E_g/T_g − E_r/T_r)/√(Q_g/T_g² + Q_r/T_r²), E, T and Q being the sums of e, of rows and of e²
     over patients. Where every patient belongs to one group, patients exchange their groups; those
-    without rows say nothing and are not exchanged. Where a patient has rows of several groups, what
-    it brings to the group and to the rest is exchanged with probability ½, and p is at least that of
-    Student's t. One row of 0 or 1 per patient makes it Fisher's exact test.
+    without rows say nothing and are not exchanged. Where patients have rows of several groups, what
+    each brings to the group and to the rest is exchanged with probability ½, and p is at least that
+    of Student's t. One row of 0 or 1 per patient makes it Fisher's exact test.
 
     References: Chung and Romano, Exact and asymptotically robust permutation tests, Annals of
     Statistics 41 (2013) 484–507; Phipson and Smyth, Permutation p-values should never be zero,
