@@ -43,6 +43,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "krisis.cli.certify",
         "Find a confidence threshold with a bounded risk, or verify one on new patients.",
     ),
+    "audit": (
+        "krisis.cli.audit",
+        "Audit a run: does it hold in every group, and what if labels are wrong.",
+    ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
     "check": (
         "krisis.cli.check",

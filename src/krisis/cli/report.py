@@ -6,9 +6,10 @@ from pathlib import Path
 
 import typer
 
-from krisis.confidence.calibrators import calibrator_from
+from krisis.cli.certify import calibrator_of
 from krisis.decisions.certificate import certificate_from
 from krisis.json_values import read_object, write_text
+from krisis.reporting.audit import audit_section
 from krisis.reporting.certificate import certificate_section
 from krisis.reporting.report import Section, build_report, report_html, save_figures
 from krisis.results.comparison.matching import refuse_other_data
@@ -20,9 +21,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     epilog="Examples:  krisis report runs/RUN -o report.html  |  krisis report result.json "
-    "--figures figures --baseline runs/GUIDELINE",
+    "--figures figures --baseline runs/GUIDELINE  |  krisis report runs/RUN --audit",
 )
-def report(
+def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
     figures: Path | None = typer.Option(
@@ -37,6 +38,9 @@ def report(
     calibration: Path | None = typer.Option(
         None, "--calibration", help="The calibrator that the certificate was made with."
     ),
+    audit: bool = typer.Option(
+        False, "--audit", help="Add the audit of the groups of the task, as `krisis audit` does."
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
@@ -44,6 +48,7 @@ def report(
     others = load_results(baseline)
     refuse_other_data({run.name: result, **others})
     shown = [] if certificate is None else [_certified(certificate, run, calibration)]
+    shown += [audit_section(read_items(run))] if audit else []
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
     typer.echo(f"wrote {output}")
@@ -54,7 +59,4 @@ def report(
 
 def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
     certificate = certificate_from(read_object(path), place=path)
-    fitted = None
-    if calibration is not None:
-        fitted = calibrator_from(read_object(calibration), place=calibration)
-    return certificate_section(certificate, read_items(run), calibrator=fitted)
+    return certificate_section(certificate, read_items(run), calibrator=calibrator_of(calibration))
