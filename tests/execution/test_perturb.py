@@ -15,7 +15,8 @@ from krisis import Benchmark, BenchmarkResult, PatientRecord, SuiteConfig
 from krisis.backends.chat import ChatRequest
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, SecondUnit, Task
-from krisis.decisions.stability import stability_lines, stability_of
+from krisis.decisions.stability import stability_of
+from krisis.decisions.stability_text import stability_lines
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict, UserError
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution

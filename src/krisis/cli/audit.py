@@ -1,4 +1,4 @@
-"""`krisis audit`: whether a run holds in every group, and if labels are wrong."""
+"""`krisis audit`: whether a run holds in every group, twice, and if labels are wrong."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from krisis.decisions.group_audit import group_lines
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.label_noise import FlipRates
 from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.stability import stability_of_saved
+from krisis.decisions.stability_text import stability_lines
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps
 from krisis.results.run_items import read_items
@@ -79,7 +81,7 @@ def audit(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     seed: Seed = 42,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a run: does it hold in every group, and what if labels are wrong."""
+    """Audit a run: does it hold in every group, twice, and what if labels are wrong."""
     score = ScoreOptions(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
     )
@@ -104,6 +106,10 @@ def audit(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
         found = audit_labels(items, asked, [read_items(path, mode) for path in against])
         facts["labels"] = found.to_json()
         lines += ["", *label_lines(found)]
+    steady = stability_of_saved(run, against, seed=seed)
+    if steady is not None:
+        facts["stability"] = steady.to_json()
+        lines += ["", *stability_lines(steady)]
     if as_json:
         echo_json(dumps({"kind": "krisis.audit", "schema_version": 1, **facts}))
     else:

@@ -7,14 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
-from krisis.json_values import JsonObject, plain
+from krisis.json_values import JsonObject, plain, read_object
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import canonical_label
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data, verdict
+from krisis.results.store import load_run
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
 from krisis.statistics.intervals import Interval
 from krisis.statistics.repeatability import share_between, sign_flip_p, trend_within, within_sd
@@ -123,6 +125,25 @@ def stability_of(
         places=places,
         assumptions=_assumptions(result, [*([repeats] if repeats else []), *perturbations], places),
     )
+
+
+def stability_of_saved(
+    run: Path, against: Sequence[Path] = (), *, seed: int = 42
+) -> Stability | None:
+    """Return the stability of a saved run; None of a run file, which keeps one row per case."""
+    result = _saved(run)
+    if result is None:
+        return None
+    others = {path.name: found for path in against if (found := _saved(path)) is not None}
+    return stability_of(result, others, seed=seed)
+
+
+def _saved(path: Path) -> BenchmarkResult | None:
+    if path.is_dir():
+        return load_run(path)
+    content = read_object(path, lenient=True)
+    known = content.get("kind") == "krisis.result"
+    return BenchmarkResult.from_dict(content, place=str(path)) if known else None
 
 
 def _assumptions(
@@ -325,57 +346,3 @@ def _places(rows: Iterable[EvaluationResult], seed: int) -> Places | None:
         abstention_slope=other_slope,
         abstention_p=other_p,
     )
-
-
-def stability_lines(found: Stability) -> list[str]:
-    """Return the stability of a run in words."""
-    parts = [*([found.repeats] if found.repeats else []), *found.perturbations, *found.against]
-    lines = ["Stability"]
-    if not parts and found.places is None:
-        return [*lines, "  Each record was asked once: ask with --repeats or --perturb."]
-    for one in parts:
-        lines += _agreement_lines(one)
-    if found.places is not None:
-        lines += _place_lines(found.places)
-    return [*lines, *(f"  {sentence}" for sentence in found.assumptions)]
-
-
-def _agreement_lines(one: Agreement) -> list[str]:
-    lines = [
-        (
-            f"  {one.name}: {one.n_cases} cases of {one.n_patients} patients; left out: "
-            f"{one.n_failed} with a failed asking, {one.n_not_asked} not asked in both forms"
-        ),
-        f"    answer flips        {one.answer_flips} pairs of answers",
-        f"    abstention flips    {one.abstention_flips} pairs",
-        f"    SD of confidence    {one.confidence_sd} cases",
-        (
-            f"    variance between cases: confidence {one.confidence_between} cases, correctness "
-            f"{one.correct_between} cases"
-        ),
-    ]
-    for words, shift in (("accuracy", one.accuracy), ("abstention rate", one.abstention)):
-        if shift is not None:
-            change = f"{shift.first:.3f} → {shift.second:.3f}"
-            lines.append(
-                f"    {words:<19} {change} (paired exact test by patient, p = {shift.p:.3g})"
-            )
-    return lines
-
-
-def _place_lines(places: Places) -> list[str]:
-    cells = ", ".join(
-        f"{one['place']:.0f}: {one['accuracy']:.3f} / {one['abstention']:.3f} (n {one['n']:.0f})"
-        for one in places.shares
-    )
-    lines = [f"  place in the call, accuracy / abstention: {cells}"]
-    if places.reason:
-        return [*lines, f"    no trend test: {places.reason}"]
-    return [
-        *lines,
-        (
-            f"    change per place: accuracy {places.accuracy_slope:+.4f} (p = "
-            f"{places.accuracy_p:.3g}), abstention {places.abstention_slope:+.4f} (p = "
-            f"{places.abstention_p:.3g}); permutation within calls"
-        ),
-    ]
