@@ -15,9 +15,11 @@ from krisis import Benchmark, BenchmarkResult, PatientRecord, SuiteConfig
 from krisis.backends.chat import ChatRequest
 from krisis.backends.scripted import ScriptedBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, SecondUnit, Task
+from krisis.data.perturbation import Perturbation, Perturbed
 from krisis.decisions.stability import stability_of
 from krisis.decisions.stability_text import stability_lines
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict, UserError
+from krisis.execution.batches import Case, plan_batches
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -146,6 +148,14 @@ def test_a_batch_is_asked_again_with_the_same_companions() -> None:
     assert places is not None
     assert "share a call" in places.reason
     assert any("no trend test" in line for line in stability_lines(stability_of(result)))
+
+
+@pytest.mark.parametrize("group", ["", "g"])
+def test_records_of_two_forms_never_share_a_call(group: str) -> None:
+    record = PatientRecord({"sc": 1.0}, 0, record_id="a", group=group)
+    forms = [None, Perturbed(Perturbation.UNIT, 0), Perturbed(Perturbation.PARAPHRASE, 0)]
+    cases = [Case(at, record, perturbed=form) for at, form in enumerate(forms)]
+    assert plan_batches(cases, 4) == [[case] for case in cases]
 
 
 @pytest.mark.parametrize("after", [5, 14, 40])

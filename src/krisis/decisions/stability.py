@@ -311,7 +311,13 @@ def _shift(groups: Sequence[Asked], holds: Callable[[EvaluationResult], bool], s
 
 def _places(rows: Iterable[EvaluationResult], seed: int) -> Places | None:
     """Return the trend over the places of a call; None of a run without calls about several."""
-    settled = [row for row in rows if row.error is None and type(row.signals.get(PLACE)) is int]
+    settled = [
+        row
+        for row in rows
+        if row.error is None
+        and type(row.signals.get(PLACE)) is int
+        and not row.metadata.get("sample_index")  # a repeat of a call is no further evidence
+    ]
     if not settled:
         return None
     place = np.array([row.signals[PLACE] for row in settled])
