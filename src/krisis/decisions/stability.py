@@ -326,13 +326,10 @@ def _places(rows: Iterable[EvaluationResult], seed: int) -> Places | None:
     right = np.array([verdict(row) == "right" for row in settled], dtype=np.float64)
     abstained = np.array([row.abstained for row in settled], dtype=np.float64)
     shares = [
-        {
-            "place": int(at),
-            "n": int((place == at).sum()),
-            "accuracy": float(right[place == at].mean()),
-            "abstention": float(abstained[place == at].mean()),
-        }
+        {"place": int(at), "n": int(here.sum())}
+        | {"accuracy": float(right[here].mean()), "abstention": float(abstained[here].mean())}
         for at in np.unique(place)
+        if (here := place == at).any()
     ]
     together = Counter(
         (row.cluster_id, number) for row, number in zip(settled, call.tolist(), strict=True)

@@ -72,6 +72,12 @@ _LASTING = (
     "Take the findings shown as having been like this for at least three months, unless a shorter "
     "period is stated."
 )
+_COURSE_AGAIN = (
+    "What course has this patient's usual eGFR taken between the first and the last visit? {} The "
+    "patient's age is given for the last visit. Unless the start of a RAS inhibitor or SGLT2 "
+    "inhibitor is stated, assume that there was none. No guideline defines 'improving' or the band "
+    "of 12.5 to 20 %; this evaluation does."
+)
 _LASTING_AGAIN = (
     "Unless a shorter period is stated, assume that the findings have been so for three months or "
     "more."
@@ -324,12 +330,7 @@ def progression(asking: Asking) -> Task:
             "'Improving' and the band of 12.5 to 20 % are terms of this evaluation, not of a "
             "guideline."
         ),
-        paraphrase=(
-            "What course has this patient's usual eGFR taken between the first and the last visit? "
-            f"{_scored_course(asking)} The patient's age is given for the last visit. Unless the "
-            "start of a RAS inhibitor or SGLT2 inhibitor is stated, assume that there was none. "
-            "No guideline defines 'improving' or the band of 12.5 to 20 %; this evaluation does."
-        ),
+        paraphrase=_COURSE_AGAIN.format(_scored_course(asking)),
         answers=_COURSES,
         features=_descriptions() | _visit_descriptions(),
         setting=stated_course_setting(),
