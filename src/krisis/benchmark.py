@@ -89,13 +89,14 @@ class Benchmark:
             recorder.describe(settings_of(job, self.metrics, self.execution, recorder))
         session = Session(job, self.execution, stop)
         try:
-            settled, facts = await session.run()
+            settled, perturbed, facts = await session.run()
             task = facts.provenance.task_facts
             rows = Rows(settled, None if task is None else task.answers_to_score())
             scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
             facts.baselines = baselines
             facts.scores_by_source = scores_by_source(self.metrics, rows, BootstrapOptions())
-            result = BenchmarkResult(rows, scores, job.description, self.backend.name, facts=facts)
+            named = (job.description, self.backend.name)
+            result = BenchmarkResult(rows, scores, *named, facts=facts, perturbed=perturbed)
             if recorder is not None:
                 recorder.finish(result)
         finally:

@@ -17,6 +17,7 @@ from krisis.backends.schema import reply_schema
 from krisis.backends.scrubbing import without_values
 from krisis.backends.signals import TokenLogprob, token_signals
 from krisis.data.base import BaseDataSuite, Features, PatientRecord, Task, content_hash
+from krisis.data.perturbation import Perturbed
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -130,15 +131,18 @@ class ChatBackend(BaseBackend):
         mode: PromptMode,
         sample_index: int = 0,
         context: str = "",
+        perturbed: Perturbed | None = None,
     ) -> ChatRequest:
         """Return the request that puts the features of these cases to the model.
 
         ``context`` is patient text that the cases share; it is shown once, and redacted in the
-        template like every feature value.
+        template like every feature value. ``perturbed`` is given where they are asked about in
+        another form.
         """
         task = self._asked()
         batch = mode == "batch"
-        prompt = build_prompt(task, cases, batch=batch, context=context)
+        prompt = build_prompt(task, cases, batch=batch, context=context, perturbed=perturbed)
+        task = task if perturbed is None else perturbed.task(task)
         return ChatRequest(
             provider=self.provider,
             model=self.model,
@@ -258,10 +262,14 @@ def _responses(
         _shared_out(reply.reasoning_tokens, n),
         strict=True,
     )
-    return [
+    responses = [
         _response(request, reply, answer, share)
         for answer, share in zip(answers, shares, strict=True)
     ]
+    if request.mode == "batch":
+        for place, response in enumerate(responses):
+            response.signals["batch_position"] = place
+    return responses
 
 
 def _response(

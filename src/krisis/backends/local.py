@@ -18,6 +18,7 @@ from krisis.backends.failures import as_backend_error, overlong_advice
 from krisis.backends.models import find_model_file
 from krisis.backends.schema import tightened
 from krisis.backends.secrets import Secret
+from krisis.data.perturbation import Perturbed
 from krisis.errors import BackendError, InvalidValue, MissingExtra, RequestRefused
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -87,9 +88,12 @@ class LocalBackend(ChatBackend):
         mode: PromptMode,
         sample_index: int = 0,
         context: str = "",
+        perturbed: Perturbed | None = None,
     ) -> ChatRequest:
         """Return the request with a schema that this engine enforces to the letter."""
-        request = super().build(cases, mode=mode, sample_index=sample_index, context=context)
+        request = super().build(
+            cases, mode=mode, sample_index=sample_index, context=context, perturbed=perturbed
+        )
         parameters = {**request.parameters, "seed": sample_index}
         return dataclasses.replace(request, schema=tightened(request.schema), parameters=parameters)
 

@@ -47,6 +47,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "krisis.cli.decide",
         "Say what answering and deferring cost, and from which confidence on to answer.",
     ),
+    "audit": (
+        "krisis.cli.audit",
+        "Audit a run: does it hold in every group, and what if labels are wrong.",
+    ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
     "check": (
         "krisis.cli.check",

@@ -74,7 +74,7 @@ def _conclude(result: BenchmarkResult) -> None:
         typer.echo(f"krisis: stopped as asked ({stop})", err=True)
     elif stop is not None:
         typer.echo(
-            f"krisis: stopped with {counts.n_left} records left ({stop}); "
+            f"krisis: stopped with {result.n_left} records left ({stop}); "
             f"to continue, type: krisis resume {run}",
             err=True,
         )

@@ -94,7 +94,7 @@ def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     as_json: AsJson = False,
 ) -> None:
     """Find the laxest threshold with a bounded risk, or verify one on new patients."""
-    calibrator = None if calibration is None else _calibrator(calibration)
+    calibrator = calibrator_of(calibration)
     if verify is not None:
         given = (risk, delta, method, by, loss, cost, rows_per_patient, output)
         names = ("risk", "delta", "method", "by", "loss", "cost", "rows-per-patient", "output")
@@ -156,5 +156,6 @@ def _verify(
     raise typer.Exit(1 if found.verdict == "broken" else 0)
 
 
-def _calibrator(path: Path) -> Calibrator:
-    return calibrator_from(read_object(path), place=path)
+def calibrator_of(path: Path | None) -> Calibrator | None:
+    """Read the calibrator of the option ``--calibration``, if one is named."""
+    return None if path is None else calibrator_from(read_object(path), place=path)

@@ -10,8 +10,8 @@ import typer
 
 from krisis import registry
 from krisis.benchmark import baseline_rows
+from krisis.cli.certify import calibrator_of
 from krisis.cli.streams import echo_json
-from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decide_text import decide_facts, decide_lines
@@ -147,7 +147,7 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     if write_cost is not None:
         _draft(items, write_cost, cost)
         return
-    score = ScoreOptions(confidence=confidence, calibrator=_calibrator(calibration), seed=seed)
+    score = ScoreOptions(confidence=confidence, calibrator=calibrator_of(calibration), seed=seed)
     moved = _shares(prevalence, shares)
     rated = {
         "sensitivity": reader_sensitivity,
@@ -181,10 +181,6 @@ def _draft(items: RunItems, path: Path, cost: Path | None) -> None:
         raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
     write_text(path, cost_file_text(items))
     typer.echo(f"wrote {path}; edit it and use it with --cost")
-
-
-def _calibrator(path: Path | None) -> Calibrator | None:
-    return None if path is None else calibrator_from(read_object(path), place=path)
 
 
 def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence[object]) -> None:

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.certify import calibrator_of
 from krisis.cli.decide import own_baselines
-from krisis.confidence.calibrators import calibrator_from
 from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.decisions.team import team_from
 from krisis.json_values import read_object, write_text
+from krisis.reporting.audit import audit_section
 from krisis.reporting.certificate import certificate_section
 from krisis.reporting.decide import decide_section
 from krisis.reporting.decision_curve import decision_curve_section
@@ -27,7 +28,8 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     epilog="Examples:  krisis report runs/RUN -o report.html  |  krisis report result.json "
-    "--figures figures --baseline runs/GUIDELINE  |  krisis report runs/RUN --cost costs.yaml",
+    "--figures figures --baseline runs/GUIDELINE  |  krisis report runs/RUN --cost costs.yaml  |  "
+    "krisis report runs/RUN --audit",
 )
 def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
@@ -50,6 +52,9 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     curve: bool = typer.Option(
         False, "--curve", help="Show the decision curve of a binary task, as `decide --curve`."
     ),
+    audit: bool = typer.Option(
+        False, "--audit", help="Add the audit of the groups of the task, as `krisis audit` does."
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
@@ -61,6 +66,7 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         shown.append(_priced(run, cost, baseline))
     if curve:
         shown.append(decision_curve_section(decision_curve(read_items(run), CurveOptions())))
+    shown += [audit_section(read_items(run))] if audit else []
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
     typer.echo(f"wrote {output}")
@@ -71,10 +77,7 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
 
 def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
     certificate = certificate_from(read_object(path), place=path)
-    fitted = None
-    if calibration is not None:
-        fitted = calibrator_from(read_object(calibration), place=calibration)
-    return certificate_section(certificate, read_items(run), calibrator=fitted)
+    return certificate_section(certificate, read_items(run), calibrator=calibrator_of(calibration))
 
 
 def _priced(run: Path, cost: str, baseline: list[Path]) -> Section:

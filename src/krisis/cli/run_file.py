@@ -89,7 +89,7 @@ def plain_run(directory: Path) -> PlainRun:
             "created_at": manifest.created_at,
             "backend": manifest.backend_name,
             "krisis_version": manifest.versions.get("krisis"),
-            "n_items_planned": manifest.n_cases // repeats,
+            "n_items_planned": manifest.n_plain // repeats,
             "repeats": repeats,
             **({"ties": asdict(ties)} if ties else {}),
             "suite": suite,

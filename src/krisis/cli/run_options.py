@@ -17,6 +17,7 @@ _SINGULAR = {
     "suite_options": "suite_option",
     "model_options": "model_option",
     "metrics": "metric",
+    "perturb": "perturb",
 }
 # The two options that are typed most.
 _SHORT = {"max_concurrency": ("-j",), "out": ("-o",)}

@@ -28,6 +28,7 @@ from krisis.data.task import (
     Label,
     ReplyField,
     Rule,
+    SecondUnit,
     Task,
     TotalScale,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "Records",
     "ReplyField",
     "Rule",
+    "SecondUnit",
     "SuiteConfig",
     "Task",
     "TotalScale",

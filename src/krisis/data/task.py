@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal, TypeAlias
@@ -19,10 +20,32 @@ LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
 
 
 @dataclass(frozen=True, slots=True)
+class SecondUnit:
+    """Another unit that a feature is also reported in: number · ``factor`` + ``offset``.
+
+    ``meaning`` is the meaning of the feature in this unit; where it is not given, every number in
+    the meaning is converted.
+    """
+
+    unit: str
+    factor: float
+    offset: float = 0.0
+    meaning: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor and math.isfinite(self.offset)):
+            raise InvalidValue(
+                f"the factor to the unit {self.unit!r} must be a number other than 0 and its "
+                f"offset a number, not {self.factor!r} and {self.offset!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureDescription:
     """A feature in the words of a prompt: its name, unit, meaning and coded values.
 
-    ``text`` marks free text, which is quoted line by line.
+    ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
+    the unit by ``--perturb unit``.
     """
 
     words: str
@@ -30,6 +53,14 @@ class FeatureDescription:
     meaning: str = ""
     values: Mapping[Label, str] = field(default_factory=dict)
     text: bool = False
+    second_unit: SecondUnit | None = None
+
+    def __post_init__(self) -> None:
+        if self.second_unit is not None and (self.values or self.text or not self.unit):
+            raise InvalidValue(
+                f"the feature {self.words!r} has a second unit, {self.second_unit.unit!r}, which "
+                "only a number in a unit can have; leave it out or state the unit"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +135,7 @@ class Task:
     are scored beside the usual ones; the first of them is the headline of reports and sorts
     leaderboards. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
-    says otherwise.
+    says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -136,6 +167,7 @@ class Task:
     unit: str = "record"
     setting: str = ""
     costs: CostTable | None = None
+    paraphrase: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

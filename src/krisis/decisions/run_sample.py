@@ -76,14 +76,10 @@ def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
             f"the model abstained on all {table.n_scored} rows of {run.source.path}, so there is "
             "no answer to accept"
         )
-    if options.costs is None:
-        losses = _plain_losses(run, loss)
-    else:
-        losses = options.costs.answer_costs(run) / options.costs.most
     counts = np.bincount(table.patients.code, minlength=table.patients.n)
     return Sample(
         score=scores_of(run, options.variant(run), calibrator=options.calibrator),
-        loss=losses,
+        loss=losses_of(run, options),
         patient=table.patients.code,
         n_patients=table.patients.n,
         binary=loss == "error",
@@ -92,7 +88,11 @@ def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
     )
 
 
-def _plain_losses(run: RunItems, loss: str) -> FloatArray:
+def losses_of(run: RunItems, options: ScoreOptions) -> FloatArray:
+    """Return the loss of every row, from 0 to 1; NaN where the model abstained."""
+    loss = options.loss_of(run)
+    if options.costs is not None:
+        return options.costs.answer_costs(run) / options.costs.most
     losses = np.full(run.n_items, math.nan)
     losses[run.predicted] = run.losses("error" if loss == "error" else "abs_norm")
     if run.predicted.any() and np.nanmax(losses) > 1:
@@ -125,10 +125,10 @@ def suite_rows(run: RunItems) -> int | None:
 def groups_of(run: RunItems, columns: Sequence[str]) -> dict[str, BoolArray]:
     """Return the rows of every combination of the groups of some columns that has rows."""
     table = run.table
-    known = {*table.answers.groups, *(key for row in table.rows for key in row.metadata)}
+    known = group_columns(run)
     for column in columns:
         if column not in known:
-            raise UnknownName.among("group", column, map(str, known))
+            raise UnknownName.among("group", column, known)
     if len(set(columns)) < len(columns):
         raise InvalidValue(f"name every group once, not {', '.join(columns)}")
     parts = [table.grouped(column) for column in columns]
@@ -141,6 +141,13 @@ def groups_of(run: RunItems, columns: Sequence[str]) -> dict[str, BoolArray]:
             named = [names[code] for (names, _), code in zip(parts, combination, strict=True)]
             found[", ".join(named)] = rows
     return found
+
+
+def group_columns(run: RunItems) -> list[str]:
+    """Return the groups of the task and the metadata columns of the rows."""
+    table = run.table
+    keys = {str(key) for row in table.rows for key in row.metadata}
+    return sorted({*table.answers.groups, *keys})
 
 
 def rows_hash(run: RunItems, sample: Sample) -> str:

@@ -16,12 +16,13 @@ from krisis.execution.batches import (
     Batch,
     cases_of,
     in_random_order,
+    perturbed_batches,
     plan_batches,
     with_distinct_ids,
 )
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.config import RunConfig
-from krisis.execution.options import Execution
+from krisis.execution.options import Execution, check_perturb
 from krisis.execution.pacing.budget import (
     CHARACTERS_PER_TOKEN,
     FIRST_GUESS_OF_OUTPUT,
@@ -155,6 +156,7 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
     """Make everything that a configuration says about how the run is carried out."""
     return Execution(
         repeats=config.repeats,
+        perturb=config.perturb,
         limits=Limits(
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
@@ -186,6 +188,8 @@ def dry_run_text(config: RunConfig) -> str:
     batches = _planned(config, parts)
     n_cases = sum(map(len, batches))
     plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"
+    if config.perturb:
+        plan += f", among them those asked in another form: {', '.join(config.perturb)}"
     if config.stop_when is not None:
         plan += f", or fewer in random order until this is known: {config.stop_when}"
     if not isinstance(backend, ChatBackend):
@@ -225,13 +229,16 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
         cases = in_random_order(cases, seed=seed, batch_size=config.batch_size)
         answers = TaskFacts.of(parts.suite.task.facts()).answers_to_score()
         Watch(config.stop_when, cases, answers=answers, description=parts.description)
-    return plan_batches(cases, config.batch_size)
+    batches = plan_batches(cases, config.batch_size)
+    kinds = check_perturb(config.perturb, config.stop_when)
+    return [*batches, *perturbed_batches(batches, kinds, parts.suite)]
 
 
 def _request(backend: ChatBackend, batch: Batch) -> ChatRequest:
     mode: PromptMode = "batch" if len(batch) > 1 else "single"
     features = [case.record.features for case in batch]
-    return backend.build(features, mode=mode, context=batch[0].record.context)
+    context = batch[0].record.context
+    return backend.build(features, mode=mode, context=context, **batch[0].form)
 
 
 def _input_tokens(backend: ChatBackend, batches: Sequence[Batch]) -> float:

@@ -6,20 +6,50 @@ import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
-from krisis.data.base import PatientRecord, Records
+from krisis.data.base import BaseDataSuite, PatientRecord, Records
+from krisis.data.perturbation import (
+    KIND,
+    RECORD,
+    Perturbation,
+    Perturbed,
+    changes_prompt,
+    refuse_nowhere,
+)
 from krisis.errors import InvalidValue
+
+
+class Form(TypedDict, total=False):
+    """What `ChatBackend.build` is told of another form than the usual one."""
+
+    perturbed: Perturbed
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One record, asked once; ``position`` is its place in the output."""
+    """One record, asked once; ``position`` is its place in the output.
+
+    A case that is ``perturbed`` asks about the record in another form, and bears another name.
+    """
 
     position: int
     record: PatientRecord
     sample_index: int = 0
+    perturbed: Perturbed | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name under which the row is stored."""
+        name = self.record.record_id
+        return name if self.perturbed is None else f"{name}~{self.perturbed.kind}"
+
+    @property
+    def form(self) -> Form:
+        """Return in which form the case is asked; nothing for the usual one."""
+        return {} if self.perturbed is None else {"perturbed": self.perturbed}
 
 
 Batch = list[Case]
@@ -32,6 +62,40 @@ def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:
         for sample_index in range(repeats)
         for place, record in enumerate(records)
     ]
+
+
+def perturbed_batches(
+    batches: Sequence[Batch], kinds: Sequence[Perturbation], suite: BaseDataSuite
+) -> list[Batch]:
+    """Return every batch once more for each perturbation that changes its prompt.
+
+    A batch is asked again as a whole, so that each of its records keeps its companions.
+    """
+    for name in (KIND, RECORD):
+        if kinds and any(name in case.record.metadata for batch in batches for case in batch):
+            raise InvalidValue(
+                f"the records have metadata {name!r}, by which perturbed rows are known; rename it"
+            )
+    again: list[Batch] = []
+    position, task = sum(map(len, batches)), suite.task
+    for kind in kinds:
+        perturbed = Perturbed(kind, suite.config.seed)
+        changed = [
+            batch
+            for batch in batches
+            if any(changes_prompt(kind, task, case.record.features) for case in batch)
+        ]
+        if not changed:
+            raise refuse_nowhere(kind, suite.name)
+        for batch in changed:
+            places = range(position, position := position + len(batch))
+            again.append(
+                [
+                    replace(case, position=place, perturbed=perturbed)
+                    for place, case in zip(places, batch, strict=True)
+                ]
+            )
+    return again
 
 
 def in_random_order(cases: Sequence[Case], *, seed: int, batch_size: int) -> list[Case]:
@@ -88,7 +152,7 @@ def with_distinct_ids(records: Sequence[PatientRecord]) -> Records:
 
 
 def plan_batches(cases: Sequence[Case], batch_size: int) -> list[Batch]:
-    """Fill batches in input order without mixing contexts or repeats, or parting a group.
+    """Fill batches in input order without mixing contexts, repeats or forms, or parting a group.
 
     A group larger than ``batch_size`` makes a batch of its own.
 
@@ -109,15 +173,15 @@ def plan_batches(cases: Sequence[Case], batch_size: int) -> list[Batch]:
 def _parcels(cases: Sequence[Case]) -> list[Batch]:
     """Return the smallest units that may not be parted, in order of their first record."""
     parcels: list[Batch] = []
-    groups: dict[tuple[str, int], Batch] = {}
+    groups: dict[tuple[object, ...], Batch] = {}
     for case in cases:
-        group = case.record.group
-        if not group:
+        key = (case.record.group, case.sample_index, case.perturbed)
+        if not case.record.group:
             parcels.append([case])
-        elif (group, case.sample_index) in groups:
-            groups[group, case.sample_index].append(case)
+        elif key in groups:
+            groups[key].append(case)
         else:
-            groups[group, case.sample_index] = parcel = [case]
+            groups[key] = parcel = [case]
             parcels.append(parcel)
     return parcels
 
@@ -128,4 +192,5 @@ def _fits(batch: Batch, parcel: Batch, batch_size: int) -> bool:
         len(batch) + len(parcel) <= batch_size
         and last.record.context == first.record.context
         and last.sample_index == first.sample_index
+        and last.perturbed == first.perturbed
     )

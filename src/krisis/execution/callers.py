@@ -203,6 +203,7 @@ class ChatCaller:
             mode=mode,
             sample_index=cases[0].sample_index,
             context=cases[0].record.context,
+            **cases[0].form,
         )
         if self._cache is None:
             return await self._fetch(request, spent)

@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from krisis.backends.secrets import holds_secret, names_secret
+from krisis.data.perturbation import perturbations
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
 from krisis.json_values import JsonObject, JsonValue
@@ -43,6 +44,11 @@ class RunConfig(BaseModel):
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
     max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
     repeats: int = Field(1, ge=1, description="How many times each record is asked.")
+    perturb: list[str] = Field(
+        [],
+        description="Ask each record in another form too: feature-order, answer-order, unit, "
+        "missing-word or paraphrase; repeatable.",
+    )
     adaptive: bool = Field(True, description="Adapt the number of calls to rate limits.")
     requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute.")
     tokens_per_minute: float | None = Field(None, gt=0, description="Maximum tokens per minute.")
@@ -83,6 +89,14 @@ class RunConfig(BaseModel):
     @classmethod
     def _is_a_rule(cls, text: str | None) -> str | None:
         return None if text is None else Question.parsed(text).text
+
+    @field_validator("perturb")
+    @classmethod
+    def _are_perturbations(cls, names: list[str]) -> list[str]:
+        try:
+            return [kind.value for kind in perturbations(names)]
+        except UnknownName as error:
+            raise ValueError(str(error)) from None
 
     @field_validator("base_url")
     @classmethod

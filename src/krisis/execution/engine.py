@@ -10,6 +10,7 @@ from sys import intern
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
 from krisis.data.base import BaseDataSuite
+from krisis.data.perturbation import KIND, RECORD
 from krisis.errors import BackendError, ContentFiltered, MalformedReply, TruncatedReply
 from krisis.execution.batches import Batch, Case
 from krisis.execution.callers import Caller, lose
@@ -169,7 +170,7 @@ def answered_row(case: Case, response: BackendResponse, *, prompt: str) -> Evalu
         input_tokens=response.input_tokens,
         output_tokens=response.output_tokens,
         total_tokens=response.total_tokens,
-        record_id=record.record_id,
+        record_id=case.name,
         cluster_id=record.cluster_id,
         signals=response.signals,
         model=intern(response.model),
@@ -185,7 +186,7 @@ def failed_row(case: Case, error: BackendError, text: str) -> EvaluationResult:
         prediction=None,
         ground_truth=record.label,
         metadata=_metadata(case),
-        record_id=record.record_id,
+        record_id=case.name,
         cluster_id=record.cluster_id,
         error=text,
         failure_class=error.failure_class,
@@ -196,6 +197,10 @@ def failed_row(case: Case, error: BackendError, text: str) -> EvaluationResult:
 
 
 def _metadata(case: Case) -> JsonMapping:
-    if case.sample_index == 0:
-        return case.record.metadata
-    return {**case.record.metadata, "sample_index": case.sample_index}
+    metadata = case.record.metadata
+    if case.sample_index:
+        metadata = {**metadata, "sample_index": case.sample_index}
+    if case.perturbed is not None:
+        form = {KIND: case.perturbed.kind.value, RECORD: case.record.record_id}
+        metadata = {**metadata, **form}
+    return metadata

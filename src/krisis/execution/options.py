@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from krisis.backends.base import BaseBackend
+from krisis.backends.chat import ChatBackend
+from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
 from krisis.execution.pacing.budget import Limits
@@ -18,7 +22,8 @@ from krisis.execution.stopping import Stop
 class Execution:
     """Everything about a run that is neither its suite, its backend nor its metrics.
 
-    ``repeats`` asks every record that many times. Without a ``recorder`` nothing is written, and
+    ``repeats`` asks every record that many times; ``perturb`` names the other forms in which each
+    is asked as well, such as ``"unit"``. Without a ``recorder`` nothing is written, and
     without a ``cache`` no reply is reused. ``prices`` maps ``provider/model``, or a pattern of it,
     to what its tokens cost. ``stop`` lets another part of the program end the run.
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
@@ -27,6 +32,7 @@ class Execution:
     """
 
     repeats: int = 1
+    perturb: Sequence[str] = ()
     limits: Limits = field(default_factory=Limits)
     recorder: Recorder | None = None
     cache: ReplyCache | None = None
@@ -38,6 +44,30 @@ class Execution:
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)
+        check_perturb(self.perturb, self.stop_when)
+
+
+def check_perturb(perturb: Sequence[str], stop_when: str | None) -> tuple[Perturbation, ...]:
+    """Return the perturbations of a run, or refuse them beside a rule to stop by."""
+    if isinstance(perturb, str):
+        raise InvalidValue(f"perturb must be a list of names, not the text {perturb!r}")
+    if perturb and stop_when is not None:
+        raise InvalidValue(
+            "a run with perturb asks every record in every form, and stop_when may leave some out; "
+            "give one of them"
+        )
+    return perturbations(perturb)
+
+
+def check_backend(backend: BaseBackend) -> None:
+    """Refuse a chat backend of the user's own that can build prompts in one form only."""
+    if isinstance(backend, ChatBackend):
+        taken = inspect.signature(backend.build).parameters
+        if "perturbed" not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+            raise InvalidValue(
+                f"{type(backend).__name__}.build does not take `perturbed`, so it can ask in one "
+                "form only; take it and hand it to super().build(), or leave perturb out"
+            )
 
 
 def checked_at_least_one(name: str, value: object) -> int:

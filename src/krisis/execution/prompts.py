@@ -35,19 +35,23 @@ class PromptCheck:
         self._bare: dict[tuple[object, ...], ChatRequest] = {}
         self._first: dict[PromptMode, Counter[str]] = {}
 
-    def hashes(self, first_batch: Batch) -> dict[str, str]:
-        """Hash template, schema and parameters of the first call in either mode."""
+    def hashes(self, batches: Sequence[Batch]) -> dict[str, str]:
+        """Hash template, schema and parameters of the first call of each form in either mode."""
         if not isinstance(self._backend, ChatBackend):
             return {}
-        modes: dict[PromptMode, Batch] = {"single": first_batch[:1]}
-        if len(first_batch) > 1:
-            modes["batch"] = first_batch
-        requests = {mode: self._without_values(cases, mode) for mode, cases in modes.items()}
-        return {
-            mode: content_hash([request.template, request.schema, request.parameters])
-            for mode, request in requests.items()
-            if request is not None
-        }
+        found: dict[str, str] = {}
+        firsts = {batch[0].perturbed: batch for batch in reversed(batches)}
+        for perturbed, batch in reversed(firsts.items()):
+            modes: dict[PromptMode, Batch] = {"single": batch[:1]}
+            if len(batch) > 1:
+                modes["batch"] = batch
+            for mode, cases in modes.items():
+                request = self._without_values(cases, mode)
+                form = mode if perturbed is None else f"{mode} {perturbed.kind}"
+                if request is not None:
+                    facts = [request.template, request.schema, request.parameters]
+                    found[form] = content_hash(facts)
+        return found
 
     def shared(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> str:
         """Return the one copy of a checked template, raising `PromptLeak` for one that leaks."""
@@ -81,9 +85,10 @@ class PromptCheck:
             return None
         bare = [dict.fromkeys(case.record.features) for case in cases]
         context = "withheld" if cases[0].record.context else ""
-        shape = (mode, context, *map(tuple, bare))
+        shape = (mode, context, cases[0].perturbed, *map(tuple, bare))
         if shape not in self._bare:
-            self._bare[shape] = self._backend.build(bare, mode=mode, context=context)
+            form = cases[0].form
+            self._bare[shape] = self._backend.build(bare, mode=mode, context=context, **form)
         return self._bare[shape]
 
 

@@ -43,6 +43,7 @@ def settings_of(
             "batch_size": job.batch_size,
             "max_concurrency": job.max_concurrency,
             "repeats": execution.repeats,
+            "perturb": list(execution.perturb),
             "stop_when": execution.stop_when,
             "baselines": execution.baselines,
             "cache": execution.cache is not None,

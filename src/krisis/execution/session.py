@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TypedDict
 
 from krisis import __version__
@@ -15,10 +17,16 @@ from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
 from krisis.data.base import BaseDataSuite, Records
-from krisis.execution.batches import Batch, cases_of, in_random_order, plan_batches
+from krisis.execution.batches import (
+    Batch,
+    cases_of,
+    in_random_order,
+    perturbed_batches,
+    plan_batches,
+)
 from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
 from krisis.execution.engine import Engine, Review
-from krisis.execution.options import Execution
+from krisis.execution.options import Execution, check_backend, check_perturb
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import Price, price_of
@@ -71,10 +79,17 @@ class Session:
                 description=job.description,
             )
         self._batches = plan_batches(self._asked, job.batch_size)
+        self._kinds = check_perturb(execution.perturb, execution.stop_when)
+        self._n_plain = len(self._cases)
+        if self._kinds:
+            check_backend(job.backend)
+            again = perturbed_batches(self._batches, self._kinds, job.suite)
+            self._batches += again
+            self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
         self._price = price_of(job.backend, execution.prices)
 
-    async def run(self) -> tuple[list[EvaluationResult], RunFacts]:
-        """Return the row of every settled case, in the order of the records, and how it went."""
+    async def run(self) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
+        """Return the rows of the settled cases in order, the perturbed ones, and how it went."""
         started_at, started = datetime.now(UTC), time.perf_counter()
         self._stop.bind(asyncio.get_running_loop())
         gate = self._gate()
@@ -90,18 +105,20 @@ class Session:
         )
         await self._work(ledger, gate, self._remaining(earlier))
         rows = ledger.in_order()
+        plain, perturbed = ledger.in_order(below=self._n_plain), ledger.in_order(self._n_plain)
         elapsed_seconds = elapsed_before + time.perf_counter() - started
         facts = RunFacts(
             provenance=self._provenance(rows, started_at),
             spending=self._spending(ledger.spent, rows, elapsed_seconds, gate),
             prompts=Prompts.of(rows, verified=isinstance(self._job.backend, ChatBackend)),
-            attrition=Attrition.of(rows, len(self._cases)),
+            attrition=Attrition.of(plain, self._n_plain),
+            n_perturbed=len(self._cases) - self._n_plain,
             stop=self._cause(rows),
             stop_rule=None if self._watch is None else self._watch.outcome(),
             damage=earlier.damage,
-            agreement=mark_agreement(rows) if self._execution.repeats > 1 else None,
+            agreement=mark_agreement(plain) if self._execution.repeats > 1 else None,
         )
-        return rows, facts
+        return plain, perturbed, facts
 
     def _cause(self, rows: Sequence[EvaluationResult]) -> StopCause | None:
         """Return why the run ended early; a decision that the last calls came after did not."""
@@ -127,8 +144,7 @@ class Session:
             job.description,
             job.backend.name,
             cases=Cases.of(
-                (case.record.record_id, case.record.cluster_id, case.record.label)
-                for case in self._cases
+                (case.name, case.record.cluster_id, case.record.label) for case in self._cases
             ),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
@@ -147,10 +163,11 @@ class Session:
             data=job.records.content_hash,
             n_records=len(job.records),
             repeats=self._execution.repeats,
+            perturb=[kind.value for kind in self._kinds],
             batch_size=job.batch_size,
             stop_when={} if self._watch is None else self._watch.identity(),
             backend=plain(job.backend.identity()),
-            prompts=self._prompts.hashes(self._batches[0]),
+            prompts=self._prompts.hashes(self._batches),
         )
 
     def _gate(self) -> Gate:
@@ -314,9 +331,9 @@ class Ledger:
         if cause is not None and self._recorder is not None:
             self._recorder.note_stop(cause)
 
-    def in_order(self) -> list[EvaluationResult]:
-        """Return the rows in the order of the records."""
-        return [self.rows[position] for position in sorted(self.rows)]
+    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
+        """Return the rows of these positions in the order of the records."""
+        return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
 
     def _count(self, rows: Sequence[EvaluationResult]) -> None:
         tally = self.tally

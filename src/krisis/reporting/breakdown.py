@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from krisis.decisions.audit_columns import LARGEST_NUMBER_OF_GROUPS, SMALLEST_GROUP
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
@@ -14,9 +15,6 @@ from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
 
-# Patients, not rows: a handful of people must not be shown as a group.
-SMALLEST_GROUP = 20
-LARGEST_NUMBER_OF_GROUPS = 24
 _GENERAL = ("sex", "age_band", "item", "site")
 _AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))
 

@@ -257,7 +257,10 @@ EXECUTION_FIELDS = (
     "prompt_templates",
 )
 _DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
-_TYPED = ("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement", "baselines")
+_TYPED = (
+    *("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement", "n_perturbed"),
+    "baselines",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -272,6 +275,7 @@ class RunFacts:
     stop_rule: StopRule | None = None
     damage: str = ""  # what of the stored run could not be believed
     agreement: Agreement | None = None
+    n_perturbed: int = 0  # how many times a record is to be asked in another form
     baselines: ScoresByName = field(default_factory=dict)
     scores_by_source: ScoresByName = field(default_factory=dict)
     other: JsonMapping = field(default_factory=dict)
@@ -293,6 +297,7 @@ class RunFacts:
             **({"stop_rule": asdict(self.stop_rule)} if self.stop_rule else {}),
             **({"damage": self.damage} if self.damage else {}),
             **({"agreement": asdict(self.agreement)} if self.agreement else {}),
+            **({"n_perturbed": self.n_perturbed} if self.n_perturbed else {}),
             **_score_entries("scores_by_source", self.scores_by_source),
             **_score_entries("baselines", self.baselines),
             **self.other,
@@ -329,6 +334,7 @@ class RunFacts:
             stop_rule=_checked(StopRule, rule, "stop_rule") if rule else None,
             damage=str(extras.get("damage", "")),
             agreement=_checked(Agreement, agreement, "agreement") if agreement else None,
+            n_perturbed=_checked(int, extras.get("n_perturbed", 0), "n_perturbed"),
             baselines=_scores(extras, "baselines"),
             scores_by_source=_scores(extras, "scores_by_source"),
             other={name: value for name, value in extras.items() if name not in known},

@@ -60,6 +60,7 @@ class BenchmarkResult(RunFacts):
     """
 
     evaluation_results: Rows
+    perturbed: Rows
     metric_scores: MetricScores
     suite_description: JsonObject
     backend_name: str
@@ -73,8 +74,12 @@ class BenchmarkResult(RunFacts):
         extras: JsonMapping | None = None,
         *,
         facts: RunFacts | None = None,
+        perturbed: Sequence[EvaluationResult] = (),
     ) -> None:
-        """Take rows, scores and either typed ``facts`` or the flat ``extras`` that name them."""
+        """Take rows, scores and either typed ``facts`` or the flat ``extras`` that name them.
+
+        ``perturbed`` are the rows of records asked in another form: no score counts them.
+        """
         known = facts or RunFacts.from_extras(extras or {})
         for one in fields(RunFacts):
             setattr(self, one.name, getattr(known, one.name))
@@ -85,6 +90,7 @@ class BenchmarkResult(RunFacts):
         if not isinstance(rows, Rows) or rows.answers != answers:
             rows = Rows(rows, answers)
         self.evaluation_results = rows
+        self.perturbed = Rows(perturbed, answers)
         self.metric_scores = MetricScores(metric_scores)  # readable by name and by key
         self.suite_description = dict(suite_description)
         self.backend_name = backend_name
@@ -98,6 +104,11 @@ class BenchmarkResult(RunFacts):
         """The rows with what is known of their task, ready to be scored."""
         return self.evaluation_results
 
+    @property
+    def n_left(self) -> int:
+        """Return how many askings of the run have no row yet, those in another form included."""
+        return self.attrition.n_left + max(0, self.n_perturbed - len(self.perturbed))
+
     def scored(self, metrics: Sequence[BaseMetric], options: BootstrapOptions) -> BenchmarkResult:
         """Return the same run with other scores, those of each source among them."""
         rows = self.rows
@@ -107,6 +118,7 @@ class BenchmarkResult(RunFacts):
             self.suite_description,
             self.backend_name,
             facts=self,
+            perturbed=self.perturbed,
         )
         again.scores_by_source = scores_by_source(metrics, rows, options)
         return again
@@ -127,6 +139,8 @@ class BenchmarkResult(RunFacts):
         }
         if include_results:
             content["evaluation_results"] = [row_to_dict(row) for row in self.evaluation_results]
+            if self.perturbed:
+                content["perturbed_results"] = [row_to_dict(row) for row in self.perturbed]
         return content
 
     def to_json(self, include_results: bool = True) -> str:
@@ -169,10 +183,13 @@ class BenchmarkResult(RunFacts):
     def from_dict(cls, content: JsonMapping, *, place: str = "result") -> BenchmarkResult:
         """Read back what `to_dict` returned."""
         _check_envelope(content, place)
-        rows = [
-            row_from_dict(row, f"{place}: row {index}")
-            for index, row in enumerate(content.get("evaluation_results", []))
-        ]
+        rows, perturbed = (
+            [
+                row_from_dict(row, f"{place}: {word} {i}")
+                for i, row in enumerate(content.get(key, []))
+            ]
+            for word, key in (("row", "evaluation_results"), ("perturbed row", "perturbed_results"))
+        )
         scores = MetricScores(
             (name, score_from_dict(score, f"{place}: metric {name!r}"))
             for name, score in content["metric_scores"].items()
@@ -181,7 +198,8 @@ class BenchmarkResult(RunFacts):
             facts = RunFacts.from_extras({**content["extras"], "attrition": content["attrition"]})
         except InvalidValue as error:
             raise InvalidFile(f"{place}: {error}") from None
-        return cls(rows, scores, content["suite_description"], content["backend_name"], facts=facts)
+        named = (content["suite_description"], content["backend_name"])
+        return cls(rows, scores, *named, facts=facts, perturbed=perturbed)
 
 
 def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Provenance:
@@ -247,5 +265,6 @@ def _check_envelope(content: JsonMapping, place: str) -> None:
     for name, kind in _ENVELOPE.items():
         if not isinstance(content.get(name), kind):
             raise InvalidFile(f"{place}: {name} must be a {kind.__name__}")
-    if not isinstance(content.get("evaluation_results", []), list):
-        raise InvalidFile(f"{place}: evaluation_results must be a list")
+    for name in ("evaluation_results", "perturbed_results"):
+        if not isinstance(content.get(name, []), list):
+            raise InvalidFile(f"{place}: {name} must be a list")

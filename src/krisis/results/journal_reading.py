@@ -7,6 +7,7 @@ of the result, its text is never shown, and `mend` moves it into a file next to 
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -62,9 +63,9 @@ class JournalContents:
     _context_ids: dict[int, str] = field(default_factory=dict)
     _session_seconds: float = 0.0
 
-    def in_order(self) -> list[EvaluationResult]:
-        """Return the rows in the order of the records."""
-        return [self.rows[position] for position in sorted(self.rows)]
+    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
+        """Return the rows of these positions in the order of the records."""
+        return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
 
     @property
     def loss(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -235,8 +236,8 @@ def _digits(value: JsonValue) -> str:
 
 
 def stopping_lines(result: BenchmarkResult) -> list[str]:
-    """Say why a run has fewer rows than records, what its rule to stop found, and what follows."""
-    stop, rule, n_left = result.stop, result.stop_rule, result.attrition.n_left
+    """Say why rows are missing, what a rule to stop found, and which rows are kept apart."""
+    stop, rule, n_left = result.stop, result.stop_rule, result.n_left
     records = "1 record" if n_left == 1 else f"{n_left} records"
     lines = []
     if isinstance(stop, Decided):
@@ -250,7 +251,21 @@ def stopping_lines(result: BenchmarkResult) -> list[str]:
             f"The rule assumes independent {_persons(result)}; looking after every record, it "
             "decides wrongly in at most 5 % of runs."
         )
-    return lines
+    return [*lines, *_perturbed_lines(result)]
+
+
+def _perturbed_lines(result: BenchmarkResult) -> list[str]:
+    """Say how often records were asked in another form, which no score counts."""
+    if not result.n_perturbed:
+        return []
+    kinds = Counter(str(row.metadata.get("perturbation")) for row in result.perturbed)
+    n_failed = sum(row.error is not None for row in result.perturbed)
+    named = ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "none"
+    counted = (
+        f"Asked in another form as well: {len(result.perturbed)} of {result.n_perturbed} ({named}; "
+        f"{n_failed} failed); these rows are in no figure here."
+    )
+    return [counted]
 
 
 def _persons(result: BenchmarkResult) -> str:

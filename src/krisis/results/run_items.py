@@ -44,7 +44,7 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
 
 def _of_directory(path: Path, mode: str | None) -> RunItems:
     manifest, result = read_manifest(path), load_run(path)
-    n_owed = max(0, manifest.n_cases - len(result.evaluation_results))
+    n_owed = max(0, manifest.n_plain - len(result.evaluation_results))
     source = replace(
         _source(result, mode, path), run_id=manifest.run_id, git_commit=manifest.git_commit
     )

@@ -55,6 +55,7 @@ class Identity(BaseModel):
     data: str = ""
     n_records: int = 0
     repeats: int = 1
+    perturb: list[str] = []  # other forms in which each record is asked as well
     batch_size: int = 1
     stop_when: JsonObject = {}  # a rule asks the records in another order
     backend: JsonObject = {}
@@ -82,6 +83,12 @@ class Manifest(BaseModel):
     git_commit: str | None = None
     stores_features: bool = False
     imported: Imported | None = None
+
+    @property
+    def n_plain(self) -> int:
+        """Return how many cases ask a record as it is; all others follow them."""
+        identity = self.identity
+        return identity.n_records * identity.repeats if identity.perturb else self.n_cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +258,8 @@ def metrics_text(result: BenchmarkResult, n_journal_bytes: int) -> str:
     A hash tells for certain whether rows are the same, the size of the journal at a glance.
     """
     content = result.to_dict(include_results=False)
-    content["rows_fingerprint"] = rows_fingerprint(result.evaluation_results)
+    rows = [*result.evaluation_results, *result.perturbed]
+    content["rows_fingerprint"] = rows_fingerprint(rows)
     content["n_journal_bytes"] = n_journal_bytes
     return dumps(content) + "\n"
 
@@ -266,20 +274,28 @@ def seems_whole(directory: RunDirectory, metrics: JsonObject) -> bool:
 def load_run(path: str | Path) -> BenchmarkResult:
     """Read a run back as a result: the journal's rows, and the scores if they are of these rows."""
     run = read_run(path)
-    manifest, rows = run.manifest, run.journal.in_order()
+    manifest, n_plain = run.manifest, run.manifest.n_plain
+    rows = run.journal.in_order(below=n_plain)
+    perturbed = run.journal.in_order(n_plain)
     agreement = mark_agreement(rows) if manifest.identity.repeats > 1 else None
     if run.ended is not None and run.scores_fit:
         ended = run.ended
         result = BenchmarkResult(
-            rows, ended.metric_scores, ended.suite_description, ended.backend_name, facts=ended
+            rows,
+            ended.metric_scores,
+            ended.suite_description,
+            ended.backend_name,
+            facts=ended,
+            perturbed=perturbed,
         )
     else:
         facts = _facts_so_far(manifest, run.journal)
         facts.agreement = agreement
         if not run.scores_fit:  # it had ended: what is missing was lost
-            facts.stop = _lost(manifest) if len(rows) < manifest.n_cases else None
-        name = manifest.backend_name
-        result = BenchmarkResult(rows, {}, manifest.suite_description, name, facts=facts)
+            n_rows = len(run.journal.rows)
+            facts.stop = _lost(manifest) if n_rows < manifest.n_cases else None
+        named = (manifest.suite_description, manifest.backend_name)
+        result = BenchmarkResult(rows, {}, *named, facts=facts, perturbed=perturbed)
     result.damage = run.damage
     result.provenance = replace(
         result.provenance,
@@ -316,6 +332,7 @@ def _facts_so_far(manifest: Manifest, journal: JournalContents) -> RunFacts:
         ),
         spending=Spending.of(journal.spent, rows, elapsed_seconds=journal.elapsed_seconds),
         prompts=Prompts.of(rows, verified=bool(identity.prompts)),
-        attrition=Attrition(n_loaded=imported.n_expected if imported else manifest.n_cases),
+        attrition=Attrition(n_loaded=imported.n_expected if imported else manifest.n_plain),
+        n_perturbed=manifest.n_cases - manifest.n_plain,
         stop=journal.stop or stop,
     )

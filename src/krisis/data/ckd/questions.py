@@ -15,7 +15,7 @@ from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, RISKS
 from krisis.data.ckd.deferral import DeferralRule
 from krisis.data.ckd.facts import percent, stated_course_setting, stated_setting
 from krisis.data.ckd.progression import DRUG_FALL, MAX_VISITS
-from krisis.data.ckd.schema import CONTEXT, FEATURES
+from krisis.data.ckd.schema import CONTEXT, CREATININE, FEATURES
 
 
 class Asking(Protocol):
@@ -72,10 +72,20 @@ _LASTING = (
     "Take the findings shown as having been like this for at least three months, unless a shorter "
     "period is stated."
 )
+_COURSE_AGAIN = (
+    "What course has this patient's usual eGFR taken between the first and the last visit? {} The "
+    "patient's age is given for the last visit. Unless the start of a RAS inhibitor or SGLT2 "
+    "inhibitor is stated, assume that there was none. No guideline defines 'improving' or the band "
+    "of 12.5 to 20 %; this evaluation does."
+)
+_LASTING_AGAIN = (
+    "Unless a shorter period is stated, assume that the findings have been so for three months or "
+    "more."
+)
 _CANNOT_BE_RIGHT = (
     "a shown value lies outside its possible range; or two contradict each other (packed cell "
-    "volume not two to four times the haemoglobin; creatinine of 4 or more with urea below 20, or "
-    "of 1.2 or less with urea of 120 or more)"
+    "volume in % not two to four times the haemoglobin in g/dL; creatinine of 4 mg/dL or more with "
+    "urea below 20 mg/dL, or of 1.2 mg/dL or less with urea of 120 mg/dL or more)"
 )
 _WRONG = "your best answer is wrong"
 _NOT_FOR_ADULTS_OR_SHORT = "the patient is under 18, or was observed for less than 90 days"
@@ -168,6 +178,11 @@ def detection(asking: Asking) -> Task:
             f"months, the {level} lies below 60 mL/min/1.73 m² or the albumin-creatinine ratio "
             f"(ACR) is 30 mg/g or more. {scored}{_LASTING}"
         ),
+        paraphrase=(
+            f"Is chronic kidney disease present in this patient? Call it present if the {level} "
+            "has been below 60 mL/min/1.73 m², or the albumin-creatinine ratio (ACR) 30 mg/g or "
+            f"more, for three months or longer. {scored}{_LASTING_AGAIN}"
+        ),
         answers={
             CKD_PRESENT: "chronic kidney disease is present",
             CKD_ABSENT: "chronic kidney disease is absent",
@@ -208,6 +223,10 @@ def staging(asking: Asking) -> Task:
         question=(
             f"In which stage does this patient's {level} lie, in mL/min/1.73 m², whether or not "
             f"kidney disease is present? {_scored_stage(asking)} {_LASTING}"
+        ),
+        paraphrase=(
+            f"Name the stage that this patient's {level} (in mL/min/1.73 m²) falls into, be there "
+            f"kidney disease or not. {_scored_stage(asking)} {_LASTING_AGAIN}"
         ),
         answers={answer: f"{level} {words}" for answer, words in answers.items()},
         features=_descriptions(),
@@ -254,6 +273,11 @@ def albuminuria(asking: Asking) -> Task:
             "In which category does this patient's usual albumin-creatinine ratio (ACR) lie? It "
             "was measured in the laboratory and is not shown; the dipstick reads it with error."
         ),
+        paraphrase=(
+            "Name the category that this patient's usual albumin-creatinine ratio (ACR) falls "
+            "into. You are not shown the laboratory's measurement of it, only the dipstick, whose "
+            "readings have an error."
+        ),
         answers=answers,
         features=_descriptions(),
         setting=stated_setting(equation_error=asking.equation_error),
@@ -263,6 +287,17 @@ def albuminuria(asking: Asking) -> Task:
         positive="A3",
         groups=_GROUPS,
         costs=_step_costs(asking, answers, "category"),
+    )
+
+
+def _risk_again(level: str, counted: str) -> str:
+    return (
+        f"Which risk does the KDIGO map of {level} and albumin-creatinine ratio (ACR in mg/g) give "
+        "this patient? In the order of an ACR below 30, of 30 to 300 and above 300, the map says: "
+        f"low, moderate, high for a {level} of 60 or more; moderate, high, very high for 45-59; "
+        "high, very high, very high for 30-44; and very high throughout below 30. What counts is "
+        f"{counted[0].lower()}{counted[1:]} with the true ACR, and not one reading of them. "
+        f"{_LASTING_AGAIN}"
     )
 
 
@@ -279,6 +314,7 @@ def risk(asking: Asking) -> Task:
             "very high, very high; below 30: very high at any ACR. "
             f"{counted} and the true ACR count, not the single readings shown. {_LASTING}"
         ),
+        paraphrase=_risk_again(level, counted),
         answers={
             "low": "low risk",
             "moderate": "moderately increased risk",
@@ -339,6 +375,7 @@ def progression(asking: Asking) -> Task:
             "'Improving' and the band of 12.5 to 20 % are terms of this evaluation, not of a "
             "guideline."
         ),
+        paraphrase=_COURSE_AGAIN.format(_scored_course(asking)),
         answers=_COURSES,
         features=_descriptions() | _visit_descriptions(),
         setting=stated_course_setting(),
@@ -372,6 +409,8 @@ def _visit_descriptions() -> dict[str, FeatureDescription]:
     for k in range(1, MAX_VISITS + 1):
         words[f"visit_{k}_day"] = FeatureDescription(f"Visit {k}, day", "days since visit 1")
         possible = FEATURES["sc"].description().meaning
-        words[f"visit_{k}_sc"] = FeatureDescription(f"Visit {k}, creatinine", "mg/dL", possible)
+        words[f"visit_{k}_sc"] = FeatureDescription(
+            f"Visit {k}, creatinine", "mg/dL", possible, second_unit=CREATININE
+        )
         words[f"visit_{k}_egfr"] = FeatureDescription(f"Visit {k}, eGFR", "mL/min/1.73 m²")
     return words

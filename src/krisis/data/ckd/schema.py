@@ -6,7 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from krisis.data.base import FeatureDescription, Features, FeatureSet, FeatureValue, Label
+from krisis.data.base import (
+    FeatureDescription,
+    Features,
+    FeatureSet,
+    FeatureValue,
+    Label,
+    SecondUnit,
+)
 
 Value = int | float | None
 
@@ -26,6 +33,7 @@ class Feature:
     low: float = -math.inf
     high: float = math.inf
     whole: bool = False
+    second_unit: SecondUnit | None = None
 
     def description(self) -> FeatureDescription:
         """Return the words that a prompt may use."""
@@ -34,7 +42,8 @@ class Feature:
         }
         possible = "" if self.low == -math.inf else f"possible {self.low:g} to {self.high:g}"
         meaning = "; ".join(part for part in (self.meaning, possible) if part)
-        return FeatureDescription(self.words, self.unit, meaning, shown)
+        second = self.second_unit
+        return FeatureDescription(self.words, self.unit, meaning, shown, second_unit=second)
 
 
 _SHOWN = {"notpresent": "not present"}
@@ -42,11 +51,23 @@ _YES_NO = {"no": 0, "yes": 1}
 _NORMAL = {"normal": 0, "abnormal": 1}
 _PRESENT = {"notpresent": 0, "present": 1}
 _DIPSTICK = {str(grade): grade for grade in range(6)}
+# The units of the SI and of laboratories in other countries; factors by molar mass.
+_KILOPASCAL = SecondUnit("kPa", 0.133322)
+_GLUCOSE = SecondUnit("mmol/L", 0.05551)
+_UREA = SecondUnit("mmol/L", 0.1665)
+CREATININE = SecondUnit("µmol/L", 88.4)
+_MILLIEQUIVALENT = SecondUnit("mEq/L", 1)
 
 FEATURES: dict[str, Feature] = {
     "age": Feature("Age", "years", low=0, high=120, whole=True),
     "bp": Feature(
-        "Diastolic blood pressure", "mmHg", "usual below 85", low=30, high=250, whole=True
+        "Diastolic blood pressure",
+        "mmHg",
+        "usual below 85",
+        low=30,
+        high=250,
+        whole=True,
+        second_unit=_KILOPASCAL,
     ),
     "sg": Feature(
         "Urine specific gravity",
@@ -61,22 +82,55 @@ FEATURES: dict[str, Feature] = {
     "pc": Feature("Pus cells in urine", codes=_NORMAL),
     "pcc": Feature("Pus cell clumps in urine", codes=_PRESENT),
     "ba": Feature("Bacteria in urine", codes=_PRESENT),
-    "bgr": Feature("Random blood glucose", "mg/dL", "usual below 140", low=15, high=1500),
-    "bu": Feature("Blood urea", "mg/dL", "usual 15 to 45", low=1, high=1000),
-    "sc": Feature("Serum creatinine", "mg/dL", "usual 0.6 to 1.2", low=0.1, high=40),
-    "sod": Feature("Serum sodium", "mmol/L", "usual 135 to 145", low=90, high=190),
-    "pot": Feature("Serum potassium", "mmol/L", "usual 3.5 to 5.1", low=1.5, high=12),
+    "bgr": Feature(
+        "Random blood glucose", "mg/dL", "usual below 140", low=15, high=1500, second_unit=_GLUCOSE
+    ),
+    "bu": Feature("Blood urea", "mg/dL", "usual 15 to 45", low=1, high=1000, second_unit=_UREA),
+    "sc": Feature(
+        "Serum creatinine", "mg/dL", "usual 0.6 to 1.2", low=0.1, high=40, second_unit=CREATININE
+    ),
+    "sod": Feature(
+        "Serum sodium", "mmol/L", "usual 135 to 145", low=90, high=190, second_unit=_MILLIEQUIVALENT
+    ),
+    "pot": Feature(
+        "Serum potassium",
+        "mmol/L",
+        "usual 3.5 to 5.1",
+        low=1.5,
+        high=12,
+        second_unit=_MILLIEQUIVALENT,
+    ),
     "hemo": Feature(
-        "Haemoglobin", "g/dL", "usual 12 to 15.5 in women, 13.5 to 17.5 in men", low=2, high=25
+        "Haemoglobin",
+        "g/dL",
+        "usual 12 to 15.5 in women, 13.5 to 17.5 in men",
+        low=2,
+        high=25,
+        second_unit=SecondUnit("g/L", 10),
     ),
     "pcv": Feature(
-        "Packed cell volume", "%", "usual 36 to 46 in women, 41 to 53 in men", low=5, high=75
+        "Packed cell volume",
+        "%",
+        "usual 36 to 46 in women, 41 to 53 in men",
+        low=5,
+        high=75,
+        second_unit=SecondUnit("L/L", 0.01),
     ),
     "wbcc": Feature(
-        "White blood cell count", "cells/µL", "usual 4,000 to 11,000", low=300, high=300_000
+        "White blood cell count",
+        "cells/µL",
+        "usual 4,000 to 11,000",
+        low=300,
+        high=300_000,
+        second_unit=SecondUnit("10⁹ cells/L", 0.001),
     ),
     "rbcc": Feature(
-        "Red blood cell count", "million cells/µL", "usual 4.0 to 5.9", low=0.8, high=10
+        "Red blood cell count",
+        "million cells/µL",
+        "usual 4.0 to 5.9",
+        low=0.8,
+        high=10,
+        second_unit=SecondUnit("10¹² cells/L", 1),
     ),
     "htn": Feature("Hypertension known", codes=_YES_NO),
     "dm": Feature("Diabetes mellitus known", codes=_YES_NO),

@@ -40,6 +40,11 @@ TASK = Task(
         "from what the participant says about themselves in the transcript, and score each "
         "symptom on its own."
     ),
+    paraphrase=(
+        "You are shown the transcript of an interview as context, and each case is one symptom. "
+        "For each symptom by itself, say on how many days of the fortnight before the interview it "
+        "bothered the participant, going by what the participant tells of themselves."
+    ),
     answers=SCORE_MEANINGS,
     features={
         "item": FeatureDescription("symptom to score"),

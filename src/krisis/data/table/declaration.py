@@ -19,7 +19,7 @@ from pydantic import (
 
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
-from krisis.data.table.suite_file import Part, read_suite_file
+from krisis.data.table.suite_file import Part, SecondUnitSpec, read_suite_file
 from krisis.data.task import Label
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
@@ -53,8 +53,8 @@ class Accepted(Part):
         return given
 
 
-def _files(given: object) -> object:
-    return [given] if isinstance(given, str) else given
+def _one_or_more(given: object) -> object:
+    return given if isinstance(given, list) else [given]
 
 
 class OfPath(Part):
@@ -93,7 +93,7 @@ class SourceSpec(Part):
 
     shorthand = "files"
 
-    files: Annotated[list[StrictStr], BeforeValidator(_files)] = Field(default_factory=list)
+    files: Annotated[list[StrictStr], BeforeValidator(_one_or_more)] = Field(default_factory=list)
     database: StrictStr | None = None
     query: StrictStr | None = None
     fhir: StrictStr | None = None
@@ -229,14 +229,11 @@ class UncertaintySpec(Part):
     hidden: Accepted | None = None
 
 
-def _one_or_more(given: object) -> object:
-    return given if isinstance(given, list) else [given]
-
-
 class TaskSpec(Part):
     """One question about the rows."""
 
     question: StrictStr | ColumnOf
+    paraphrase: StrictStr = ""
     label: LabelSpec
     answers: AnswerSpec
     features: list[StrictStr] = Field(default_factory=list)
@@ -276,6 +273,7 @@ class FeatureSpec(OfPath):
     )
     values: dict[StrictInt | StrictStr, StrictStr] = Field(default_factory=dict)
     text: StrictBool = False
+    second_unit: SecondUnitSpec | None = None
     states_label: Accepted | None = None
 
     @model_validator(mode="after")
@@ -284,6 +282,8 @@ class FeatureSpec(OfPath):
             raise ValueError(f"plausible must be [low, high], not {self.plausible!r}")
         if self.text and (self.is_number or self.values):
             raise ValueError("a free text has no unit, plausible range or coded values")
+        if self.second_unit is not None:
+            self.second_unit.check_beside(self.unit, self.usual, coded=bool(self.values))
         return self
 
     @property

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krisis.data.base import FeatureDescription, Label, Task
+from krisis.data.base import FeatureDescription, Label, SecondUnit, Task
+from krisis.data.perturbation import in_second_unit
 from krisis.data.table.choices import Options, compiled_options
 from krisis.data.table.databases import interruptible
-from krisis.data.table.declaration import Declaration, TaskSpec, UncertaintySpec
+from krisis.data.table.declaration import Declaration, FeatureSpec, TaskSpec, UncertaintySpec
 from krisis.data.table.expressions import (
     Expression,
     checked_expression,
@@ -253,6 +254,7 @@ class Question:
             ordered=spec.ordinal,
             positive=positive,
             groups={name: name for name in self.declaration.groups},
+            paraphrase=spec.paraphrase,
             abstain_when=spec.abstain_when or (_UNSURE if options else Task("").abstain_when),
         )
 
@@ -260,21 +262,35 @@ class Question:
         found = {}
         for name in self.spec.features:
             spec = self.declaration.feature(name)
-            meaning = [f"usual {spec.usual}"] if spec.usual else []
-            if spec.plausible is not None:
-                meaning.append(f"possible {spec.plausible[0]:g} to {spec.plausible[1]:g}")
+            meaning = _ranges(spec.usual, spec.plausible and [f"{end:g}" for end in spec.plausible])
             values: dict[Label, str] = dict(spec.values)
             if self.source.columns[name] == "BOOLEAN" and not values:
                 values = {0: "no", 1: "yes"}
             words = spec.label or name
             found[name] = FeatureDescription(
-                words, spec.unit, "; ".join(meaning), values, text=spec.text
+                words, spec.unit, meaning, values, text=spec.text, second_unit=_second_unit(spec)
             )
         if self.compiled.question_column:
             found[QUESTION] = FeatureDescription("Question", text=True)
         for letter in self.compiled.options.letters if self.compiled.options else ():
             found[f"option_{letter}"] = FeatureDescription(f"Option {letter}")
         return found
+
+
+def _ranges(usual: str, plausible: Sequence[object] | None) -> str:
+    words = [f"usual {usual}"] if usual else []
+    if plausible:
+        words.append(f"possible {plausible[0]} to {plausible[1]}")
+    return "; ".join(words)
+
+
+def _second_unit(spec: FeatureSpec) -> SecondUnit | None:
+    given = spec.second_unit
+    if given is None:
+        return None
+    bare = SecondUnit(given.unit, given.factor, given.offset)
+    ends = [in_second_unit(end, bare) for end in spec.plausible or ()]
+    return replace(bare, meaning=_ranges(given.usual, ends))
 
 
 # Hart's rational approximation in double precision, as given by West, "Better approximations to

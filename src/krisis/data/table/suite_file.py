@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import ClassVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonObject, JsonValue
@@ -40,6 +48,22 @@ class Part(BaseModel):
             if key not in known:
                 raise ValueError(str(UnknownName.among("key", str(key), known)))
         return given
+
+
+class SecondUnitSpec(Part):
+    """Another unit of a column, for `--perturb unit`: number · factor + offset."""
+
+    unit: StrictStr = Field(min_length=1)
+    factor: StrictInt | StrictFloat
+    offset: StrictInt | StrictFloat = 0
+    usual: StrictStr = ""
+
+    def check_beside(self, unit: str, usual: str, *, coded: bool) -> None:
+        """Refuse a second unit where there is no first one, or the ranges are in one only."""
+        if not unit or coded or not self.factor:
+            raise ValueError("second_unit is for a number in a unit, and its factor is not 0")
+        if bool(usual) != bool(self.usual):
+            raise ValueError("usual must be given in both units or in neither")
 
 
 class _Loader(yaml.SafeLoader):

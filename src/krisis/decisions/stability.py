@@ -1,0 +1,351 @@
+"""Whether a run says the same twice: repeats, other forms, other runs, places in a call."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from krisis.json_values import JsonObject, plain, read_object
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.table import canonical_label
+from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.matching import match_runs, refuse_other_data, verdict
+from krisis.results.store import load_run
+from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
+from krisis.statistics.intervals import Interval
+from krisis.statistics.repeatability import share_between, sign_flip_p, trend_within, within_sd
+from krisis.statistics.shares import PRIOR_ICC, share_interval
+
+# The askings of one case, all of them answered or abstained on.
+Asked = Sequence[EvaluationResult]
+Differs = Callable[[EvaluationResult, EvaluationResult], bool | None]
+ValueOf = Callable[[EvaluationResult], float | None]
+PLACE = "batch_position"
+_N_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure with its 95 % interval and its denominator; ``reason`` says why it is undefined."""
+
+    value: float
+    n: int
+    low: float = math.nan
+    high: float = math.nan
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"undefined ({self.reason})"
+        ends = "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f}{ends} of {self.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A share under the first and the second form, and the p of the paired exact test."""
+
+    first: float
+    second: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far the askings of the same cases agree.
+
+    ``answer_flips`` is the share of pairs of answers that differ, ``abstention_flips`` that of
+    pairs of which one is an abstention. ``n_failed`` cases are left out because an asking failed,
+    ``n_not_asked`` because they were not asked in this form.
+    """
+
+    name: str
+    n_cases: int
+    n_patients: int
+    n_failed: int
+    n_not_asked: int
+    answer_flips: Figure
+    abstention_flips: Figure
+    confidence_sd: Figure
+    confidence_between: Figure
+    correct_between: Figure
+    accuracy: Shift | None = None
+    abstention: Shift | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Accuracy and abstention by the place of a record in its call; slopes are per place."""
+
+    shares: Sequence[Mapping[str, float]]
+    accuracy_slope: float
+    accuracy_p: float
+    abstention_slope: float
+    abstention_p: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """Everything that a run says about its own stability."""
+
+    repeats: Agreement | None
+    perturbations: Sequence[Agreement]
+    against: Sequence[Agreement]
+    places: Places | None
+    assumptions: Sequence[str]
+
+    def to_json(self) -> JsonObject:
+        """Return the facts as JSON values."""
+        return dict(plain(asdict(self)))
+
+
+def stability_of(
+    result: BenchmarkResult, against: Mapping[str, BenchmarkResult] | None = None, *, seed: int = 42
+) -> Stability:
+    """Return how stable a run is; of the runs it is held against, those of the same model."""
+    others = {
+        name: other
+        for name, other in (against or {}).items()
+        if other.backend_name == result.backend_name
+    }
+    repeats, perturbations = _repeats(result, seed), _perturbations(result, seed)
+    paired = [_against(result, name, other, seed) for name, other in others.items()]
+    places = _places(result.evaluation_results, seed)
+    return Stability(
+        repeats=repeats,
+        perturbations=perturbations,
+        against=paired,
+        places=places,
+        assumptions=_assumptions(result, [*([repeats] if repeats else []), *perturbations], places),
+    )
+
+
+def stability_of_saved(
+    run: Path, against: Sequence[Path] = (), *, seed: int = 42
+) -> Stability | None:
+    """Return the stability of a saved run; None of a run file, which keeps one row per case."""
+    result = _saved(run)
+    if result is None:
+        return None
+    others = {path.name: found for path in against if (found := _saved(path)) is not None}
+    return stability_of(result, others, seed=seed)
+
+
+def _saved(path: Path) -> BenchmarkResult | None:
+    if path.is_dir():
+        return load_run(path)
+    content = read_object(path, lenient=True)
+    known = content.get("kind") == "krisis.result"
+    return BenchmarkResult.from_dict(content, place=str(path)) if known else None
+
+
+def _assumptions(
+    result: BenchmarkResult, found: Sequence[Agreement], places: Places | None
+) -> list[str]:
+    said = [
+        (
+            "A flip is another answer, or an abstention in place of an answer, to the same record; "
+            "intervals are of 95 % and by patient, cases with a failed asking are left out."
+        )
+    ]
+    if result.perturbed and result.prompts.prompt_data_policy != "redacted":
+        said.append(
+            "This backend is given findings and builds no prompt of krisis, so that no other form "
+            "reaches it: it flips only if it draws at random."
+        )
+    elif result.perturbed and not any(one.name == "repeats" for one in found):
+        said.append(
+            "Records were asked once in each form: a model that draws at random flips without "
+            "any perturbation as well, which --repeats would show."
+        )
+    if places is not None and not places.reason:
+        said.append(
+            "The trend over places assumes that the order of the records within a call says "
+            "nothing of how hard they are."
+        )
+    return said
+
+
+def _repeats(result: BenchmarkResult, seed: int) -> Agreement | None:
+    askings: dict[str, list[EvaluationResult]] = defaultdict(list)
+    for row in result.evaluation_results:
+        if row.record_id:
+            askings[row.record_id].append(row)
+    groups = [rows for rows in askings.values() if len(rows) > 1]
+    if not groups:
+        return None
+    return _agreement("repeats", groups, len(askings) - len(groups), seed)
+
+
+def _perturbations(result: BenchmarkResult, seed: int) -> list[Agreement]:
+    plain_rows = {
+        (row.record_id, row.metadata.get("sample_index", 0)): row
+        for row in result.evaluation_results
+    }
+    pairs: dict[str, list[Asked]] = {}
+    for row in result.perturbed:
+        kind, record = row.metadata.get("perturbation"), row.metadata.get("perturbation_of")
+        first = plain_rows.get((str(record), row.metadata.get("sample_index", 0)))
+        if first is not None:
+            pairs.setdefault(str(kind), []).append((first, row))
+    return [
+        _agreement(kind, found, len(plain_rows) - len(found), seed) for kind, found in pairs.items()
+    ]
+
+
+def _against(result: BenchmarkResult, name: str, other: BenchmarkResult, seed: int) -> Agreement:
+    runs = {"this run": result, name: other}
+    refuse_other_data(runs)
+    matched = match_runs(runs)
+    groups = list(zip(*matched.rows.values(), strict=True))
+    sizes = [run.provenance.batch_size for run in runs.values()]
+    words = f"{name} (records per call: {sizes[0]} here, {sizes[1]} there)"
+    n_not_asked = max(map(len, matched.unmatched.values()))
+    n_failed = matched.n_matched - matched.n_compared
+    return _agreement(words, groups, n_not_asked, seed, n_failed=n_failed)
+
+
+def _agreement(
+    name: str, groups: Sequence[Asked], n_not_asked: int, seed: int, *, n_failed: int = 0
+) -> Agreement:
+    settled = [[row for row in group if row.error is None] for group in groups]
+    kept = [rows for rows in settled if len(rows) > 1]
+    two_forms = name != "repeats"
+    confidences = _values(kept, lambda row: None if row.abstained else row.confidence)
+    correct = _values(kept, lambda row: None if row.abstained else float(verdict(row) == "right"))
+    return Agreement(
+        name=name,
+        n_cases=len(kept),
+        n_patients=len({rows[0].cluster_id for rows in kept}),
+        n_failed=len(groups) - len(kept) + n_failed,
+        n_not_asked=n_not_asked,
+        answer_flips=_flips(kept, _other_answer),
+        abstention_flips=_flips(kept, lambda a, b: a.abstained != b.abstained),
+        confidence_sd=_spread(confidences, seed),
+        confidence_between=_between(confidences),
+        correct_between=_between(correct),
+        accuracy=_shift(kept, lambda row: verdict(row) == "right", seed) if two_forms else None,
+        abstention=_shift(kept, lambda row: row.abstained, seed) if two_forms else None,
+    )
+
+
+def _other_answer(one: EvaluationResult, other: EvaluationResult) -> bool | None:
+    """Say whether two answers differ; None where one of them is an abstention."""
+    if one.abstained or other.abstained:
+        return None
+    return canonical_label(one.prediction) != canonical_label(other.prediction)
+
+
+def _flips(groups: Sequence[Asked], differs: Differs) -> Figure:
+    """Return the share of pairs of askings that differ, by patient."""
+    hits: Counter[str] = Counter()
+    n_pairs: Counter[str] = Counter()
+    several = False
+    for rows in groups:
+        judged = [differs(one, other) for one, other in combinations(rows, 2)]
+        known = [flip for flip in judged if flip is not None]
+        hits[rows[0].cluster_id] += sum(known)
+        n_pairs[rows[0].cluster_id] += len(known)
+        several |= len(known) > 1
+    n = n_pairs.total()
+    if not n:
+        return Figure(math.nan, 0, reason="no pair of answers")
+    patients = list(n_pairs)
+    found = share_interval(
+        [hits[name] for name in patients],
+        [n_pairs[name] for name in patients],
+        prior_icc=1.0 if several else PRIOR_ICC,  # pairs of one case are assumed to be alike
+    )
+    return Figure(hits.total() / n, n, found.low, found.high)
+
+
+def _values(groups: Sequence[Asked], value_of: ValueOf) -> dict[str, list[list[float]]]:
+    """Return the values of every case that has two or more, by patient."""
+    found: dict[str, list[list[float]]] = {}
+    for rows in groups:
+        values = [value for row in rows if (value := value_of(row)) is not None]
+        if len(values) > 1:
+            found.setdefault(rows[0].cluster_id, []).append(values)
+    return found
+
+
+def _spread(cases: Mapping[str, list[list[float]]], seed: int) -> Figure:
+    """Return the mean standard deviation within a case, with its interval over patients."""
+    if not cases:
+        return Figure(math.nan, 0, reason="no case with two stated confidences")
+    spreads = [within_sd(one) for one in cases.values()]
+    sums, counts = np.array([one.sum() for one in spreads]), np.array([one.size for one in spreads])
+    drawn = cluster_bootstrap(
+        lambda weights: {"sd": (sums @ weights) / (counts @ weights)},
+        len(spreads),
+        options=BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed),
+    )
+    found = drawn.interval("sd") if len(spreads) > 1 else Interval.undefined("one_patient")
+    return Figure(float(sums.sum() / counts.sum()), int(counts.sum()), found.low, found.high)
+
+
+def _between(cases: Mapping[str, list[list[float]]]) -> Figure:
+    flat = [values for one in cases.values() for values in one]
+    share = share_between(flat)
+    return Figure(share, len(flat), reason="nothing varies" if math.isnan(share) else "")
+
+
+def _shift(groups: Sequence[Asked], holds: Callable[[EvaluationResult], bool], seed: int) -> Shift:
+    moved: Counter[str] = Counter()
+    firsts = seconds = 0
+    for first, second in groups:
+        before, after = holds(first), holds(second)
+        firsts, seconds = firsts + before, seconds + after
+        moved[first.cluster_id] += after - before
+    n = len(groups) or math.nan
+    p = sign_flip_p(list(moved.values()), seed=seed)
+    return Shift(firsts / n, seconds / n, p if groups else math.nan)
+
+
+def _places(rows: Iterable[EvaluationResult], seed: int) -> Places | None:
+    """Return the trend over the places of a call; None of a run without calls about several."""
+    settled = [
+        row
+        for row in rows
+        if row.error is None
+        and type(row.signals.get(PLACE)) is int
+        and not row.metadata.get("sample_index")  # a repeat of a call is no further evidence
+    ]
+    if not settled:
+        return None
+    place = np.array([row.signals[PLACE] for row in settled])
+    # A call begins where the place does not go on rising.
+    call = np.cumsum(np.concatenate([[0], place[1:] <= place[:-1]]))
+    right = np.array([verdict(row) == "right" for row in settled], dtype=np.float64)
+    abstained = np.array([row.abstained for row in settled], dtype=np.float64)
+    shares = [
+        {"place": int(at), "n": int(here.sum())}
+        | {"accuracy": float(right[here].mean()), "abstention": float(abstained[here].mean())}
+        for at in np.unique(place)
+        if (here := place == at).any()
+    ]
+    together = Counter(
+        (row.cluster_id, number) for row, number in zip(settled, call.tolist(), strict=True)
+    )
+    if max(together.values()) > 1:
+        reason = "rows of one patient share a call, in an order that is not random"
+        blank = dict.fromkeys(
+            ("accuracy_slope", "accuracy_p", "abstention_slope", "abstention_p"), math.nan
+        )
+        return Places(shares=shares, reason=reason, **blank)
+    slope, p = trend_within(right, place, call, seed=seed)
+    other_slope, other_p = trend_within(abstained, place, call, seed=seed)
+    return Places(
+        shares=shares,
+        accuracy_slope=slope,
+        accuracy_p=p,
+        abstention_slope=other_slope,
+        abstention_p=other_p,
+    )
