@@ -78,7 +78,7 @@ def test_every_option_is_documented(command: str, option: str) -> None:
     assert re.search(rf"{option}\b", TEXT), f"{command} {option} is in no page"
 
 
-@pytest.mark.parametrize("kind", ["suites", "backends", "metrics"])
+@pytest.mark.parametrize("kind", ["suites", "backends", "metrics", "bundles"])
 def test_every_registered_name_is_documented(kind: registry.Kind) -> None:
     missing = [name for name in registry.BUILT_IN[kind] if f"`{name}`" not in TEXT]
     assert not missing, f"{kind} without a word in the docs: {missing}"

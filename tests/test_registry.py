@@ -29,7 +29,9 @@ def test_a_built_in_is_found_by_name() -> None:
     assert registry.find("metrics", "accuracy") is Accuracy
 
 
-@pytest.mark.parametrize("kind", ["suites", "backends", "metrics", "formats", "commands"])
+@pytest.mark.parametrize(
+    "kind", ["suites", "backends", "metrics", "bundles", "formats", "commands"]
+)
 def test_every_registered_name_leads_to_a_class(kind: registry.Kind) -> None:
     for name in registry.BUILT_IN[kind]:
         assert callable(registry.find(kind, name)), name

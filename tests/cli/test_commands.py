@@ -33,7 +33,7 @@ def test_version_and_help() -> None:
         assert command in shown
 
 
-@pytest.mark.parametrize("kind", ["suites", "backends", "metrics"])
+@pytest.mark.parametrize("kind", ["suites", "backends", "metrics", "bundles"])
 def test_list_names_everything_registered(kind: registry.Kind) -> None:
     done = krisis("list", kind)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`krisis list`: the suites, backends or metrics that can be named in other commands."""
+"""`krisis list`: the suites, backends, metrics or bundles that can be named in other commands."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from krisis.errors import MissingExtra, PlugInFault
 app = typer.Typer(add_completion=False)
 
 
-Listable = Literal["suites", "backends", "metrics"]
+Listable = Literal["suites", "backends", "metrics", "bundles"]
 
 
 @app.command(
     epilog="Examples:  krisis list metrics  |  krisis list backends",
 )
 def list_names(
-    kind: Listable = typer.Argument(..., help="suites, backends or metrics"),
+    kind: Listable = typer.Argument(..., help="suites, backends, metrics or bundles"),
 ) -> None:
-    """List the suites, backends or metrics that are installed."""
+    """List the suites, backends, metrics or bundles of metrics that are installed."""
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is")

@@ -10,7 +10,7 @@ from krisis.cli.streams import echo_json
 from krisis.errors import InvalidFile
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
-from krisis.metrics.scoring import metric_from_name
+from krisis.metrics.scoring import metrics_from_names
 from krisis.results.loading import load_result, metrics_asked
 from krisis.results.report import format_metrics_json_report, format_report
 
@@ -23,7 +23,9 @@ app = typer.Typer(add_completion=False)
 )
 def score(
     results: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
-    metric: list[str] = typer.Option([], "--metric", "-m", help="Only this metric; repeatable."),
+    metric: list[str] = typer.Option(
+        [], "--metric", "-m", help="Only this metric or bundle; repeatable."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print metrics-only JSON, not text."),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Also save the rescored result to this new file."
@@ -33,7 +35,7 @@ def score(
     result = load_result(results)
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
-    chosen = [metric_from_name(name) for name in metric]
+    chosen = metrics_from_names(metric)
     rescored = result.scored(chosen or metrics_asked(result), BootstrapOptions())
     if output is not None:
         write_text(output, rescored.to_json() + "\n")

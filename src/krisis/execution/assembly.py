@@ -35,7 +35,7 @@ from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
-from krisis.metrics.scoring import metric_from_name
+from krisis.metrics.scoring import metrics_from_names
 from krisis.results.account import TaskFacts
 
 
@@ -63,7 +63,7 @@ def assemble(config: RunConfig) -> Assembled:
     backend = backend_from_name(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
-    chosen = [metric_from_name(name) for name in config.metrics]
+    chosen = metrics_from_names(config.metrics)
     records = suite.first(config.limit)
     description = described(suite, None)
     if config.limit is not None:

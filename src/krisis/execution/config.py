@@ -39,7 +39,7 @@ class RunConfig(BaseModel):
     base_url: str | None = Field(None, description="Base URL of the provider's API.")
     max_retries: int | None = Field(None, ge=0, description="Retries of one call.")
     model_options: JsonObject = Field({}, description="Another option of the backend.")
-    metrics: list[str] = Field([], description="Only this metric; repeatable.")
+    metrics: list[str] = Field([], description="Only this metric or bundle; repeatable.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
     max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
     repeats: int = Field(1, ge=1, description="How many times each record is asked.")

@@ -26,6 +26,7 @@ from krisis.metrics.classification import (
     DiseaseSpecificity,
     default_classification_metrics,
 )
+from krisis.metrics.clinical_calibration import clinical_calibration_metrics
 from krisis.metrics.ordinal import MeanAbsoluteError, QuadraticWeightedKappa
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.metrics.selective_prediction import (
@@ -75,6 +76,7 @@ __all__ = [
     "TotalCorrelation",
     "TotalMAE",
     "UndueAnswerRate",
+    "clinical_calibration_metrics",
     "default_abstention_metrics",
     "default_accuracy_metrics",
     "default_benchmark_metrics",

@@ -30,12 +30,34 @@ def metric_from_name(name: str) -> BaseMetric:
     >>> metric_from_name("expected_calibration_error[n_bins=5]").parameters()["n_bins"]
     5
     """
-    key, bracket, inside = name.strip().partition("[")
+    key, parameters = _read(name)
     kind = registry.find("metrics", key)
     if not (isinstance(kind, type) and issubclass(kind, BaseMetric)):
         raise InvalidValue(f"{key!r} is not a metric; name a class derived from BaseMetric")
-    parameters = _parameters(inside.rstrip(), name) if bracket else {}
     return registry.made(kind, parameters, f"the metric {name!r}", "KEY[NAME=VALUE, …]")
+
+
+def metrics_from_names(names: Iterable[str]) -> list[BaseMetric]:
+    """Return the metrics of names, a bundle giving all of its own.
+
+    >>> metrics_from_names(["accuracy", "clinical_calibration[of=positive]"])[1].identifier
+    'calibration_in_the_large[of=positive]'
+    """
+    found: list[BaseMetric] = []
+    for name in names:
+        key, parameters = _read(name)
+        if key not in registry.table("bundles"):
+            found.append(metric_from_name(name))
+            continue
+        bundle = registry.find("bundles", key)
+        found += registry.made(bundle, parameters, f"the bundle {name!r}", "KEY[NAME=VALUE, …]")
+    return found
+
+
+def _read(name: str) -> tuple[str, JsonObject]:
+    """Return key and parameters of a name."""
+    key, bracket, inside = name.strip().partition("[")
+    return key, _parameters(inside.rstrip(), name) if bracket else {}
 
 
 def _parameters(text: str, name: str) -> JsonObject:

@@ -108,7 +108,9 @@ def metric_lines(
     directions = {metric.name: metric.direction for metric in known}
     return [
         replace(
-            _line(score, directions.get(score.name, "neither"), _values(score.name, baselines)),
+            _line(
+                score, directions.get(score.name, score.direction), _values(score.name, baselines)
+            ),
             name=shown_name(score, task),
         )
         for score in scores.values()

@@ -10,7 +10,7 @@ from krisis import registry
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
-from krisis.metrics.scoring import metric_from_name
+from krisis.metrics.scoring import metrics_from_names
 from krisis.results.base import BenchmarkResult
 from krisis.results.store import load_run, read_manifest
 
@@ -34,7 +34,7 @@ def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
     Registered ones only: to look at a run may not execute a file that the run names.
     """
     names: list[str] = result.provenance.config.get("metrics") or []
-    chosen = [metric_from_name(name) for name in names if not registry.is_place(name)]
+    chosen = metrics_from_names(name for name in names if not registry.is_place(name))
     task = result.provenance.task_facts
     return chosen or default_benchmark_metrics(task.metrics if task else ())
 

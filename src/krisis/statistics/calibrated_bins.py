@@ -87,6 +87,13 @@ class Bins:
         return found
 
 
+def groups_of(rows: FloatArray, most: int) -> IntArray:
+    """Return the group of every level: neighbours that hold about as many rows together."""
+    middle = np.cumsum(rows) - rows / 2
+    group = np.floor(middle / rows.sum() * most).astype(np.int64)
+    return np.unique(group, return_inverse=True)[1]
+
+
 def null_gap(answers: BinnedAnswers, *, prior_icc: float = PRIOR_ICC) -> float:
     """Return the mean calibration error that a perfectly calibrated model would show here.
 
