@@ -80,6 +80,11 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "disease_specificity": "krisis.metrics.classification:DiseaseSpecificity",
         "disease_ppv": "krisis.metrics.classification:DiseasePPV",
         "disease_npv": "krisis.metrics.classification:DiseaseNPV",
+        "disease_lr_positive": "krisis.metrics.diagnostic:PositiveLikelihoodRatio",
+        "disease_lr_negative": "krisis.metrics.diagnostic:NegativeLikelihoodRatio",
+        "disease_f1": "krisis.metrics.diagnostic:DiseaseF1",
+        "disease_auroc": "krisis.metrics.discrimination:DiseaseAUROC",
+        "disease_auprc": "krisis.metrics.discrimination:DiseaseAUPRC",
         "aurc": "krisis.metrics.selective_prediction:AURC",
         "augrc": "krisis.metrics.selective_prediction:AUGRC",
         "risk_at_80_coverage": "krisis.metrics.selective_prediction:RiskAtCoverage",
@@ -97,6 +102,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     # Functions that return several metrics: one word for all of them.
     "bundles": {
         "clinical_calibration": f"{_CLINICAL}:clinical_calibration_metrics",
+        "binary": "krisis.metrics.discrimination:binary_metrics",
     },
 }
 

@@ -301,7 +301,8 @@ def test_every_interval_exists_holds_its_value_and_repeats(rows: Rows) -> None:
     scores, again = (score_all(every_metric(), rows, intervals=options) for _ in range(2))
     for label, score in scores.items():
         interval = score.interval
-        assert interval is not None and interval.defined, label
+        assert interval is not None, label
+        assert interval.defined, label
         assert interval.low <= score.value <= interval.high, label
         assert interval.low < interval.high, label
         assert again[label].interval == interval
@@ -346,7 +347,7 @@ def test_two_runs_are_compared_by_every_figure_that_is_named() -> None:
     }
     asked = CompareOptions(tuple(m.identifier for m in metrics), 199, 1)
     (pair,) = compare_runs(runs, asked).pairs
-    found = {delta.metric: delta for delta in pair.deltas}
+    found = pair.deltas
     assert len(found) == len(metrics)
     assert found["Calibration Slope"].p_value < 0.05
     assert found["CORP Uncertainty"].delta == 0

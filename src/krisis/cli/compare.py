@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import typer
@@ -13,7 +13,8 @@ from krisis.cli.console import warn_of_damage, wide_console
 from krisis.cli.streams import echo_json
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
-from krisis.metrics.scoring import metric_from_name
+from krisis.metrics.base import BaseMetric
+from krisis.metrics.scoring import metrics_from_names
 from krisis.reporting.comparison import comparison_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.text import comparison_parts
@@ -30,7 +31,7 @@ app = typer.Typer(add_completion=False)
 def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     runs: list[Path] = typer.Argument(..., help="Two or more run directories or saved results."),
     metric: list[str] = typer.Option(
-        [], "--metric", "-m", help="Only this metric; repeatable. Fewer tests, sharper p-values."
+        [], "--metric", "-m", help="Only this metric or bundle; repeatable. Fewer tests."
     ),
     primary: str | None = typer.Option(
         None, "--primary", help="Metric that is tested alone, without adjustment for the others."
@@ -48,9 +49,8 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     html: Path | None = typer.Option(None, "--html", help="Write the comparison as a page."),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
-    chosen = [metric_from_name(name) if registry.is_place(name) else name for name in metric]
     options = CompareOptions(
-        tuple(chosen), permutations, seed, margin=margins_of(margin), primary=primary
+        tuple(_chosen(metric)), permutations, seed, margin=margins_of(margin), primary=primary
     )
     loaded = load_results(runs)
     warn_of_damage(loaded.values())
@@ -66,6 +66,15 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     if html is not None:
         write_text(html, comparison_html(comparison))
         typer.echo(f"wrote {html}", err=True)
+
+
+def _chosen(names: Sequence[str]) -> Iterator[BaseMetric | str]:
+    """Yield names of scores that the runs have, and metrics of one's own or of a bundle as such."""
+    for name in names:
+        if registry.is_place(name) or name.partition("[")[0] in registry.table("bundles"):
+            yield from metrics_from_names([name])
+        else:
+            yield name
 
 
 def margins_of(texts: Sequence[str]) -> float | dict[str, float] | None:

@@ -27,6 +27,12 @@ from krisis.metrics.classification import (
     default_classification_metrics,
 )
 from krisis.metrics.clinical_calibration import clinical_calibration_metrics
+from krisis.metrics.diagnostic import (
+    DiseaseF1,
+    NegativeLikelihoodRatio,
+    PositiveLikelihoodRatio,
+)
+from krisis.metrics.discrimination import DiseaseAUPRC, DiseaseAUROC, binary_metrics
 from krisis.metrics.ordinal import MeanAbsoluteError, QuadraticWeightedKappa
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.metrics.selective_prediction import (
@@ -57,6 +63,9 @@ __all__ = [
     "BootstrapOptions",
     "BrierScore",
     "DeferralAlignment",
+    "DiseaseAUPRC",
+    "DiseaseAUROC",
+    "DiseaseF1",
     "DiseaseNPV",
     "DiseasePPV",
     "DiseaseSensitivity",
@@ -66,6 +75,8 @@ __all__ = [
     "Interval",
     "MeanAbsoluteError",
     "MetricScore",
+    "NegativeLikelihoodRatio",
+    "PositiveLikelihoodRatio",
     "QuadraticWeightedKappa",
     "RightDecisions",
     "RiskAtCoverage",
@@ -76,6 +87,7 @@ __all__ = [
     "TotalCorrelation",
     "TotalMAE",
     "UndueAnswerRate",
+    "binary_metrics",
     "clinical_calibration_metrics",
     "default_abstention_metrics",
     "default_accuracy_metrics",

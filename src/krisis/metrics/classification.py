@@ -23,8 +23,10 @@ __all__ = [
     "DiseaseSensitivity",
     "DiseaseSpecificity",
     "EvaluationResult",
+    "Sides",
     "confusion_matrix",
     "default_classification_metrics",
+    "sides_of",
 ]
 
 NO_POSITIVE = "task_names_no_positive_answer"
@@ -33,7 +35,7 @@ MOST_ANSWERS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
+class Sides:
     """Who has the disease, and who was said to have it or not to have it."""
 
     diseased: BoolArray
@@ -41,7 +43,7 @@ class _Sides:
     called_negative: BoolArray
 
     @classmethod
-    def of(cls, table: Table) -> _Sides:
+    def of(cls, table: Table) -> Sides:
         """Read the sides; an answer that the task does not know is on neither."""
         answers = table.answers
         code = {label: i for i, label in enumerate(table.labels)}
@@ -53,6 +55,11 @@ class _Sides:
             table.answered & (table.prediction == positive),
             table.answered & np.isin(table.prediction, others),
         )
+
+
+def sides_of(table: Table) -> Sides:
+    """Return the sides of a table, read once."""
+    return table.shared("disease", lambda: Sides.of(table))
 
 
 class _OfDisease(BaseMetric, ABC):
@@ -69,14 +76,14 @@ class _OfDisease(BaseMetric, ABC):
         """Return hits / rows, where the task names a positive answer and there are such rows."""
         if table.answers.positive is None:
             return Undefined(NO_POSITIVE, self.beside(table))
-        share = self.share(table, table.shared("disease", lambda: _Sides.of(table)))
+        share = self.share(table, sides_of(table))
         if share.n_evaluated:
             return share
         known = {"positive": table.answers.positive, **self.beside(table)}
         return Undefined(self.reason(table), known)
 
     @abstractmethod
-    def share(self, table: Table, sides: _Sides) -> Share:
+    def share(self, table: Table, sides: Sides) -> Share:
         """Return the share that the metric is."""
 
     @abstractmethod
@@ -106,17 +113,17 @@ class _ByTruth(_OfDisease):
         self.group_by = group_by
 
     @abstractmethod
-    def among(self, sides: _Sides) -> tuple[BoolArray, BoolArray]:
+    def among(self, sides: Sides) -> tuple[BoolArray, BoolArray]:
         """Return the hits and all rows of this side, answered or not."""
 
-    def share(self, table: Table, sides: _Sides) -> Share:
+    def share(self, table: Table, sides: Sides) -> Share:
         """Return hits / answered rows of this side, or / all its rows."""
         hits, rows = self.among(sides)
         return Share(hits, among=rows if self.count_abstentions else rows & table.answered)
 
     def reason(self, table: Table) -> str:
         """Say whether there is no such case or no such answer."""
-        _, rows = self.among(table.shared("disease", lambda: _Sides.of(table)))
+        _, rows = self.among(sides_of(table))
         if not table.n_scored:
             return "no_scored_rows"
         return "every_such_case_was_abstained_from" if rows.any() else self.no_case
@@ -125,7 +132,7 @@ class _ByTruth(_OfDisease):
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return the counts, and the share of all such cases with abstentions as errors."""
-        hits, rows = self.among(table.shared("disease", lambda: _Sides.of(table)))
+        hits, rows = self.among(sides_of(table))
         n_all = int(np.count_nonzero(rows))
         n_right = int(np.count_nonzero(hits & rows))
         return {
@@ -161,7 +168,7 @@ class DiseaseSensitivity(_ByTruth):
     key = "disease_sensitivity"
     no_case = "no_case_has_the_positive_answer"
 
-    def among(self, sides: _Sides) -> tuple[BoolArray, BoolArray]:
+    def among(self, sides: Sides) -> tuple[BoolArray, BoolArray]:
         """Return who was detected among those with the disease."""
         return sides.called_positive, sides.diseased
 
@@ -193,7 +200,7 @@ class DiseaseSpecificity(_ByTruth):
     key = "disease_specificity"
     no_case = "every_case_has_the_positive_answer"
 
-    def among(self, sides: _Sides) -> tuple[BoolArray, BoolArray]:
+    def among(self, sides: Sides) -> tuple[BoolArray, BoolArray]:
         """Return who was cleared among those without the disease."""
         return sides.called_negative, ~sides.diseased
 
@@ -217,7 +224,7 @@ class DiseasePPV(_OfDisease):
     name = "Disease PPV"
     key = "disease_ppv"
 
-    def share(self, table: Table, sides: _Sides) -> Share:
+    def share(self, table: Table, sides: Sides) -> Share:
         """Return right positive answers / positive answers."""
         return Share(sides.diseased, among=sides.called_positive)
 
@@ -244,7 +251,7 @@ class DiseaseNPV(_OfDisease):
     name = "Disease NPV"
     key = "disease_npv"
 
-    def share(self, table: Table, sides: _Sides) -> Share:
+    def share(self, table: Table, sides: Sides) -> Share:
         """Return right other answers / other answers."""
         return Share(~sides.diseased, among=sides.called_negative)
 

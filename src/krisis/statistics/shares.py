@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,20 +152,80 @@ def mean_of_shares_interval(
     if not filled.any():
         return Interval.undefined("no_rows", level=check_level(level), method="mover")
     x, t = x[filled], t[filled]
-    n_rows = t.sum(axis=1)
-    share = x.sum(axis=1) / n_rows
+    each = np.full(len(x), 1 / len(x))
+    found = combination_interval(x, t, each, level=level, prior_icc=prior_icc)
+    return found.clipped(0.0, 1.0)
+
+
+def combination_interval(
+    hits: FloatArray,
+    rows: FloatArray,
+    coefficients: ArrayLike,
+    *,
+    level: float = 0.95,
+    prior_icc: float = PRIOR_ICC,
+) -> Interval:
+    """Return the interval of Σ c·p over several shares p (shares × patients), all with rows.
+
+    The distances d of the limits of the single shares, taken upwards or downwards as the sign of
+    c says, are squared and added: Σ c·p ∓ √(dᵀ r d), where correlations r that would narrow the
+    interval count as 0.
+
+    Reference: Zou and Donner, as for `mean_of_shares_interval`.
+    """
+    n_rows, c = rows.sum(axis=1), np.asarray(coefficients, dtype=np.float64)
+    share = hits.sum(axis=1) / n_rows
     single = [
-        share_interval(*pair, level=level, prior_icc=prior_icc) for pair in zip(x, t, strict=True)
+        share_interval(*pair, level=level, prior_icc=prior_icc)
+        for pair in zip(hits, rows, strict=True)
     ]
-    correlation = _correlation((x - share[:, None] * t) / n_rows[:, None])
-    below = share - np.array([interval.low for interval in single])
-    above = np.array([interval.high for interval in single]) - share
-    low, high = (
-        float(np.sqrt(distance @ correlation @ distance)) / share.size
-        for distance in (below, above)
+    to_low = c * (share - np.array([interval.low for interval in single]))
+    to_high = c * (np.array([interval.high for interval in single]) - share)
+    influence = (hits - share[:, None] * rows) / n_rows[:, None]
+    correlation = _correlation(np.sign(c)[:, None] * influence)
+    below, above = np.where(c > 0, to_low, -to_high), np.where(c > 0, to_high, -to_low)
+    value = float(c @ share)
+    low, high = (float(np.sqrt(d @ correlation @ d)) for d in (below, above))
+    return Interval(value - low, value + high, level, "mover")
+
+
+def ratio_interval(
+    hits: FloatArray,
+    rows: FloatArray,
+    *,
+    level: float = 0.95,
+    prior_icc: float = PRIOR_ICC,
+) -> Interval:
+    """Return the interval of the ratio of two shares (2 × patients), both with rows.
+
+    With p, q the shares and d, e the distances to their limits, R is a limit where p − R q is as
+    far from 0 as √(d² + R² e² − 2 r R d e); a correlation r that would narrow the interval counts
+    as 0. Where the base may be 0, the upper limit is infinite.
+
+    Reference: Donner and Zou, Closed-form confidence intervals for functions of the normal mean
+    and standard deviation, Statistical Methods in Medical Research 21 (2012) 347–359.
+    """
+    n_rows = rows.sum(axis=1)
+    p, q = (hits.sum(axis=1) / n_rows).tolist()
+    top, base = (
+        share_interval(*pair, level=level, prior_icc=prior_icc)
+        for pair in zip(hits, rows, strict=True)
     )
-    mean = float(share.mean())
-    return Interval(max(0.0, mean - low), min(1.0, mean + high), level, "mover")
+    influence = (hits - np.array([[p], [q]]) * rows) / n_rows[:, None]
+    r = -float(_correlation(np.array([[1.0], [-1.0]]) * influence)[0, 1])
+    low = _ratio_limit(p, q, r, p - top.low, base.high - q, sign=-1.0)
+    high = _ratio_limit(p, q, r, top.high - p, q - base.low, sign=1.0)
+    return Interval(low, high, level, "mover")
+
+
+def _ratio_limit(p: float, q: float, r: float, d: float, e: float, *, sign: float) -> float:
+    """Return the lower (−) or upper (+) root R of (q² − e²)R² − 2(pq − r d e)R + p² − d² = 0."""
+    square, middle, rest = q * q - e * e, p * q - r * d * e, p * p - d * d
+    root = math.sqrt(max(middle * middle - square * rest, 0.0))
+    if sign > 0:
+        # q − e is the lower limit of the base: at 0 nothing bounds the ratio.
+        return (middle + root) / square if square > 1e-15 else math.inf
+    return max(0.0, rest / (middle + root)) if middle + root > 0 else 0.0
 
 
 def _correlation(influence: FloatArray) -> FloatArray:
