@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc, ratio
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers, groups_of
-from krisis.statistics.calibration_gap import N_REDRAWS, GapMeasure, calibration_gap_interval
+from krisis.statistics.calibration_gap import GapMeasure, calibration_gap_interval
 from krisis.statistics.corp import Discrimination, Miscalibration, decomposition, recalibrated
 from krisis.statistics.intervals import Interval
 from krisis.statistics.loess import SmoothedMeasure, Summary, smoothed, summarised
@@ -26,12 +27,12 @@ from krisis.statistics.recalibration import intercepts, profile_interval, slopes
 from krisis.statistics.shares import share_interval
 
 # Intervals and comparisons work out thousands of curves.
-_MOST_REDRAWN = 200
+_MOST_REDRAWN, _N_REDRAWS = 200, 400
 
 Columns = FloatArray  # levels × columns
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Outcomes:
     """Stated probabilities, whether they came true, and the rows of the table that have them.
 
@@ -65,6 +66,11 @@ class Outcomes:
         """How many of them came true."""
         found = np.bincount(self.place[self.came_true], minlength=self.level.size)
         return found[:, None].astype(np.float64)
+
+    @cached_property
+    def curve(self) -> FloatArray:
+        """The loess of the hits at every level."""
+        return smoothed(self.level, self.rows, self.hits)[:, 0]
 
     def grouped(self, most: int) -> Outcomes:
         """Return the same with neighbouring levels as one where there are more than ``most``."""
@@ -135,7 +141,7 @@ class LevelFigure(Form):
         """Return the interval of a size of miscalibration by test inversion."""
         found = calibration_gap_interval(
             self.outcomes.grouped(_MOST_REDRAWN).answers(table),
-            options=replace(options, n_resamples=min(options.n_resamples, N_REDRAWS)),
+            options=replace(options, n_resamples=min(options.n_resamples, _N_REDRAWS)),
             prior_icc=prior_icc(table),
             measure=measure,
         )
@@ -278,6 +284,11 @@ class SmoothedGap(LevelFigure):
     def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
         """Return the summary of the distances between curve and diagonal."""
         return summarised(smoothed(level, rows, hits) - level[:, None], rows, self.summary)
+
+    def value(self) -> float:
+        """Return the number of all rows, from the curve that all summaries share."""
+        gap = self.outcomes.curve - self.outcomes.level
+        return float(summarised(gap[:, None], self.outcomes.rows, self.summary)[0])
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval by test inversion."""

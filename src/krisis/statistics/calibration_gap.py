@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +55,11 @@ class Redrawn:
 class GapMeasure:
     """The calibration error Σ w|accuracy − confidence|, or another size of miscalibration.
 
-    Candidates move from `start`, where the size is 0, through `end`, what was observed.
+    Candidates move from `start`, where the size is 0, through `end`, what was observed; ``dense``
+    ones lie around it, however many rows there are.
     """
+
+    dense: ClassVar[bool] = False
 
     def start(self, bins: Bins) -> FloatArray:
         """Return accuracies of the size 0: those that the confidences promise."""
@@ -89,6 +92,8 @@ class GapMeasure:
 
 class RootMeanSquare(GapMeasure):
     """√ Σ w (accuracy − confidence)²."""
+
+    dense = True
 
     def size(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
         """Return the size for accuracies (bins × anything)."""
@@ -159,9 +164,11 @@ def _candidates(bins: Bins, errors: ShareDistribution, measure: GapMeasure) -> F
     observed = float(share @ np.abs(gap))
     variance = np.maximum(c * (1 - c), 0.25 / bins.number) / bins.number * errors.design_effect
     farthest = observed + _FARTHEST * math.sqrt(float(share**2 @ variance))
+    least = max(0.0, 2 * observed - farthest) if measure.dense else 0.0
     t = np.concatenate(
         [
-            np.linspace(0, observed, _N_CANDIDATES),
+            np.zeros(int(least > 0)),
+            np.linspace(least, observed, _N_CANDIDATES),
             np.linspace(observed, farthest, _N_CANDIDATES + 1)[1:],
         ]
     )

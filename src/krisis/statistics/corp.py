@@ -17,6 +17,8 @@ from krisis.statistics.shares import PRIOR_ICC
 
 FloatArray = NDArray[np.float64]
 
+_FEW_LEVELS = 50
+
 
 class Decomposition(NamedTuple):
     """Parts of the Brier score, one value per column: Brier = MCB − DSC + UNC."""
@@ -29,14 +31,27 @@ class Decomposition(NamedTuple):
 def recalibrated(rows: FloatArray, hits: FloatArray) -> FloatArray:
     """Return the isotonic share of hits of every level (levels × columns), levels rising.
 
-    Pooling adjacent violators; NaN where a column has no row at a level.
+    Pooling adjacent violators; NaN where a column has no row at a level. For few levels and many
+    columns, max over i ≤ j of min over k ≥ j of the share in the levels i to k, which is the same.
     """
+    if rows.shape[0] <= _FEW_LEVELS and rows.shape[1] > _FEW_LEVELS:
+        return _largest_of_least(rows, hits)
     found = np.full(hits.shape, math.nan)
     for column, (n, h) in enumerate(zip(rows.T, hits.T, strict=True)):
         held = n > 0
         if held.any():
             found[held, column] = optimize.isotonic_regression(h[held] / n[held], weights=n[held]).x
     return found
+
+
+def _largest_of_least(rows: FloatArray, hits: FloatArray) -> FloatArray:
+    found = np.full(hits.shape, -math.inf)
+    for first in range(rows.shape[0]):
+        n = np.cumsum(rows[first:], axis=0)
+        share = np.where(n > 0, np.cumsum(hits[first:], axis=0) / np.maximum(n, 1e-300), math.inf)
+        least = np.minimum.accumulate(share[::-1], axis=0)[::-1]
+        np.maximum(found[first:], least, out=found[first:])
+    return np.where(rows > 0, found, math.nan)
 
 
 def decomposition(level: FloatArray, rows: FloatArray, hits: FloatArray) -> Decomposition:
@@ -94,6 +109,8 @@ def consistency_band(
 
 class Miscalibration(GapMeasure):
     """MCB as a size of miscalibration."""
+
+    dense = True
 
     def end(self, bins: Bins) -> FloatArray:
         """Return the isotonic fit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -20,12 +21,13 @@ SPAN = 0.75
 _MOST_SMOOTHED = 1000
 # A sum of squares of a polynomial below this share of the weights is rounding.
 _ROUNDING = 1e-24
+_CELLS_PER_BLOCK = 50_000
 
 
-def local_kernel(x: FloatArray, rows: FloatArray, at: int) -> FloatArray:
-    """Return the weight of every row of each level in the value at one level (levels × columns).
+def kernels(x: FloatArray, rows: FloatArray, at: slice) -> FloatArray:
+    """Return the weight of a row of each level in the value at some levels (at × columns × levels).
 
-    ``x`` are the different probabilities in rising order, ``rows`` (levels × columns) says how many
+    ``x`` are the different probabilities in rising order, ``rows`` (columns × levels) says how many
     rows each has. Of N rows the ⌊0.75 N⌋ nearest count, by (1 − (distance/farthest)³)³; a parabola
     is fitted to them by least squares, in polynomials that are orthogonal under these weights.
     Where fewer than three levels have weight, the parabola is a line or a constant: the fit then
@@ -34,48 +36,61 @@ def local_kernel(x: FloatArray, rows: FloatArray, at: int) -> FloatArray:
     Reference: Cleveland and Grosse, Computational methods for local regression, Statistics and
     Computing 1 (1991) 47–62.
     """
-    offset = x - x[at]
+    offset = x - x[at, None]
     distance = np.abs(offset)
-    order = np.argsort(distance, kind="stable")
-    within = np.cumsum(rows[order], axis=0)
-    needed = np.floor(SPAN * within[-1] + 1e-5)
-    farthest = distance[order][np.argmax(within >= needed, axis=0)]
+    order = np.argsort(distance, axis=1, kind="stable")
+    within = np.cumsum(rows[:, order], axis=2).swapaxes(0, 1)
+    needed = np.floor(SPAN * within[:, :, -1:] + 1e-5)
+    place = np.argmax(within >= needed, axis=2)
+    farthest = np.take_along_axis(np.take_along_axis(distance, order, 1), place, 1)[:, :, None]
     # Where the nearest rows all have one probability, no other row counts.
-    alone = np.broadcast_to((distance == 0)[:, None], rows.shape)
+    wide = farthest > 0
+    d = np.where(wide, offset[:, None, :] / np.where(wide, farthest, 1.0), 0.0)
+    beyond = np.maximum(1 - np.abs(d) * d * d, 0.0)
+    tricube = np.where(wide, beyond * beyond * beyond, (distance == 0)[:, None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
-        d = np.where(farthest > 0, offset[:, None] / farthest, 0.0)
-        tricube = np.where(farthest > 0, np.clip(1 - np.abs(d) ** 3, 0.0, None) ** 3, alone)
-        kernel = tricube * _value_at(at, d, rows * tricube)
+        kernel: FloatArray = tricube * _values_at(at, d, rows * tricube)
     return np.where(needed >= 2, kernel, np.nan)
 
 
-def _value_at(at: int, d: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return Σ p(d) p(d_at) / Σ w p² over the orthogonal polynomials p of degree 0, 1 and 2."""
-    total = weight.sum(axis=0)
+def _values_at(at: slice, d: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return Σ p(d) p(0) / Σ w p² over the orthogonal polynomials p of degree 0, 1 and 2."""
+    total = weight.sum(axis=2, keepdims=True)
+    own = np.arange(d.shape[2])[at, None, None]
     before, polynomial = np.zeros_like(d), np.ones_like(d)
     square_before, square = np.ones_like(total), total
     found: FloatArray = polynomial / total
     determined = np.ones_like(total, dtype=np.bool_)
     for degree in (1, 2):
-        shift = (weight * d * polynomial**2).sum(axis=0) / square
+        weighted = weight * polynomial * polynomial
+        shift = (weighted * d).sum(axis=2, keepdims=True) / square
         carried = square / square_before if degree > 1 else 0.0
         before, polynomial = polynomial, (d - shift) * polynomial - carried * before
-        square_before, square = square, (weight * polynomial**2).sum(axis=0)
-        determined = determined & (square > _ROUNDING * total)
+        norm = (weight * polynomial * polynomial).sum(axis=2, keepdims=True)
+        determined = determined & (norm > _ROUNDING * total)
+        square_before, square = square, np.where(determined, norm, 1.0)
         polynomial = np.where(determined, polynomial, 0.0)
-        square = np.where(determined, square, 1.0)
-        found = found + polynomial * polynomial[at] / square
+        here = np.take_along_axis(polynomial, np.broadcast_to(own, (*d.shape[:2], 1)), axis=2)
+        found = found + polynomial * (here / square)
     return found
+
+
+def _parts(n_levels: int, n_columns: int) -> Iterator[slice]:
+    size = max(1, _CELLS_PER_BLOCK // (n_levels * n_columns))
+    yield from (slice(start, start + size) for start in range(0, n_levels, size))
 
 
 def smoother(x: FloatArray, rows: FloatArray) -> FloatArray:
     """Return the matrix that turns the hits of every level into the fitted value at every level."""
-    return np.array([local_kernel(x, rows[:, None], at)[:, 0] for at in range(x.size)])
+    parts = [kernels(x, rows[None, :], at)[:, 0] for at in _parts(x.size, 1)]
+    return np.concatenate(parts)
 
 
 def loess(x: FloatArray, rows: FloatArray, hits: FloatArray) -> FloatArray:
     """Return the fitted value at every level (levels × columns) of hits among rows."""
-    return np.array([(local_kernel(x, rows, at) * hits).sum(axis=0) for at in range(x.size)])
+    n, h = np.ascontiguousarray(rows.T), np.ascontiguousarray(hits.T)
+    parts = [(kernels(x, n, at) * h).sum(axis=2) for at in _parts(x.size, n.shape[0])]
+    return np.concatenate(parts)
 
 
 def smoothed(level: FloatArray, rows: FloatArray, hits: FloatArray) -> FloatArray:
@@ -111,6 +126,8 @@ def summarised(gap: FloatArray, rows: FloatArray, summary: Summary) -> FloatArra
 
 class SmoothedMeasure(GapMeasure):
     """A summary of the distances between curve and diagonal."""
+
+    dense = True
 
     def __init__(self, summary: Summary) -> None:
         self.summary = summary
