@@ -17,7 +17,7 @@ from scipy import special
 
 from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc, ratio
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
-from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.calibrated_bins import BinnedAnswers, groups_of
 from krisis.statistics.calibration_gap import GapMeasure, calibration_gap_interval
 from krisis.statistics.corp import Discrimination, Miscalibration, decomposition, recalibrated
@@ -26,8 +26,8 @@ from krisis.statistics.loess import SmoothedMeasure, Summary, smoothed, summaris
 from krisis.statistics.recalibration import intercepts, profile_interval, slopes
 from krisis.statistics.shares import share_interval
 
-# Intervals and comparisons work out thousands of curves.
-_MOST_REDRAWN, _N_REDRAWS = 200, 400
+# Intervals, comparisons and bands work out thousands of curves.
+MOST_LEVELS, _N_REDRAWS = 200, 400
 
 Columns = FloatArray  # levels × columns
 
@@ -126,7 +126,7 @@ class LevelFigure(Form):
 
     def on(self, units: Units) -> Weighted:
         """Collect rows and hits by level and unit."""
-        o = self.outcomes.grouped(_MOST_REDRAWN)
+        o = self.outcomes.grouped(MOST_LEVELS)
         shape = (o.level.size, units.n)
         cell = o.place * units.n + units.code[o.among]
         rows, hits = (
@@ -140,7 +140,7 @@ class LevelFigure(Form):
     ) -> Uncertainty:
         """Return the interval of a size of miscalibration by test inversion."""
         found = calibration_gap_interval(
-            self.outcomes.grouped(_MOST_REDRAWN).answers(table),
+            self.outcomes.grouped(MOST_LEVELS).answers(table),
             options=replace(options, n_resamples=min(options.n_resamples, _N_REDRAWS)),
             prior_icc=prior_icc(table),
             measure=measure,
@@ -292,7 +292,31 @@ class SmoothedGap(LevelFigure):
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
         """Return the interval by test inversion."""
-        return self.by_inversion(table, options, SmoothedMeasure(self.summary))
+        found = self.by_inversion(table, options, SmoothedMeasure(self.summary))
+        return found if self.summary == "mean" else self._recomposed(found, table, options)
+
+    def _recomposed(
+        self, found: Uncertainty, table: Table, options: BootstrapOptions
+    ) -> Uncertainty:
+        """Return a quantile's interval that also holds those of the same curve over other patients.
+
+        Few levels make a quantile jump with how many rows each of them happens to have.
+        """
+        o, pools = self.outcomes, table.pools
+        if pools.n < 2:
+            return found
+        cell = o.place * pools.n + pools.code[o.among]
+        rows = np.bincount(cell, minlength=o.level.size * pools.n).reshape(-1, pools.n)
+        drawn = replace(options, n_resamples=min(options.n_resamples, _N_REDRAWS))
+        gap = (o.curve - o.level)[:, None]
+        values = [
+            summarised(np.broadcast_to(gap, part.shape), part, self.summary)
+            for part in (rows @ counts for counts in resample_counts(pools.n, drawn))
+        ]
+        tail = (1 - options.level) / 2
+        low, high = np.nanquantile(np.concatenate(values), [tail, 1 - tail])
+        ends = min(found.interval.low, float(low)), max(found.interval.high, float(high))
+        return replace(found, interval=replace(found.interval, low=ends[0], high=ends[1]))
 
 
 Part = Literal["miscalibration", "discrimination", "uncertainty"]

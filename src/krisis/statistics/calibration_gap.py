@@ -141,7 +141,7 @@ def calibration_gap_interval(
     chosen = measure or GapMeasure()
     observed = float(chosen.size(bins, bins.hits / bins.number))
     low, debiased, high = 0.0, 0.0, 0.0
-    if observed > 0:
+    if np.any(chosen.end(bins) != chosen.start(bins)):
         accuracy = _candidates(bins, errors, chosen)
         redraw = _redrawn if answers.confidence.size <= _MOST_REDRAWN else _normal
         resampled = _Confidences.of(answers, bins, drawn)

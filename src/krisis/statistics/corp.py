@@ -18,6 +18,7 @@ from krisis.statistics.shares import PRIOR_ICC
 FloatArray = NDArray[np.float64]
 
 _FEW_LEVELS = 50
+_FLAT = 1e-12
 
 
 class Decomposition(NamedTuple):
@@ -75,7 +76,7 @@ def decomposition(level: FloatArray, rows: FloatArray, hits: FloatArray) -> Deco
     return Decomposition(miscalibration, discrimination, share * (1 - share))
 
 
-def consistency_band(
+def isotonic_band(
     answers: BinnedAnswers,
     *,
     options: BootstrapOptions | None = None,
@@ -149,6 +150,14 @@ class Discrimination(Miscalibration):
     def start(self, bins: Bins) -> FloatArray:
         """Return the same accuracy everywhere: nothing is told apart."""
         return np.full(bins.number.size, bins.hits.sum() / bins.n_answers)
+
+    def end(self, bins: Bins) -> FloatArray:
+        """Return the isotonic fit; where it is flat, what the order of probabilities could be."""
+        fit = super().end(bins)
+        if np.ptp(fit) > _FLAT:
+            return fit
+        mean = bins.number @ bins.confidence / bins.n_answers
+        return self.start(bins) + (bins.confidence - mean)
 
     def _part(
         self, p: FloatArray, rows: FloatArray, accuracy: FloatArray, weights: FloatArray

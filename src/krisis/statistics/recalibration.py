@@ -128,9 +128,10 @@ def profile_interval(
     """Return the intercepts, or slopes, that the likelihood does not rule out.
 
     Kept is every value whose profile likelihood lies within D t²/2 of the highest, t being
-    Student's quantile with patients − 1 degrees of freedom and D the design effect: the ratio of
-    the estimate's variance with rows of one patient correlated by ρ to that without,
-    ρ = `residual_correlation`. ``answers`` has the levels of ``logit`` as bins; the estimate must
+    Student's quantile with patients − 1 degrees of freedom and D how much larger the variance of
+    the estimate is than the likelihood says: the larger of the sandwich over patients, which also
+    holds where no line fits the logits, and rows of one patient correlated by
+    `residual_correlation`. ``answers`` has the levels of ``logit`` as bins; the estimate must
     exist.
 
     Reference: Venzon and Moolgavkar, A method for computing profile-likelihood-based confidence
@@ -176,10 +177,11 @@ def _error_and_effect(
     slope: bool,
     prior_icc: float,
 ) -> tuple[float, float]:
-    """Return standard error of the estimate without and design effect with patients.
+    """Return the standard error that the likelihood gives, and by how much its square is short.
 
-    With v = P(1 − P) and design row x, J = Σ v x xᵀ; rows of one patient add
-    ρ Σ_{i≠j} √(v_i v_j) x_i x_jᵀ to the variance of the score.
+    With v = P(1 − P) and design row x, J = Σ v x xᵀ. The score has the variance
+    C/(C−1) Σ s sᵀ over patients, s = Σ x (y − P), or J with rows of one patient adding
+    ρ Σ_{i≠j} √(v_i v_j) x_i x_jᵀ.
     """
     level = answers.bin
     scale = np.sqrt(fitted * (1 - fitted))
@@ -191,6 +193,10 @@ def _error_and_effect(
     variance = float(inverse[position, position])
     together = np.array([answers.per_unit(column) for column in each])
     correlation = residual_correlation(answers, prior_icc=prior_icc)
-    meat = information + correlation * (together @ together.T - information)
-    clustered = float((inverse @ meat @ inverse)[position, position])
-    return math.sqrt(variance), max(1.0, clustered / variance)
+    alike = information + correlation * (together @ together.T - information)
+    residual = (answers.right - fitted[level]) * np.array([np.ones_like(logit), logit])[:, level]
+    score = np.array([answers.per_unit(column) for column in residual[: 1 + slope]])
+    n_patients = np.unique(answers.unit).size
+    seen = score @ score.T * (n_patients / max(n_patients - 1, 1))
+    found = [float((inverse @ meat @ inverse)[position, position]) for meat in (alike, seen)]
+    return math.sqrt(variance), max(1.0, *(one / variance for one in found))
