@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from krisis.statistics.calibration_gap import GapMeasure, calibration_gap_interv
 from krisis.statistics.corp import Discrimination, Miscalibration, decomposition, recalibrated
 from krisis.statistics.intervals import Interval
 from krisis.statistics.loess import SmoothedMeasure, Summary, smoothed, summarised
-from krisis.statistics.recalibration import intercepts, profile_interval, slopes
+from krisis.statistics.recalibration import intercepts, profile_interval, ratio_interval, slopes
 from krisis.statistics.shares import share_interval
 
 # Intervals, comparisons and bands work out thousands of curves.
@@ -173,12 +173,12 @@ class _WeightedLevels(Weighted):
 class Recalibration(LevelFigure):
     """Intercept of logit P = a + logit p, or with ``sloped`` the b of logit P = a + b logit p.
 
-    The levels of ``outcomes`` must lie between 0 and 1.
+    The levels of ``outcomes`` must lie between ``clip`` and 1 − ``clip``.
     """
 
-    def __init__(self, outcomes: Outcomes, *, sloped: bool) -> None:
+    def __init__(self, outcomes: Outcomes, *, sloped: bool, clip: float) -> None:
         super().__init__(outcomes)
-        self.sloped = sloped
+        self.sloped, self.clip = sloped, clip
 
     def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
         """Return the estimates of largest likelihood."""
@@ -203,16 +203,31 @@ class Recalibration(LevelFigure):
         return -hit * mean, hit
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval of the profile likelihood that knows of patients."""
-        return Uncertainty(
-            profile_interval(
-                special.logit(self.outcomes.level),
-                self.outcomes.answers(table),
-                slope=self.sloped,
-                options=options,
-                prior_icc=prior_icc(table),
-            )
+        """Return the interval of the profile likelihood that knows of patients.
+
+        Certainty that nothing contradicted pulls a slope up without end: the lower limit is as low
+        as one contradiction would make it.
+        """
+        o, answers = self.outcomes, self.outcomes.answers(table)
+        profile = partial(
+            profile_interval,
+            special.logit(o.level),
+            slope=self.sloped,
+            options=options,
+            prior_icc=prior_icc(table),
         )
+        found = profile(answers)
+        ends = (
+            (0, o.level[0] <= self.clip, True),
+            (o.level.size - 1, o.level[-1] >= 1 - self.clip, False),
+        )
+        for end, certain, contradiction in ends:
+            inside = np.flatnonzero(o.place == end)
+            if self.sloped and certain and (o.came_true[inside] != contradiction).all():
+                right = o.came_true.copy()
+                right[inside[0]] = contradiction
+                found = holding(found, profile(replace(answers, right=right)).low)
+        return Uncertainty(found)
 
 
 class ObservedExpected(LevelFigure):
@@ -231,45 +246,10 @@ class ObservedExpected(LevelFigure):
         return -self.values(level, rows, hits) * level[:, None] * hit, hit
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval that adds what hits and expectations leave open, as logarithms.
-
-        The log limits of the share of hits and of the mean probability are combined as
-        d² = d₁² + d₂² − 2 r d₁ d₂ with r their correlation between patients.
-
-        Reference: Donner and Zou, Closed-form confidence intervals for functions of the normal
-        mean and standard deviation, Statistical Methods in Medical Research 21 (2012) 347–359.
-        """
+        """Return the interval that adds what hits and expectations leave open."""
         answers = self.outcomes.answers(table)
-        kept = answers.per_unit() > 0
-        rows, hits, mass = (
-            answers.per_unit(w)[kept]
-            for w in (None, answers.right.astype(np.float64), answers.confidence)
-        )
-        n, share = float(rows.sum()), float(hits.sum() / rows.sum())
-        mean = float(mass.sum()) / n
-        icc, level = prior_icc(table), options.level
-        found = share_interval(hits, rows, level=level, prior_icc=icc)
-        beyond_hits, beyond = hits - share * rows, mass - mean * rows
-        half = 0.0
-        if rows.size > 1:
-            student = float(special.stdtrit(rows.size - 1, 0.5 + level / 2))
-            wide = rows.size / (rows.size - 1) * float(beyond @ beyond)
-            half = student * math.sqrt(wide) / n / mean
-        scale = math.sqrt(float(beyond_hits @ beyond_hits) * float(beyond @ beyond))
-        r = float(beyond_hits @ beyond) / scale if scale > 0 else 0.0
-
-        def apart(distance: float) -> float:
-            if math.isinf(distance):
-                return distance
-            return math.sqrt(max(0.0, distance**2 + half**2 - 2 * r * distance * half))
-
-        value = self.value()
-        if share == 0:
-            return Uncertainty(Interval(0.0, found.high / mean * math.exp(half), level, "mover"))
-        below = math.log(share / found.low) if found.low > 0 else math.inf
-        low = value * math.exp(-apart(below))
-        high = value * math.exp(apart(math.log(found.high / share)))
-        return Uncertainty(Interval(low, high, level, "mover"))
+        found = ratio_interval(answers, level=options.level, prior_icc=prior_icc(table))
+        return Uncertainty(holding(found, self.value()))
 
 
 class SmoothedGap(LevelFigure):
@@ -298,11 +278,12 @@ class SmoothedGap(LevelFigure):
     def _recomposed(
         self, found: Uncertainty, table: Table, options: BootstrapOptions
     ) -> Uncertainty:
-        """Return a quantile's interval that also holds those of the same curve over other patients.
+        """Return a quantile's interval with what other patients, under the same curve, add to it.
 
-        Few levels make a quantile jump with how many rows each of them happens to have.
+        Few levels make a quantile jump with how many rows each of them happens to have. The
+        distances of both limits are squared and added (Zou and Donner 2008).
         """
-        o, pools = self.outcomes, table.pools
+        o, pools = self.outcomes.grouped(MOST_LEVELS), table.pools
         if pools.n < 2:
             return found
         cell = o.place * pools.n + pools.code[o.among]
@@ -313,10 +294,13 @@ class SmoothedGap(LevelFigure):
             summarised(np.broadcast_to(gap, part.shape), part, self.summary)
             for part in (rows @ counts for counts in resample_counts(pools.n, drawn))
         ]
-        tail = (1 - options.level) / 2
+        tail = (1 - options.level) / 4  # few levels leave few values between the ends
         low, high = np.nanquantile(np.concatenate(values), [tail, 1 - tail])
-        ends = min(found.interval.low, float(low)), max(found.interval.high, float(high))
-        return replace(found, interval=replace(found.interval, low=ends[0], high=ends[1]))
+        value, ends = self.value(), found.interval
+        below = math.hypot(value - ends.low, max(0.0, value - float(low)))
+        above = math.hypot(ends.high - value, max(0.0, float(high) - value))
+        both = replace(ends, low=max(0.0, value - below), high=value + above)
+        return replace(found, interval=both)
 
 
 Part = Literal["miscalibration", "discrimination", "uncertainty"]

@@ -1,4 +1,4 @@
-"""Logistic recalibration: intercept and slope of outcomes on the logit of their probability.
+"""Recalibration: intercept and slope of outcomes on logits of probability; observed/expected.
 
 Rows with one probability are one level; hits and rows of the levels may come in several columns.
 """
@@ -15,6 +15,7 @@ from scipy import optimize, special
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers, residual_correlation
 from krisis.statistics.intervals import Interval
+from krisis.statistics.shares import share_interval
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -200,3 +201,38 @@ def _error_and_effect(
     seen = score @ score.T * (n_patients / max(n_patients - 1, 1))
     found = [float((inverse @ meat @ inverse)[position, position]) for meat in (alike, seen)]
     return math.sqrt(variance), max(1.0, *(one / variance for one in found))
+
+
+def ratio_interval(answers: BinnedAnswers, *, level: float, prior_icc: float) -> Interval:
+    """Return the interval of hits over the sum of probabilities.
+
+    As logarithms, the distances of the limits of the share of hits and of the mean probability
+    are combined as d² = d₁² + d₂² − 2 r d₁ d₂, r being their correlation between patients.
+
+    Reference: Zou and Donner, Construction of confidence limits about effect measures: a general
+    approach, Statistics in Medicine 27 (2008) 1693–1702.
+    """
+    kept = answers.per_unit() > 0
+    columns = (None, answers.right.astype(np.float64), answers.confidence)
+    rows, hits, mass = (answers.per_unit(column)[kept] for column in columns)
+    n = float(rows.sum())
+    share, mean = float(hits.sum()) / n, float(mass.sum()) / n
+    found = share_interval(hits, rows, level=level, prior_icc=prior_icc)
+    beyond, beyond_mean = hits - share * rows, mass - mean * rows
+    half = 0.0
+    if rows.size > 1:
+        student = float(special.stdtrit(rows.size - 1, 0.5 + level / 2))
+        variance = rows.size / (rows.size - 1) * float(beyond_mean @ beyond_mean)
+        half = student * math.sqrt(variance) / n / mean
+    scale = math.sqrt(float(beyond @ beyond) * float(beyond_mean @ beyond_mean))
+    r = float(beyond @ beyond_mean) / scale if scale > 0 else 0.0
+
+    def apart(factor: float) -> float:
+        d = math.log(factor)
+        return math.exp(math.sqrt(max(0.0, d**2 + half**2 - 2 * r * d * half)))
+
+    value = share / mean
+    if share == 0:
+        return Interval(0.0, found.high / mean * math.exp(half), level, "mover")
+    low = value / apart(share / found.low) if found.low > 0 else 0.0
+    return Interval(low, value * apart(found.high / share), level, "mover")
