@@ -1,9 +1,7 @@
 """Calibration as clinical papers report it: recalibration, smoothed gaps, observed/expected, CORP.
 
-All are told of answered rows with a confidence. ``of="correct"`` takes the confidence as the
-probability that the answer is right, for every task; ``of="positive"`` takes the probability of the
-positive answer, p = confidence where that answer was given and 1 − confidence where the other was,
-for tasks with two answers.
+Told of answered rows with a confidence: with ``of="correct"`` as the probability that the answer is
+right, with ``of="positive"`` as that of the positive of two answers, given or not.
 """
 
 from __future__ import annotations
@@ -24,10 +22,12 @@ from krisis.metrics.level_form import (
     LevelFigure,
     ObservedExpected,
     Outcomes,
+    Part,
     Recalibration,
     SmoothedGap,
 )
 from krisis.metrics.table import Table, canonical_label
+from krisis.statistics.loess import Summary
 from krisis.statistics.recalibration import separated
 
 __all__ = [
@@ -58,8 +58,8 @@ def outcomes_of(table: Table, of: str) -> Outcomes | Undefined:
             return Undefined(NO_CONFIDENCE)
         if of == "positive":
             return _of_positive(table)
-        usable = table.usable
-        return Outcomes.of(table.confidence[usable], table.correct[usable], usable)
+        kept = table.usable
+        return Outcomes.of(table.confidence[kept], table.correct[kept], kept)
 
     return table.shared(("outcomes", of), build)
 
@@ -67,8 +67,8 @@ def outcomes_of(table: Table, of: str) -> Outcomes | Undefined:
 def _of_positive(table: Table) -> Outcomes | Undefined:
     """Return the probability of the positive answer: that of the task, else 1 of 0 and 1."""
     allowed = {canonical_label(answer) for answer in table.answers.allowed}
-    positive = table.answers.positive
-    positive = canonical_label(1 if positive is None else positive)
+    named = table.answers.positive
+    positive = canonical_label(1 if named is None else named)
     two = allowed or {0, 1}
     if len(two) != 2 or positive not in two or (not allowed and not two >= set(table.labels)):
         return Undefined("task_has_not_two_answers_with_a_positive_one")
@@ -109,7 +109,6 @@ class _OfProbability(BaseMetric, ABC):
         return {
             "n_observed": int(np.count_nonzero(outcomes.came_true)),
             "n_expected": float(outcomes.level @ outcomes.rows[:, 0]),
-            "n_distinct_probabilities": outcomes.level.size,
         }
 
 
@@ -145,8 +144,8 @@ class _Recalibrated(_OfProbability):
         found: JsonObject = {**super().details(table, form), "n_clipped": n}
         if n:
             found["note"] = (
-                f"{n} of {p.size} probabilities are 0 or 1 and count as {self.clip:g} or "
-                f"1 - {self.clip:g}; another clip gives another value"
+                f"{n} of {p.size} probabilities are nearer than {self.clip:g} to 0 or 1 and were "
+                "clipped to it; another clip gives another value"
             )
         return found
 
@@ -167,7 +166,6 @@ class CalibrationInTheLarge(_Recalibrated):
     """
 
     name = "Calibration in the Large"
-    direction = "neither"
     sloped = False
 
 
@@ -190,7 +188,6 @@ class CalibrationSlope(_Recalibrated):
     """
 
     name = "Calibration Slope"
-    direction = "neither"
     sloped = True
 
 
@@ -209,7 +206,6 @@ class ObservedExpectedRatio(_OfProbability):
     """
 
     name = "Observed/Expected Ratio"
-    direction = "neither"
 
     def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
         """Return the ratio."""
@@ -222,13 +218,13 @@ class _SmoothedError(_OfProbability):
     """A summary of |loess curve − p| over rows."""
 
     direction = "lower"
-    summary: float | None
+    summary: Summary
 
     def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
         """Return the summary, where there are rows to smooth."""
         if outcomes.place.size < FEWEST_ROWS:
             return Undefined(f"needs_at_least_{FEWEST_ROWS}_rows")
-        return SmoothedGap(outcomes, summary="mean" if self.summary is None else self.summary)
+        return SmoothedGap(outcomes, summary=self.summary)
 
 
 class IntegratedCalibrationIndex(_SmoothedError):
@@ -252,7 +248,7 @@ class IntegratedCalibrationIndex(_SmoothedError):
     """
 
     name = "Integrated Calibration Index"
-    summary = None
+    summary = "mean"
 
 
 class E50(_SmoothedError):
@@ -263,8 +259,7 @@ class E50(_SmoothedError):
 
     Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
 
-    >>> rows = [EvaluationResult(1, i % 2, confidence=0.8) for i in range(10)]
-    >>> round(E50()(rows).value, 4)
+    >>> round(E50()([EvaluationResult(1, i % 2, confidence=0.8) for i in range(10)]).value, 4)
     0.3
     """
 
@@ -280,17 +275,26 @@ class E90(_SmoothedError):
 
     Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
 
-    >>> rows = [EvaluationResult(1, i % 2, confidence=0.8) for i in range(10)]
-    >>> round(E90()(rows).value, 4)
-    0.3
+    >>> E90()([EvaluationResult(1, 1, confidence=0.8)]).details["reason"]
+    'needs_at_least_10_rows'
     """
 
     name = "E90"
     summary = 0.9
 
 
-class CorpMiscalibration(_OfProbability):
-    """What the Brier score would gain if probabilities were recalibrated in their order (MCB).
+class _PartOfBrier(_OfProbability):
+    """A part of the Brier score by isotonic regression."""
+
+    part: Part
+
+    def figure(self, table: Table, outcomes: Outcomes) -> LevelFigure:
+        """Return the part."""
+        return CorpPart(outcomes, part=self.part)
+
+
+class CorpMiscalibration(_PartOfBrier):
+    """What the Brier score would gain if probabilities were recalibrated in order (MCB).
 
     Formula: mean (p − y)² − mean (q − y)², q being the isotonic regression of outcomes y on p.
     Direction: lower; never below 0. Brier = MCB − DSC + UNC. Abstained rows are left out.
@@ -305,13 +309,10 @@ class CorpMiscalibration(_OfProbability):
 
     name = "CORP Miscalibration"
     direction = "lower"
-
-    def figure(self, table: Table, outcomes: Outcomes) -> LevelFigure:
-        """Return the part."""
-        return CorpPart(outcomes, part="miscalibration")
+    part = "miscalibration"
 
 
-class CorpDiscrimination(_OfProbability):
+class CorpDiscrimination(_PartOfBrier):
     """What the order of the probabilities gains over one probability for all (DSC).
 
     Formula: ȳ(1 − ȳ) − mean (q − y)², q as for `CorpMiscalibration`. Direction: higher. Abstained
@@ -326,13 +327,10 @@ class CorpDiscrimination(_OfProbability):
 
     name = "CORP Discrimination"
     direction = "higher"
-
-    def figure(self, table: Table, outcomes: Outcomes) -> LevelFigure:
-        """Return the part."""
-        return CorpPart(outcomes, part="discrimination")
+    part = "discrimination"
 
 
-class CorpUncertainty(_OfProbability):
+class CorpUncertainty(_PartOfBrier):
     """The Brier score of the share of outcomes itself, which no model can change (UNC).
 
     Formula: ȳ(1 − ȳ). Direction: neither. Abstained rows are left out.
@@ -344,11 +342,7 @@ class CorpUncertainty(_OfProbability):
     """
 
     name = "CORP Uncertainty"
-    direction = "neither"
-
-    def figure(self, table: Table, outcomes: Outcomes) -> LevelFigure:
-        """Return the part."""
-        return CorpPart(outcomes, part="uncertainty")
+    part = "uncertainty"
 
 
 class DebiasedCalibrationError(_OfProbability):

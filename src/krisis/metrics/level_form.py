@@ -206,7 +206,7 @@ class Recalibration(LevelFigure):
         """Return the interval of the profile likelihood that knows of patients.
 
         Certainty that nothing contradicted pulls a slope up without end: the lower limit is as low
-        as one contradiction would make it.
+        as one more row that contradicts it would make it.
         """
         o, answers = self.outcomes, self.outcomes.answers(table)
         profile = partial(
@@ -222,11 +222,9 @@ class Recalibration(LevelFigure):
             (o.level.size - 1, o.level[-1] >= 1 - self.clip, False),
         )
         for end, certain, contradiction in ends:
-            inside = np.flatnonzero(o.place == end)
-            if self.sloped and certain and (o.came_true[inside] != contradiction).all():
-                right = o.came_true.copy()
-                right[inside[0]] = contradiction
-                found = holding(found, profile(replace(answers, right=right)).low)
+            seen = o.came_true[o.place == end]
+            if self.sloped and certain and (seen != contradiction).all():
+                found = holding(found, profile(answers.with_row(end, contradiction)).low)
         return Uncertainty(found)
 
 

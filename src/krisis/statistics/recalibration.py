@@ -22,6 +22,7 @@ IntArray = NDArray[np.int64]
 
 METHOD = "profile_likelihood"
 _MOST_STEPS, _NEAR = 100, 1e-13
+_FARTHEST_STEP = 1e12
 
 
 def intercepts(logit: FloatArray, rows: FloatArray, hits: FloatArray) -> FloatArray:
@@ -162,11 +163,16 @@ def profile_interval(
 
 
 def _crossing(excess: Callable[[float], float], centre: float, step: float) -> float:
-    """Return where the excess turns positive, going from the centre in growing steps."""
+    """Return where the excess turns positive, going from the centre in growing steps.
+
+    Infinite where hits and misses overlap by so little that no step gets there.
+    """
     inner, outer = centre, centre + step
     while excess(outer) < 0:
         step *= 2
         inner, outer = outer, outer + step
+        if abs(step) > _FARTHEST_STEP:
+            return math.copysign(math.inf, step)
     return float(optimize.brentq(excess, inner, outer, xtol=1e-12 * (1 + abs(outer))))
 
 
