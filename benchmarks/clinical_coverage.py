@@ -74,6 +74,9 @@ def worlds() -> Iterator[tuple[World, str]]:
     yield World("300 rows, 3 % errors", equal(300, 1), 0.03), "correct"
     three = ((0.7, 0.9, 0.95), (0.1, 0.3, 0.6))
     yield World("100 rows, three levels, 8 %", equal(100, 1), 0.08, levels=three), "correct"
+    many = (tuple(np.linspace(0.5, 0.98, 25).tolist()), (0.04,) * 25)
+    for n in (60, 100, 300):
+        yield World(f"{n} rows, 25 levels, 10 %", equal(n, 1), 0.1, levels=many), "correct"
     yield World("100 overconfident by 0.1", equal(100, 1), shift=0.1, levels=None), "correct"
     for patients, icc in ((15, 0.4), (40, 0.1), (40, 0.4)):
         name = f"{patients} × 8, ICC {icc}, 20 % errors"

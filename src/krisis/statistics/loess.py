@@ -150,15 +150,11 @@ class SmoothedMeasure(GapMeasure):
         return summarised(gap, rows, self.summary).reshape(accuracy.shape[1:])
 
     def redrawn(self, drawn: Redrawn) -> FloatArray:
-        """Return the sizes of redrawn curves; a mean varies with resampled confidences too.
-
-        A quantile jumps with them, to one side only: what they do to it is told apart.
-        """
+        """Return the sizes of redrawn curves over resampled confidences."""
         bins, shape = drawn.bins, drawn.hits.shape
         accuracy = drawn.hits / bins.number[:, None, None]
         gap = self._smooth(bins, accuracy) - bins.confidence[:, None]
-        number = drawn.number if self.summary == "mean" else bins.number[:, None]
-        rows = np.broadcast_to(number[:, None, :], shape).reshape(gap.shape)
+        rows = np.broadcast_to(drawn.number[:, None, :], shape).reshape(gap.shape)
         return summarised(gap, rows, self.summary).reshape(shape[1:])
 
     def least(self, whole: float) -> float:
