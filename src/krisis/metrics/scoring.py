@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from krisis import registry
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import (
     BaseMetric,
@@ -46,7 +46,10 @@ def metrics_from_names(names: Iterable[str]) -> list[BaseMetric]:
     found: list[BaseMetric] = []
     for name in names:
         key, parameters = _read(name)
-        if key not in registry.table("bundles"):
+        metrics, bundles = registry.table("metrics"), registry.table("bundles")
+        if key not in bundles:
+            if key not in metrics and not registry.is_place(key):
+                raise UnknownName.among("metric", key, [*metrics, *bundles])
             found.append(metric_from_name(name))
             continue
         bundle = registry.find("bundles", key)
