@@ -43,7 +43,8 @@ def rows_of(run: Run) -> Rows:
 
 def chosen(of: str, kind: str) -> list[BaseMetric]:
     """Return the metrics of the bundle whose intervals are worked out, or drawn, or all."""
-    metrics = clinical_calibration_metrics(of)
+    # Quantiles of the distance have no interval.
+    metrics = [m for m in clinical_calibration_metrics(of) if m.key not in ("e50", "e90")]
     return [m for m in metrics if kind == "all" or (m.key in WORKED_OUT) == (kind == "worked-out")]
 
 

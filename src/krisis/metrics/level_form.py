@@ -336,6 +336,22 @@ class CorpPart(LevelFigure):
         if self.part == "miscalibration":
             return self.by_inversion(table, options, Miscalibration())
         found = self.by_inversion(table, options, Discrimination())
+        # Where much is told apart, the inversion takes off too much for overfitting.
+        wide = found.interval
+        for end in self._by_influence(table, options.level):
+            wide = holding(wide, max(0.0, end))
+        found = replace(found, interval=wide)
         # No discrimination exceeds the uncertainty; without a miss that is all there is to say.
         high = highest if o.all_equal else min(found.interval.high, highest)
         return replace(found, interval=holding(replace(found.interval, high=high), self.value()))
+
+    def _by_influence(self, table: Table, level: float) -> tuple[float, float]:
+        """Return value ∓ t·se, se² = C/(C−1) Σ z² from the influences z of C patients or pools."""
+        units, value = table.pools, self.value()
+        if units.n < 2:
+            return value, value
+        moved = self.on(units).influences(np.ones((units.n, 1)))
+        assert moved is not None
+        student = float(special.stdtrit(units.n - 1, 0.5 + level / 2))
+        half = student * math.sqrt(units.n / (units.n - 1) * float(np.square(moved).sum()))
+        return value - half, value + half
