@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 # Programs of their own: python -m benchmarks.coverage (takes an hour), python -m benchmarks.walk
-QUIET = {"timing", "ckd_deferral", "coverage", "coverage_worlds", "certify", "walk", "__main__"}
+QUIET = {"timing", "ckd_deferral", "coverage", "coverage_worlds", "certify", "decide"}
+QUIET |= {"walk", "__main__"}
 
 
 def main() -> None:

@@ -134,9 +134,15 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
 def baseline_scores(
     suite: BaseDataSuite, records: Sequence[PatientRecord], metrics: Sequence[BaseMetric]
 ) -> dict[str, MetricScores]:
-    """Return the scores of the suite's baselines; one that cannot be prepared is left out.
+    """Return the scores of the suite's baselines; see `baseline_rows`."""
+    found = baseline_rows(suite, records)
+    return {name: brief_scores(score_all(metrics, rows)) for name, rows in found.items()}
 
-    Real and synthetic patients in one run are scored apart, under names such as ``majority
+
+def baseline_rows(suite: BaseDataSuite, records: Sequence[PatientRecord]) -> dict[str, Rows]:
+    """Return what the suite's baselines answer; one that cannot be prepared is left out.
+
+    Real and synthetic patients in one run are judged apart, under names such as ``majority
     (real)``: a baseline is fitted on people like those it is scored on.
     """
     parts: dict[str, list[PatientRecord]] = {}
@@ -145,15 +151,13 @@ def baseline_scores(
     found = {}
     for name in suite.baselines:
         for source, part in parts.items():
-            scores = _baseline_scores(name, suite.restricted(part), metrics)
-            if scores is not None:
-                found[name if len(parts) == 1 else f"{name} ({source})"] = scores
+            rows = _baseline_rows(name, suite.restricted(part))
+            if rows is not None:
+                found[name if len(parts) == 1 else f"{name} ({source})"] = rows
     return found
 
 
-def _baseline_scores(
-    name: str, suite: BaseDataSuite, metrics: Sequence[BaseMetric]
-) -> MetricScores | None:
+def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows | None:
     try:
         backend = backend_from_name(name)
         backend.prepare(suite)
@@ -165,5 +169,4 @@ def _baseline_scores(
         answered_row(case, response, prompt="")
         for case, response in zip(cases_of(records), responses, strict=True)
     ]
-    rows = Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())
-    return brief_scores(score_all(metrics, rows))
+    return Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())

@@ -9,6 +9,7 @@ import pytest
 
 from krisis.data.base import (
     BaseDataSuite,
+    CostTable,
     FeatureSet,
     PatientRecord,
     RecordListSuite,
@@ -179,4 +180,14 @@ def test_what_results_keep_of_a_task_is_json() -> None:
         "total": None,
         "person": "patient",
         "unit": "item",
+        "costs": None,
     }
+
+
+def test_costs_by_distance_charge_every_step_and_are_kept_with_the_task() -> None:
+    costs = CostTable.by_distance(["a", 1, 2], too_low=10, too_high=3, defer=2, note="Invented.")
+    assert costs.costs == {"a": {1: 3, 2: 6}, 1: {"a": 10, 2: 3}, 2: {"a": 20, 1: 10}}
+    kept = Task("t", answers={"a": "", 1: "", 2: ""}, costs=costs).facts()["costs"]
+    assert kept == json.loads(json.dumps(kept))
+    assert kept["costs"]["2"] == {"a": 20, "1": 10}
+    assert (kept["defer"], kept["needless_deferral"], kept["note"]) == (2, 0, "Invented.")

@@ -21,8 +21,9 @@ from krisis.cli.app import app
 from krisis.confidence.calibrators import fit_calibrator
 from krisis.decisions.certificate import certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, certify_run
+from krisis.decisions.costs import costs_from
 from krisis.decisions.plan_certify import certify_power, plan_certify
-from krisis.decisions.run_sample import ScoreOptions, costs_from
+from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample, find_threshold
 from krisis.decisions.threshold_search import chain_starts, chains_of, crc, fixed_sequence, sgr
 from krisis.decisions.verify import (

@@ -96,6 +96,7 @@ def test_three_answers_are_the_positive_one_against_the_rest():
         "counts": [[1, 0, 2], [1, 3, 0], [0, 1, 0]],
         "no_answer": [1, 0, 0],
         "abstained": [0, 0, 1],
+        "failed": [0, 0, 0],
     }
 
 

@@ -97,7 +97,7 @@ def test_the_disease_is_named_and_shown_with_both_denominators() -> None:
         f"{score.details['n_right']} of {score.details['n_cases']}",
     ):
         assert shown in line
-    assert "truth                       answered 0  answered 1  abstained  in all" in report
+    assert "truth                       answered 0  answered 1  abstained  failed  in all" in report
 
 
 def test_sensitivity_never_stands_alone() -> None:

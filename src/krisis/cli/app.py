@@ -43,6 +43,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "krisis.cli.certify",
         "Find a confidence threshold with a bounded risk, or verify one on new patients.",
     ),
+    "decide": (
+        "krisis.cli.decide",
+        "Say what answering and deferring cost, and from which confidence on to answer.",
+    ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
     "check": (
         "krisis.cli.check",

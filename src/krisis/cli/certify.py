@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from krisis.cli.streams import echo_json
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.decisions.certificate import certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, certify_run
-from krisis.decisions.run_sample import Costs, ScoreOptions, costs_from
+from krisis.decisions.costs import read_costs
+from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.verify import verification_json, verification_lines, verify_run
 from krisis.errors import InvalidFile, InvalidValue
@@ -107,7 +107,7 @@ def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
         confidence=confidence,
         calibrator=calibrator,
         loss=loss,
-        costs=None if cost is None else _costs(cost),
+        costs=None if cost is None else read_costs(cost),
         rows_per_patient=rows_per_patient,
         seed=seed,
     )
@@ -158,11 +158,3 @@ def _verify(
 
 def _calibrator(path: Path) -> Calibrator:
     return calibrator_from(read_object(path), place=path)
-
-
-def _costs(path: Path) -> Costs:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidFile(f"{path} cannot be read as a cost table: {error}") from None
-    return costs_from(content if isinstance(content, dict) else {}, str(path))

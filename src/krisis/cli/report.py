@@ -6,10 +6,17 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.decide import own_baselines
 from krisis.confidence.calibrators import calibrator_from
 from krisis.decisions.certificate import certificate_from
+from krisis.decisions.costs import costs_of_run
+from krisis.decisions.decide import DecideOptions, decide_run
+from krisis.decisions.decision_curve import CurveOptions, decision_curve
+from krisis.decisions.team import team_from
 from krisis.json_values import read_object, write_text
 from krisis.reporting.certificate import certificate_section
+from krisis.reporting.decide import decide_section
+from krisis.reporting.decision_curve import decision_curve_section
 from krisis.reporting.report import Section, build_report, report_html, save_figures
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
@@ -20,9 +27,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     epilog="Examples:  krisis report runs/RUN -o report.html  |  krisis report result.json "
-    "--figures figures --baseline runs/GUIDELINE",
+    "--figures figures --baseline runs/GUIDELINE  |  krisis report runs/RUN --cost costs.yaml",
 )
-def report(
+def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
     figures: Path | None = typer.Option(
@@ -37,6 +44,12 @@ def report(
     calibration: Path | None = typer.Option(
         None, "--calibration", help="The calibrator that the certificate was made with."
     ),
+    cost: str = typer.Option(
+        "", "--cost", help="Show what the run costs: a cost table (YAML), or `preset`."
+    ),
+    curve: bool = typer.Option(
+        False, "--curve", help="Show the decision curve of a binary task, as `decide --curve`."
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
@@ -44,6 +57,10 @@ def report(
     others = load_results(baseline)
     refuse_other_data({run.name: result, **others})
     shown = [] if certificate is None else [_certified(certificate, run, calibration)]
+    if cost:
+        shown.append(_priced(run, cost, baseline))
+    if curve:
+        shown.append(decision_curve_section(decision_curve(read_items(run), CurveOptions())))
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
     typer.echo(f"wrote {output}")
@@ -58,3 +75,12 @@ def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
     if calibration is not None:
         fitted = calibrator_from(read_object(calibration), place=calibration)
     return certificate_section(certificate, read_items(run), calibrator=fitted)
+
+
+def _priced(run: Path, cost: str, baseline: list[Path]) -> Section:
+    items = read_items(run)
+    costs = costs_of_run(items, None if cost == "preset" else Path(cost))
+    team = None if costs.team is None else team_from(costs.team, costs.place)
+    options = DecideOptions(costs=costs, team=team)
+    others = {path.resolve().name.removesuffix(".json"): read_items(path) for path in baseline}
+    return decide_section(decide_run(items, options, baselines={**own_baselines(run), **others}))

@@ -20,6 +20,7 @@ from krisis.data.patient_record import (
     records_hash,
 )
 from krisis.data.task import (
+    CostTable,
     FeatureDescription,
     Features,
     FeatureValue,
@@ -35,6 +36,7 @@ from krisis.json_values import JsonMapping, JsonObject
 
 __all__ = [
     "BaseDataSuite",
+    "CostTable",
     "FeatureDescription",
     "FeatureSet",
     "FeatureValue",

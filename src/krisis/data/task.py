@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonMapping, JsonObject, plain
 
 Label = int | str
 # A value that a model is shown; None stands for "not measured". Suites may also give lists and
@@ -59,6 +59,38 @@ class TotalScale:
 
 
 @dataclass(frozen=True, slots=True)
+class CostTable:
+    """What answers and deferrals cost: a preset of `krisis decide`, whose user must own it.
+
+    ``costs`` maps truth to answer to cost, right answers costing 0 unless listed; ``defer`` is one
+    figure or one per truth; ``needless_deferral`` is added where deferral was not due. ``note``
+    says in one sentence what the figures rest on.
+    """
+
+    costs: Mapping[Label, Mapping[Label, float]]
+    defer: float | Mapping[Label, float]
+    needless_deferral: float = 0.0
+    unit: str = "points"
+    note: str = ""
+
+    @classmethod
+    def by_distance(
+        cls, answers: Iterable[Label], *, too_low: float, too_high: float, defer: float, note: str
+    ) -> CostTable:
+        """Return costs that grow with every step between the answer and the truth."""
+        places = dict(enumerate(answers))
+        costs = {
+            truth: {
+                answer: too_low * (i - j) if j < i else too_high * (j - i)
+                for j, answer in places.items()
+                if i != j
+            }
+            for i, truth in places.items()
+        }
+        return cls(costs, defer, note=note)
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A question that a suite asks about its records, with all that is known about the answers.
 
@@ -71,7 +103,8 @@ class Task:
     ``default_confidence`` are what selective prediction uses unless it is given others. ``metrics``
     are scored beside the usual ones; the first of them is the headline of reports and sorts
     leaderboards. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
-    words for one cluster and one record.
+    words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
+    says otherwise.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -102,6 +135,7 @@ class Task:
     person: str = "patient"
     unit: str = "record"
     setting: str = ""
+    costs: CostTable | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -141,6 +175,7 @@ class Task:
             "total": None if self.total is None else asdict(self.total),
             "person": self.person,
             "unit": self.unit,
+            "costs": None if self.costs is None else plain(asdict(self.costs)),
         }
 
 

@@ -74,7 +74,7 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
     parts = [
         _threshold(run, sample.part(rows), (name, chance), options) for name, rows in groups.items()
     ]
-    calibrator = options.score.calibrator
+    calibrator, costs = options.score.calibrator, options.score.costs
     return Certificate(
         krisis_version=__version__,
         method=options.method,
@@ -82,7 +82,7 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
         delta=None if options.method == "crc" else options.chance,
         threshold=None if options.by else parts[0].threshold,
         loss=options.score.loss_of(run),
-        costs=[(*pair, cost) for pair, cost in (options.score.costs or {}).items()],
+        costs=[(*pair, cost) for pair, cost in costs.costs.items()] if costs else [],
         confidence=options.score.variant(run),
         calibrator_hash=None if calibrator is None else calibrator.content_hash,
         rows_per_patient=sample.most_rows,
@@ -99,13 +99,7 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
 
 
 def _check_score(run: RunItems, options: CertifyOptions) -> None:
-    calibrator = options.score.calibrator
-    n_seen = 0 if calibrator is None else calibrator.overlap(run)
-    if n_seen:
-        raise InvalidValue(
-            f"the calibrator was fitted on {n_seen} of the {run.words[0]}s of {run.source.path}, "
-            "which voids the guarantee; fit it on others"
-        )
+    options.score.refuse_seen(run, "voids the guarantee")
     if options.method == "sgr" and options.score.loss_of(run) != "error":
         raise InvalidValue(
             f"sgr is for the loss 'error', not {options.score.loss_of(run)!r}; use fixed-sequence"

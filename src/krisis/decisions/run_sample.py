@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -14,36 +14,44 @@ import numpy as np
 from krisis import registry
 from krisis.confidence.calibrators import Calibrator, participant_hash
 from krisis.confidence.variants import scores_of
+from krisis.decisions.costs import CostTable
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping, JsonValue, dumps
+from krisis.json_values import dumps
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, canonical_label, is_label
 from krisis.metrics.table import BoolArray, FloatArray
 
 LOSSES = ("error", "abs_norm", "cost")
 _UNNAMED = re.compile(r"row \d+")
-Costs = Mapping[tuple[Label, Label], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions:
     """How rows are scored and what a wrong answer costs; empty names are those of the task.
 
-    ``costs`` maps truth and answer to a cost and belongs to the loss ``cost``. ``rows_per_patient``
+    ``costs`` belongs to the loss ``cost``, over the largest of them. ``rows_per_patient``
     is the largest number of rows that a patient can have.
     """
 
     confidence: str = ""
     calibrator: Calibrator | None = None
     loss: str = ""
-    costs: Costs | None = None
+    costs: CostTable | None = None
     rows_per_patient: int | None = None
     seed: int = 42
 
     def variant(self, run: RunItems) -> str:
         """Return the confidence variant: the one named, else the calibrated or the task's one."""
         return self.confidence or ("calibrated" if self.calibrator else run.default_confidence)
+
+    def refuse_seen(self, run: RunItems, harm: str) -> None:
+        """Refuse a calibrator that was fitted on patients of the run."""
+        n_seen = 0 if self.calibrator is None else self.calibrator.overlap(run)
+        if n_seen:
+            raise InvalidValue(
+                f"the calibrator was fitted on {n_seen} of the {run.words[0]}s of "
+                f"{run.source.path}, which {harm}; fit it on others"
+            )
 
     def loss_of(self, run: RunItems) -> str:
         """Return the loss: the one named, else that of the costs or of the task."""
@@ -68,7 +76,10 @@ def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
             f"the model abstained on all {table.n_scored} rows of {run.source.path}, so there is "
             "no answer to accept"
         )
-    losses = _cost_losses(run, options.costs) if options.costs else _plain_losses(run, loss)
+    if options.costs is None:
+        losses = _plain_losses(run, loss)
+    else:
+        losses = options.costs.answer_costs(run) / options.costs.most
     counts = np.bincount(table.patients.code, minlength=table.patients.n)
     return Sample(
         score=scores_of(run, options.variant(run), calibrator=options.calibrator),
@@ -90,44 +101,6 @@ def _plain_losses(run: RunItems, loss: str) -> FloatArray:
             "is above 1; use the loss 'error'"
         )
     return losses
-
-
-def _cost_losses(run: RunItems, costs: Costs) -> FloatArray:
-    """Return the costs over the largest; an answer without a prediction costs the most."""
-    table, most = run.table, max(costs.values())
-    losses = np.full(run.n_items, math.nan)
-    for index in np.flatnonzero(run.predicted).tolist():
-        truth = table.labels[table.truth[index]]
-        code = table.prediction[index]
-        pair = truth, (table.labels[code] if code >= 0 else truth)
-        if pair not in costs and pair[0] != pair[1]:
-            raise InvalidValue(
-                f"the cost table says nothing of the answer {pair[1]!r} where {truth!r} is right; "
-                "add it"
-            )
-        losses[index] = costs.get(pair, 0.0) / most if code >= 0 else 1.0
-    return losses
-
-
-def costs_from(content: JsonMapping, place: str) -> Costs:
-    """Read ``costs: {truth: {answer: cost}}``; a right answer costs 0 unless it is listed."""
-    table: JsonValue = content.get("costs")
-    found: dict[tuple[Label, Label], float] = {}
-    usable = isinstance(table, Mapping) and all(isinstance(r, Mapping) for r in table.values())
-    for truth, row in table.items() if usable else ():
-        for answer, cost in row.items():
-            number = isinstance(cost, int | float) and not isinstance(cost, bool)
-            if not (is_label(truth) and is_label(answer) and number and 0 <= cost < math.inf):
-                raise InvalidValue(
-                    f"{place}: the cost of the answer {answer!r} where {truth!r} is right must be "
-                    f"a number of 0 or more, not {cost!r}"
-                )
-            found[canonical_label(truth), canonical_label(answer)] = float(cost)
-    if not found or max(found.values()) == 0:
-        raise InvalidValue(
-            f"{place} must hold `costs`, a mapping of truth to answer to cost, with one above 0"
-        )
-    return found
 
 
 def _most_rows(run: RunItems, seen: int, declared: int | None) -> int:

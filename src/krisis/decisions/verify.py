@@ -11,6 +11,7 @@ import numpy as np
 
 from krisis.confidence.calibrators import Calibrator
 from krisis.decisions.certificate import Certificate, Identity, Threshold
+from krisis.decisions.costs import CostTable
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
@@ -179,7 +180,7 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
         confidence=certificate.confidence,
         calibrator=calibrator,
         loss=certificate.loss,
-        costs=costs or None,
+        costs=CostTable(costs=costs) if costs else None,
         rows_per_patient=certificate.rows_per_patient,
         seed=certificate.seed,
     )

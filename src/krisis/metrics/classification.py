@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -261,7 +262,7 @@ class DiseaseNPV(_OfDisease):
 
 
 def confusion_matrix(table: Table) -> JsonObject:
-    """Count truth against answer, abstentions and missing answers apart.
+    """Count truth against answer; abstentions, missing answers and failed calls apart.
 
     ``labels`` are the answers of the task in its order, then others that were seen; ``counts`` has
     a line per true label with one count per answer. Empty for more labels than can be read.
@@ -278,11 +279,13 @@ def confusion_matrix(table: Table) -> JsonObject:
     column = np.where(table.abstained, n + 1, given)
     cells = np.bincount(place[table.truth] * (n + 2) + column, minlength=n * (n + 2))
     counts = cells.reshape(n, n + 2).tolist()
+    failed = Counter(table.failed_truths)
     return {
         "labels": labels,
         "counts": [line[:n] for line in counts],
         "no_answer": [line[n] for line in counts],
         "abstained": [line[n + 1] for line in counts],
+        "failed": [failed[label] for label in labels],
     }
 
 

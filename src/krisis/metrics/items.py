@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonValue
+from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Label, Loss, Table
 
@@ -37,7 +37,8 @@ class RunItems:
 
     The rows of the table are sorted by patient. ``n_left_out`` counts the patients that were
     scored and are not here because another run lacks them, ``n_not_asked`` the items that an
-    incomplete run has not asked yet. ``words`` names a patient and an item as the task does.
+    incomplete run has not asked yet. ``words`` names a patient and an item as the task does;
+    ``costs`` is what the task says that answers and deferrals cost.
     """
 
     table: Table
@@ -47,6 +48,7 @@ class RunItems:
     n_left_out: int = 0
     n_not_asked: int = 0
     words: tuple[str, str] = ("patient", "record")
+    costs: JsonMapping | None = None
 
     @property
     def n_items(self) -> int:

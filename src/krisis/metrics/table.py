@@ -253,6 +253,12 @@ class Table:
         stated = (self.prediction != NO_LABEL) & ~np.isnan(self.confidence)
         return _fixed(self.answered & stated)
 
+    @property
+    def failed_truths(self) -> list[Label]:
+        """The right answers of the rows whose call failed, as far as they have one."""
+        truths = (row.ground_truth for row in self._given if row.error is not None)
+        return [canonical_label(truth) for truth in truths if is_label(truth)]
+
     @cached_property
     def n_abstained(self) -> int:
         """Count the rows on which the model abstained."""

@@ -30,7 +30,8 @@ class TaskFacts:
 
     ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
     are scored beside the usual ones, the first being the headline; ``total`` says how the items of
-    a patient add up; ``person`` and ``unit`` are the words for one cluster and one record.
+    a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
+    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table.
     """
 
     name: str
@@ -44,6 +45,7 @@ class TaskFacts:
     unit: str = "record"
     metrics: tuple[str, ...] = ()
     total: TotalScale | None = None
+    costs: JsonMapping | None = None
 
     @classmethod
     def of(cls, facts: JsonMapping) -> TaskFacts:

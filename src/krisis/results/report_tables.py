@@ -139,16 +139,18 @@ def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> l
         return []
     names = [_answer(label, task) for label in matrix["labels"]]
     no_answer = any(matrix["no_answer"])
-    lines = zip(names, *(matrix[key] for key in ("counts", "no_answer", "abstained")), strict=True)
+    failed = matrix.get("failed", [0] * len(names))  # older results do not have it
+    columns = (matrix["counts"], matrix["no_answer"], matrix["abstained"], failed)
     return [
         {
             "truth": name,
             **{f"answered {label}": n for label, n in zip(matrix["labels"], counts, strict=True)},
             **({"no answer": n_without} if no_answer else {}),
             "abstained": n_abstained,
-            "in all": sum(counts) + n_without + n_abstained,
+            **({"failed": n_failed} if any(failed) else {}),
+            "in all": sum(counts) + n_without + n_abstained + n_failed,
         }
-        for name, counts, n_without, n_abstained in lines
+        for name, counts, n_without, n_abstained, n_failed in zip(names, *columns, strict=True)
     ]
 
 

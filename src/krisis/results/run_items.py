@@ -144,4 +144,5 @@ def _items(rows: Sequence[EvaluationResult], task: TaskFacts, source: Source) ->
         default_confidence=task.default_confidence or "stated",
         failed=failed,
         words=(task.person, task.unit),
+        costs=task.costs,
     )

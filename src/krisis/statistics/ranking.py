@@ -72,7 +72,8 @@ def average_precision(positives: FloatArray, negatives: FloatArray) -> Ranked:
     """
     n_positive = positives.sum(axis=0)
     found, raised = np.cumsum(positives, axis=0), np.cumsum(negatives, axis=0)
-    called = np.maximum(found + raised, np.finfo(np.float64).tiny)  # no row so far: none to count
+    called = found + raised
+    called = np.where(called > 0, called, 1.0)  # no row so far, so that nothing is divided
     precision = found / called
     with np.errstate(invalid="ignore", divide="ignore"):
         gained = positives / n_positive

@@ -179,14 +179,22 @@ def combination_interval(
         share_interval(*pair, level=level, prior_icc=prior_icc)
         for pair in zip(hits, rows, strict=True)
     ]
-    to_low = c * (share - np.array([interval.low for interval in single]))
-    to_high = c * (np.array([interval.high for interval in single]) - share)
     influence = (hits - share[:, None] * rows) / n_rows[:, None]
+    limits = np.array([(interval.low, interval.high) for interval in single])
+    return Interval(*mover_limits(share, limits, influence, c), level, "mover")
+
+
+def mover_limits(
+    share: FloatArray, limits: FloatArray, influence: FloatArray, coefficients: FloatArray
+) -> tuple[float, float]:
+    """Return the limits of Σ c·p from the limits (shares × 2) and influences of the shares p."""
+    c = coefficients
+    to_low, to_high = c * (share - limits[:, 0]), c * (limits[:, 1] - share)
     correlation = _correlation(np.sign(c)[:, None] * influence)
     below, above = np.where(c > 0, to_low, -to_high), np.where(c > 0, to_high, -to_low)
     value = float(c @ share)
     low, high = (float(np.sqrt(d @ correlation @ d)) for d in (below, above))
-    return Interval(value - low, value + high, level, "mover")
+    return value - low, value + high
 
 
 def ratio_interval(

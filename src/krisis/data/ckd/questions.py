@@ -5,12 +5,12 @@ Whatever a deferral label uses is said here, with the figures of `setting` and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 
-from krisis.data.base import FeatureDescription, Label, Task
+from krisis.data.base import CostTable, FeatureDescription, Label, Task
 from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, RISKS
 from krisis.data.ckd.deferral import DeferralRule
 from krisis.data.ckd.facts import percent, stated_course_setting, stated_setting
@@ -129,6 +129,33 @@ def _scored_stage(asking: Asking) -> str:
     )
 
 
+# Presets of costs: a wrong answer costs 100 on the whole, one that plays the disease down three
+# times as much as one that plays it up, and deferring what the prompt says (docs/decide.md).
+_DOWN, _UP = 150.0, 50.0
+
+
+def _price(asking: Asking) -> float:
+    return float(Decimal(str(asking.rule.risk)) * 100)
+
+
+def _note(wrong: str) -> str:
+    return (
+        f"Convention: {wrong} costs 150, the opposite 50, a deferral the stated share of the mean "
+        "of both; no study of costs."
+    )
+
+
+def _step_costs(asking: Asking, answers: Iterable[Label], step: str) -> CostTable:
+    """Return costs per step of distance, answers that are too low costing more."""
+    return CostTable.by_distance(
+        answers,
+        too_low=_DOWN,
+        too_high=_UP,
+        defer=_price(asking),
+        note=_note(f"every {step} that the answer is too low"),
+    )
+
+
 def detection(asking: Asking) -> Task:
     """Ask whether chronic kidney disease is present."""
     level, scored = _level(asking), ""
@@ -164,6 +191,11 @@ def detection(asking: Asking) -> Task:
         },
         positive=CKD_PRESENT,
         groups=_GROUPS,
+        costs=CostTable(
+            {CKD_PRESENT: {CKD_ABSENT: _DOWN}, CKD_ABSENT: {CKD_PRESENT: _UP}},
+            _price(asking),
+            note=_note("missed disease"),
+        ),
     )
 
 
@@ -193,6 +225,7 @@ def staging(asking: Asking) -> Task:
         ordered=True,
         positive="G5" if asking.split_stage_3 else 5,
         groups=_GROUPS,
+        costs=_step_costs(asking, answers, "stage"),
     )
 
 
@@ -210,17 +243,18 @@ def _stage_aliases(answers: Mapping[Label, str]) -> dict[str, Label]:
 
 def albuminuria(asking: Asking) -> Task:
     """Ask for the category of the albumin-creatinine ratio."""
+    answers: Mapping[Label, str] = {
+        "A1": "ACR below 30 mg/g: normal to mildly increased",
+        "A2": "ACR of 30 to 300 mg/g: moderately increased",
+        "A3": "ACR above 300 mg/g: severely increased",
+    }
     return Task(
         name=Task.ALBUMINURIA,
         question=(
             "In which category does this patient's usual albumin-creatinine ratio (ACR) lie? It "
             "was measured in the laboratory and is not shown; the dipstick reads it with error."
         ),
-        answers={
-            "A1": "ACR below 30 mg/g: normal to mildly increased",
-            "A2": "ACR of 30 to 300 mg/g: moderately increased",
-            "A3": "ACR above 300 mg/g: severely increased",
-        },
+        answers=answers,
         features=_descriptions(),
         setting=stated_setting(equation_error=asking.equation_error),
         abstain_when=_abstain(asking, f"no dipstick grade is shown; {_CANNOT_BE_RIGHT}"),
@@ -228,6 +262,7 @@ def albuminuria(asking: Asking) -> Task:
         ordered=True,
         positive="A3",
         groups=_GROUPS,
+        costs=_step_costs(asking, answers, "category"),
     )
 
 
@@ -267,6 +302,7 @@ def risk(asking: Asking) -> Task:
         ordered=True,
         positive=RISKS[-1],
         groups=_GROUPS,
+        costs=_step_costs(asking, RISKS, "step of the map"),
     )
 
 
@@ -281,6 +317,15 @@ def _scored_course(asking: Asking) -> str:
         "estimates (CKD-EPI 2021), and the case is to be deferred where the true course behind "
         "them, around which they scatter, may well have another answer, as stated below."
     )
+
+
+def _course_costs(asking: Asking) -> CostTable:
+    costs: dict[Label, dict[Label, float]] = {
+        "worsening": {"stable": _DOWN, "improving": _DOWN},
+        "stable": {"worsening": _UP, "improving": _UP},
+        "improving": {"worsening": _UP, "stable": _UP},
+    }
+    return CostTable(costs, _price(asking), note=_note("missed worsening"))
 
 
 def progression(asking: Asking) -> Task:
@@ -318,6 +363,7 @@ def progression(asking: Asking) -> Task:
         },
         positive="worsening",
         groups=_GROUPS,
+        costs=_course_costs(asking),
     )
 
 

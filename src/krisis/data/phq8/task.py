@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from krisis.data.base import FeatureDescription, ReplyField, Task, TotalScale
+from krisis.data.base import CostTable, FeatureDescription, ReplyField, Task, TotalScale
 from krisis.data.phq8.items import SCORE_MEANINGS, Item
 from krisis.data.phq8.retrieval import Retrieved
 
@@ -78,6 +78,16 @@ TASK = Task(
     total=TotalScale(n_items=8, max_missing=2, cut_off=10, bands=(5, 10, 15, 20)),
     person="participant",
     unit="item",
+    costs=CostTable.by_distance(
+        SCORE_MEANINGS,
+        too_low=100.0,
+        too_high=50.0,
+        defer=20.0,
+        note=(
+            "Convention: every point that an item is scored too low costs 100, too high 50, and a "
+            "person who asks about the item 20; no study of costs."
+        ),
+    ),
     reply_fields={
         "evidence_quotes": ReplyField(
             list[str],

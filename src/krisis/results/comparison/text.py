@@ -169,7 +169,9 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
         yield f"Not compared: {label}: {reason}."
     deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
     for name, number in {d.name: d.compared_by for d in deltas if d.compared_by}.items():
-        yield f"* {name} is compared by {number}, so that abstaining more is no advantage."
+        log = number.startswith("log ")
+        why = "as ratios are multiples" if log else "so that abstaining more is no advantage"
+        yield f"* {name} is compared by {number}, {why}."
     if any(delta.test for delta in deltas):
         yield (
             f"\nTest: paired permutation by patient ({comparison.n_permutations:,} permutations, "

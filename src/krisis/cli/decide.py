@@ -1,0 +1,276 @@
+"""`krisis decide`: what answering and deferring cost, and from which confidence on to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from krisis import registry
+from krisis.benchmark import baseline_rows
+from krisis.cli.streams import echo_json
+from krisis.confidence.calibrators import Calibrator, calibrator_from
+from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
+from krisis.decisions.decide import DecideOptions, decide_run
+from krisis.decisions.decide_text import decide_facts, decide_lines
+from krisis.decisions.decision_curve import (
+    THRESHOLDS,
+    CurveOptions,
+    curve_facts,
+    curve_lines,
+    decision_curve,
+)
+from krisis.decisions.population import Shares
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.team import Team, team_from
+from krisis.errors import InvalidValue, UserError
+from krisis.execution.assembly import suite_of
+from krisis.execution.config import checked_config
+from krisis.json_values import JsonMapping, JsonObject, dumps, read_object, write_text
+from krisis.metrics.items import RunItems, Source
+from krisis.results.base import BenchmarkResult
+from krisis.results.run_items import items_of_result, read_items
+from krisis.results.store import load_run
+
+app = typer.Typer(add_completion=False)
+
+# The options, one name each.
+Cost = Annotated[
+    Path | None,
+    typer.Option("--cost", help="YAML with `costs` and `defer`; default: the preset of the task."),
+]
+WriteCost = Annotated[
+    Path | None,
+    typer.Option("--write-cost", help="Write the preset to this new file, to be edited, and end."),
+]
+Confidence = Annotated[
+    str, typer.Option("--confidence", help="Confidence variant; default: that of the task.")
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option("--calibration", help="Artifact of `krisis calibrate` that makes the score."),
+]
+Baseline = Annotated[
+    list[Path] | None,
+    typer.Option("--baseline", help="Another run of the same cases to price; repeatable."),
+]
+Prevalence = Annotated[
+    str,
+    typer.Option("--prevalence", help="Share of the positive answer, or ANSWER=SHARE,… of all."),
+]
+GroupShares = Annotated[
+    str, typer.Option("--shares", help="Shares of a group: COLUMN:NAME=SHARE,NAME=SHARE.")
+]
+Sensitivity = Annotated[
+    float | None,
+    typer.Option("--reader-sensitivity", help="Share of positive cases that a reader finds."),
+]
+Specificity = Annotated[
+    float | None,
+    typer.Option("--reader-specificity", help="Share of negative cases that a reader clears."),
+]
+Accuracy = Annotated[
+    float | None, typer.Option("--reader-accuracy", help="Share of cases that a reader has right.")
+]
+ReaderColumn = Annotated[
+    str, typer.Option("--reader-column", help="Metadata column with the reader's answers.")
+]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", help="Minutes to read a case; default 5.")
+]
+Readers = Annotated[
+    int | None, typer.Option("--readers", help="Readers at work at a time; default 1.")
+]
+Hours = Annotated[float | None, typer.Option("--hours", help="Hours of reading a day; default 8.")]
+Arrivals = Annotated[
+    float | None, typer.Option("--arrivals", help="Cases that arrive per day, for the wait.")
+]
+Folds = Annotated[int, typer.Option("--folds", help="Folds of patients for cross-fitting.")]
+Mode = Annotated[str | None, typer.Option("--mode", help="Experiment of a run file.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of folds and drawn patients.")]
+Curve = Annotated[
+    bool, typer.Option("--curve", help="Show the decision curve of a binary task, not the costs.")
+]
+Thresholds = Annotated[
+    str, typer.Option("--thresholds", help="With --curve: threshold probabilities, with commas.")
+]
+AnswerFrom = Annotated[
+    float | None,
+    typer.Option("--answer-from", help="With --curve: defer answers below this confidence."),
+]
+DefaultAction = Annotated[
+    str,
+    typer.Option(
+        "--default-action",
+        help="With --curve: treat, or none (the default), where neither model nor reader decides.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not text.")]
+
+
+@app.command(
+    epilog="Examples:  krisis decide runs/RUN  |  krisis decide runs/RUN --write-cost costs.yaml  "
+    "|  krisis decide runs/RUN --cost costs.yaml --prevalence 0.1  |  krisis decide runs/RUN "
+    "--curve --prevalence 0.1  |  krisis decide runs/RUN "
+    "--reader-sensitivity 0.9 --reader-specificity 0.95 --minutes 6 --readers 2 --arrivals 200",
+)
+def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    cost: Cost = None,
+    write_cost: WriteCost = None,
+    confidence: Confidence = "",
+    calibration: Calibration = None,
+    baseline: Baseline = None,
+    prevalence: Prevalence = "",
+    shares: GroupShares = "",
+    reader_sensitivity: Sensitivity = None,
+    reader_specificity: Specificity = None,
+    reader_accuracy: Accuracy = None,
+    reader_column: ReaderColumn = "",
+    minutes: Minutes = None,
+    readers: Readers = None,
+    hours: Hours = None,
+    arrivals: Arrivals = None,
+    folds: Folds = 10,
+    curve: Curve = False,
+    thresholds: Thresholds = "",
+    answer_from: AnswerFrom = None,
+    default_action: DefaultAction = "",
+    mode: Mode = None,
+    seed: Seed = 42,
+    as_json: AsJson = False,
+) -> None:
+    """Say what answering and deferring cost, and from which confidence on to answer."""
+    items = read_items(run, mode)
+    if write_cost is not None:
+        _draft(items, write_cost, cost)
+        return
+    score = ScoreOptions(confidence=confidence, calibrator=_calibrator(calibration), seed=seed)
+    moved = _shares(prevalence, shares)
+    rated = {
+        "sensitivity": reader_sensitivity,
+        "specificity": reader_specificity,
+        "accuracy": reader_accuracy,
+        "column": reader_column or None,
+    }
+    paced = {"minutes": minutes, "readers": readers, "hours": hours, "arrivals": arrivals}
+    _refuse_mixture(curve, (cost, baseline), (thresholds, default_action or None, answer_from))
+    if curve:
+        asked = CurveOptions(
+            score=score,
+            thresholds=_numbers(thresholds) or THRESHOLDS,
+            answer_from=answer_from,
+            team=_team(None, rated, paced),
+            default_action=default_action or "none",  # type: ignore[arg-type] # checked there
+            shares=moved,
+        )
+        found = decision_curve(items, asked)
+        _show(curve_facts(found), curve_lines(found), as_json)
+        return
+    costs = costs_of_run(items, cost)
+    team = _team(costs, rated, paced)
+    options = DecideOptions(costs=costs, score=score, shares=moved, team=team, n_folds=folds)
+    decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
+    _show(decide_facts(decision), decide_lines(decision), as_json)
+
+
+def _draft(items: RunItems, path: Path, cost: Path | None) -> None:
+    if cost is not None:
+        raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
+    write_text(path, cost_file_text(items))
+    typer.echo(f"wrote {path}; edit it and use it with --cost")
+
+
+def _calibrator(path: Path | None) -> Calibrator | None:
+    return None if path is None else calibrator_from(read_object(path), place=path)
+
+
+def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence[object]) -> None:
+    """Refuse options of costs for a decision curve, and the other way round."""
+    if curve and any(of_costs):
+        raise InvalidValue("--curve has neither costs nor baselines; omit --cost and --baseline")
+    if not curve and any(value not in ("", None) for value in of_curves):
+        raise InvalidValue(
+            "--thresholds, --answer-from and --default-action are of the decision curve; add "
+            "--curve or omit them"
+        )
+
+
+def _show(facts: JsonObject, lines: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        echo_json(dumps(facts))
+    else:
+        typer.echo("\n".join(lines))
+
+
+def _team(costs: CostTable | None, rated: JsonMapping, paced: JsonMapping) -> Team | None:
+    """Return the team of the cost table, changed where the command line says so."""
+    quality = {name: value for name, value in rated.items() if value is not None}
+    pace = {name: value for name, value in paced.items() if value is not None}
+    stated = costs.team or {} if costs else {}
+    if quality:  # how well a team reads is said in one way
+        stated = {name: value for name, value in stated.items() if name not in rated}
+    if not (stated or quality or pace):
+        return None
+    if pace and not (quality or stated):
+        raise InvalidValue(
+            f"--{next(iter(pace))} is of a team; say as well how it reads, for instance with "
+            "--reader-accuracy 0.9"
+        )
+    return team_from({**stated, **quality, **pace}, costs.place if costs else "the team")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return sorted({float(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        raise InvalidValue(
+            f"{text!r} is no list of numbers; write for instance --thresholds 0.1,0.2,0.3"
+        ) from None
+
+
+def _shares(prevalence: str, shares: str) -> Shares | None:
+    if prevalence and shares:
+        raise InvalidValue("--prevalence and --shares both move the rows; give one of them")
+    if not (prevalence or shares):
+        return None
+    return Shares.from_text(prevalence or shares, grouped=bool(shares))
+
+
+def _baselines(run: Path, others: Sequence[Path], mode: str | None) -> dict[str, RunItems]:
+    """Return the runs that are named, and the suite's baselines judged anew on the same records."""
+    named = {path.resolve().name.removesuffix(".json"): read_items(path, mode) for path in others}
+    if len(named) < len(others):
+        raise InvalidValue("two baselines have one name; rename one of them")
+    return {**own_baselines(run), **named}
+
+
+def own_baselines(run: Path) -> dict[str, RunItems]:
+    """Judge the baselines that a run was scored beside once more: only their scores were kept.
+
+    Of suites that are registered only: to look at a run may not execute a file that it names.
+    """
+    if run.is_file() and read_object(run, lenient=True).get("kind") is None:
+        return {}  # a file of a suite's own format keeps no baselines
+    result = load_run(run) if run.is_dir() else BenchmarkResult.load(run)
+    config = result.provenance.config
+    if not (result.baselines and config.get("suite") in registry.names("suites")):
+        return {}
+    try:
+        made = checked_config(dict(config), str(run))
+        suite = suite_of(made)
+        judged = baseline_rows(suite, suite.first(made.limit))
+        truths = {(row.record_id, str(row.ground_truth)) for r in judged.values() for row in r}
+        asked = {(r.record_id, str(r.ground_truth)) for r in result.evaluation_results}
+        if not asked <= truths:
+            raise InvalidValue("the suite gives other records now")
+    except UserError as error:
+        typer.echo(f"krisis: the baselines of {run} cannot be judged again ({error})", err=True)
+        return {}
+    return {
+        name: items_of_result(BenchmarkResult(rows, {}, {}, name), Source(name))
+        for name, rows in judged.items()
+        if name != result.backend_name
+    }

@@ -1,0 +1,217 @@
+"""What answers and deferrals cost: the table of a user or the preset of a task, and its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from krisis.decisions.population import answers_of
+from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
+from krisis.metrics.items import RunItems
+from krisis.metrics.labels import Label, canonical_label, is_label
+from krisis.metrics.table import FloatArray
+
+Costs = Mapping[tuple[Label, Label], float]
+_FIELDS = ("costs", "defer", "needless_deferral", "unit", "note", "team")
+OWNERSHIP = "Whoever decides by these figures must own them: they are values, not measurements."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostTable:
+    """What each answer costs under each truth, and what deferring costs.
+
+    ``defer`` is one figure or one per truth, None where only answers are priced;
+    ``needless_deferral`` is added where deferral was not due. ``team`` are the fields of a `Team`
+    that reads deferred cases. ``place`` says where the table is from.
+    """
+
+    costs: Costs
+    defer: float | Mapping[Label, float] | None = None
+    needless_deferral: float = 0.0
+    unit: str = "points"
+    note: str = ""
+    team: JsonMapping | None = None
+    place: str = ""
+
+    def of(self, truth: Label, answer: Label) -> float:
+        """Return what an answer costs; a right one costs 0 unless it is listed."""
+        pair = truth, answer
+        if pair not in self.costs and truth != answer:
+            raise InvalidValue(
+                f"the cost table says nothing of the answer {answer!r} where {truth!r} is right; "
+                "add it"
+            )
+        return self.costs.get(pair, 0.0)
+
+    def deferral(self, truth: Label) -> float:
+        """Return what deferring costs where a truth holds, needless or not."""
+        found = self.defer.get(truth) if isinstance(self.defer, Mapping) else self.defer
+        if found is None:
+            where = f" where {truth!r} is right" if isinstance(self.defer, Mapping) else ""
+            raise InvalidValue(
+                f"{self.place} does not say what deferring costs{where}; add it under `defer`"
+            )
+        return found
+
+    @property
+    def most(self) -> float:
+        """Return the cost of the costliest answer, which one without a prediction costs too."""
+        return max(self.costs.values())
+
+    def answer_costs(self, run: RunItems) -> FloatArray:
+        """Return the cost of every answer of a run, NaN where the model abstained."""
+        table = run.table
+        found = np.full(run.n_items, math.nan)
+        for index in np.flatnonzero(run.predicted).tolist():
+            code, truth = table.prediction[index], table.labels[table.truth[index]]
+            found[index] = self.of(truth, table.labels[code]) if code >= 0 else self.most
+        return found
+
+    def deferral_costs(self, run: RunItems) -> FloatArray:
+        """Return what it would cost to defer each row of a run."""
+        table = run.table
+        seen = set(table.truth.tolist())
+        by_code = [self.deferral(t) if i in seen else 0.0 for i, t in enumerate(table.labels)]
+        found = np.array(by_code)[table.truth]
+        if self.needless_deferral:
+            if table.unreadable_deferral:
+                raise InvalidValue(table.unreadable_deferral)
+            found += self.needless_deferral * (table.should_abstain == 0)
+        return np.asarray(found, dtype=np.float64)
+
+    def to_json(self) -> JsonObject:
+        """Return the table as a file states it."""
+        costs: dict[Label, dict[Label, float]] = {}
+        for (truth, answer), cost in self.costs.items():
+            costs.setdefault(truth, {})[answer] = cost
+        return {
+            "costs": costs,
+            "defer": self.defer,
+            "needless_deferral": self.needless_deferral,
+            "unit": self.unit,
+            "note": self.note,
+            "place": self.place,
+        }
+
+
+def costs_from(content: JsonMapping, place: str) -> CostTable:
+    """Read ``costs: {truth: {answer: cost}}``, ``defer`` and the other fields of a cost table."""
+    for name in content:
+        if name not in _FIELDS:
+            raise UnknownName.among(f"field of the cost table {place}:", str(name), _FIELDS)
+    table: JsonValue = content.get("costs")
+    found: dict[tuple[Label, Label], float] = {}
+    usable = isinstance(table, Mapping) and all(isinstance(r, Mapping) for r in table.values())
+    for truth, row in table.items() if usable else ():
+        for answer, cost in row.items():
+            what = f"{place}: the cost of the answer {answer!r} where {truth!r} is right"
+            pair = _label(truth, place), _label(answer, place)
+            if pair in found:
+                raise InvalidValue(f"{what} is listed twice; remove one")
+            found[pair] = _cost(cost, what)
+    if not found or max(found.values()) == 0:
+        raise InvalidValue(
+            f"{place} must hold `costs`, a mapping of truth to answer to cost, with one above 0"
+        )
+    if not isinstance(content.get("team", {}), Mapping):
+        raise InvalidValue(f"{place}: team must be a mapping, such as {{accuracy: 0.9}}")
+    return CostTable(
+        costs=found,
+        defer=_deferral(content.get("defer"), place),
+        needless_deferral=_cost(
+            content.get("needless_deferral", 0.0), f"{place}: needless_deferral"
+        ),
+        unit=str(content.get("unit") or "points"),
+        note=str(content.get("note") or ""),
+        team=content.get("team"),
+        place=place,
+    )
+
+
+def _label(value: JsonValue, place: str) -> Label:
+    if isinstance(value, bool):
+        raise InvalidValue(
+            f"{place}: YAML reads yes, no, on and off as true and false; write the answer in quotes"
+        )
+    if not is_label(value):
+        raise InvalidValue(f"{place}: {value!r} is no answer; use a whole number or a text")
+    return canonical_label(value)
+
+
+def _cost(value: JsonValue, what: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 <= value < math.inf):
+        raise InvalidValue(f"{what} must be a number of 0 or more, not {value!r}")
+    return float(value)
+
+
+def _deferral(value: JsonValue, place: str) -> float | Mapping[Label, float] | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        what = f"{place}: the cost of deferring where %r is right"
+        return {_label(truth, place): _cost(cost, what % truth) for truth, cost in value.items()}
+    return _cost(value, f"{place}: defer")
+
+
+def read_costs(path: Path) -> CostTable:
+    """Read the cost table of a YAML file."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidFile(f"{path} cannot be read as a cost table: {error}") from None
+    return costs_from(content if isinstance(content, dict) else {}, str(path))
+
+
+def costs_of_run(run: RunItems, path: Path | None) -> CostTable:
+    """Return the table of a file, else the preset of the task, checked against the answers."""
+    if path is None and run.costs is None:
+        raise InvalidValue(
+            f"the task of {run.source.path} has no preset of costs; add --cost FILE, which "
+            "--write-cost FILE drafts"
+        )
+    preset = f"the preset of the task {run.source.task!r}" if run.source.task else "the preset"
+    table = costs_from(run.costs or {}, preset) if path is None else read_costs(path)
+    known = set(answers_of(run))
+    named = {label for pair in table.costs for label in pair}
+    named |= set(table.defer) if isinstance(table.defer, Mapping) else set()
+    for label in named:
+        if label not in known:
+            raise UnknownName.among(f"answer in {table.place}:", str(label), map(str, known))
+    return table
+
+
+def cost_file_text(run: RunItems) -> str:
+    """Return a cost table to edit: the preset of the task, else 1 for every wrong answer."""
+    table = costs_of_run(run, None) if run.costs is not None else None
+    answers = answers_of(run)
+    lines = [
+        f"# What answers and deferrals cost, for `krisis decide` and `krisis certify`. {OWNERSHIP}",
+        f"# {table.note}" if table else "# Placeholders: 1 for every wrong answer. Replace them.",
+        f"unit: {dumps(table.unit if table else 'points')}",
+        "costs: # truth, then answer; a right answer costs 0 unless it is listed",
+    ]
+    for truth in answers:
+        row = {a: table.of(truth, a) if table else 1.0 for a in answers if a != truth}
+        lines.append(
+            f"  {_key(truth)}: {{{', '.join(f'{_key(a)}: {c:g}' for a, c in row.items())}}}"
+        )
+    defer: JsonValue = table.defer if table else 0.2
+    if isinstance(defer, Mapping):
+        defer = "{" + ", ".join(f"{_key(t)}: {c:g}" for t, c in defer.items()) + "}"
+    needless = table.needless_deferral if table else 0.0
+    lines += [
+        f"defer: {defer} # one figure, or one per truth",
+        f"needless_deferral: {needless:g} # added where deferral was not due",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _key(label: Label) -> str:
+    return str(label) if isinstance(label, int) else dumps(label)

@@ -1,0 +1,314 @@
+"""What a run costs at every threshold, which rule costs least, and what a team makes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from krisis.confidence.variants import scores_of
+from krisis.decisions.cost_rules import (
+    ChowRule,
+    accepts,
+    best_threshold,
+    chow_rule,
+    cross_fitted,
+)
+from krisis.decisions.costs import CostTable
+from krisis.decisions.population import Population, Quantity, Shares
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.team import Team, Workload, team_quantities, workload
+from krisis.errors import InvalidValue
+from krisis.metrics.items import RunItems
+from krisis.metrics.table import BoolArray, FloatArray
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import Interval, check_level
+
+PER = 1000
+_N_RESAMPLES = 2000
+_MOST_POINTS = 50
+Kind = Literal["curve", "always", "chow", "cross-fitted", "in-sample", "baseline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideOptions:
+    """What answers cost, how rows are scored, and what else is asked about the decision."""
+
+    costs: CostTable
+    score: ScoreOptions = field(default_factory=ScoreOptions)
+    shares: Shares | None = None
+    team: Team | None = None
+    n_folds: int = 10
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        if self.n_folds < 2:
+            raise InvalidValue(f"cross-fitting needs 2 folds or more, not {self.n_folds}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A way to answer or defer: its coverage, and its cost per 1,000 rows with an interval.
+
+    ``n_rows`` is the denominator and ``effective_rows`` what it is worth under other shares;
+    ``reason`` says why there is no cost.
+    """
+
+    name: str
+    kind: Kind
+    threshold: float | None = None
+    coverage: float = math.nan
+    n_answered: int = 0
+    n_rows: int = 0
+    effective_rows: float = math.nan
+    cost: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    reason: str = ""
+    workload: Workload | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What the cross-fitted threshold saves against another policy, per 1,000 rows."""
+
+    against: str
+    saved: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The cost of every policy and of the curve over thresholds.
+
+    ``best_threshold`` is the one of all rows, None where deferring everything costs least; what it
+    costs is told by the cross-fitted policy. ``note`` says why there is no score.
+    """
+
+    run: RunItems
+    options: DecideOptions
+    population: Population
+    n_scored: int
+    policies: Sequence[Policy]
+    curve: Sequence[Policy]
+    savings: Sequence[Saving]
+    best_threshold: float | None
+    chow: ChowRule
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A policy to be priced: 1 where it answers, 0 where it defers, NaN where it has no row."""
+
+    name: str
+    kind: Kind
+    answers: FloatArray
+    costs: FloatArray
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows of a run with what answering and deferring them costs."""
+
+    run: RunItems
+    options: DecideOptions
+    population: Population
+    score: FloatArray
+    answering: FloatArray
+    deferring: FloatArray
+
+    def asked(
+        self, name: str, kind: Kind, accepted: BoolArray, threshold: float | None = None
+    ) -> _Asked:
+        costs = np.where(accepted, self.answering, self.deferring)
+        return _Asked(name, kind, accepted.astype(np.float64), costs, threshold)
+
+    def bounds(self, answers: FloatArray) -> tuple[float, float]:
+        """Return the least and the most that a row can cost under a policy."""
+        table, ends = self.options.costs, []
+        if (answers == 1).any():
+            ends += [0.0, table.most]
+        if (answers == 0).any():
+            by_truth = table.defer.values() if isinstance(table.defer, Mapping) else [table.defer]
+            priced = [cost for cost in by_truth if cost is not None]
+            ends += [min(priced), max(priced) + table.needless_deferral]
+        return min(ends, default=0.0), max(ends, default=0.0)
+
+
+def decide_run(
+    run: RunItems, options: DecideOptions, *, baselines: Mapping[str, RunItems] | None = None
+) -> Decision:
+    """Price every policy on the rows of a run; ``baselines`` are other runs of the same cases."""
+    if not run.n_items:
+        raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
+    options.score.refuse_seen(run, "makes its costs look too low")
+    score, note = _scores(run, options.score)
+    population = Population.of(run, options.shares)
+    answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
+    rows = _Rows(run, options, population, score, answering, deferring)
+    chow = chow_rule(run, options.costs, score, population)
+    extra = population.weights * (answering - deferring)
+    best = best_threshold(score, extra)
+    asked = [*_rules(rows, chow, best, extra), *_along_coverage(rows)]
+    asked += [_baseline(rows, name, other) for name, other in (baselines or {}).items()]
+    priced = _priced(rows, asked)
+    if chow.reason:
+        priced.insert(2, Policy(name="Chow's rule", kind="chow", reason=chow.reason))
+    return Decision(
+        run=run,
+        options=options,
+        population=population,
+        n_scored=int(np.count_nonzero(~np.isnan(score))),
+        policies=[policy for policy in priced if policy.kind != "curve"],
+        curve=[policy for policy in priced if policy.kind == "curve"],
+        savings=_savings(rows, asked),
+        best_threshold=best,
+        chow=chow,
+        note=note,
+    )
+
+
+def _scores(run: RunItems, options: ScoreOptions) -> tuple[FloatArray, str]:
+    """Return the score of every row; where a run lacks the score of its task, none."""
+    try:
+        return scores_of(run, options.variant(run), calibrator=options.calibrator), ""
+    except InvalidValue as error:
+        if options.confidence or options.calibrator:
+            raise
+        return np.full(run.n_items, math.nan), f"There is no score and hence no curve: {error}"
+
+
+def _rules(rows: _Rows, chow: ChowRule, best: float | None, extra: FloatArray) -> list[_Asked]:
+    answered, patients = rows.run.predicted, rows.run.table.patients
+    found = [
+        rows.asked("always answer", "always", answered),
+        rows.asked("always defer", "always", np.zeros_like(answered)),
+    ]
+    if not chow.reason:
+        found.append(rows.asked("Chow's rule", "chow", chow.accepted))
+    if patients.n > 1:
+        n_folds, seed = rows.options.n_folds, rows.options.score.seed
+        fitted = cross_fitted(rows.score, extra, patients.code, n_folds=n_folds, seed=seed)
+        found.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
+    in_sample = accepts(rows.score, best)
+    return [*found, rows.asked("best threshold, in-sample", "in-sample", in_sample, best)]
+
+
+def _along_coverage(rows: _Rows) -> list[_Asked]:
+    """Return up to 50 thresholds that divide the scored rows evenly, from strict to lax."""
+    ranked = -np.sort(-rows.score[~np.isnan(rows.score)])
+    picked = np.linspace(0, ranked.size - 1, min(ranked.size, _MOST_POINTS)).astype(np.int64)
+    thresholds = [None, *dict.fromkeys(ranked[picked].tolist())]
+    return [rows.asked("", "curve", accepts(rows.score, t), t) for t in thresholds]
+
+
+def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
+    """Price another run on the rows of this one; rows that it lacks or failed have no cost."""
+    costs = rows.options.costs
+    answering, deferring = costs.answer_costs(other), costs.deferral_costs(other)
+    place = {row.record_id: index for index, row in enumerate(other.table.rows)}
+    priced, answers = np.full(rows.run.n_items, math.nan), np.full(rows.run.n_items, math.nan)
+    for index, row in enumerate(rows.run.table.rows):
+        found = place.get(row.record_id) if row.record_id else None
+        if found is None:
+            continue
+        truth = rows.run.table.labels[rows.run.table.truth[index]]
+        if truth != other.table.labels[other.table.truth[found]]:
+            raise InvalidValue(
+                f"{rows.run.place(index)} has another true answer in the baseline {name}; name a "
+                "run of the same cases"
+            )
+        answers[index] = float(other.predicted[found])
+        priced[index] = answering[found] if answers[index] else deferring[found]
+    if np.isnan(priced).all():
+        raise InvalidValue(
+            f"the baseline {name} shares no record_id with {rows.run.source.path}; name a run of "
+            "the same cases"
+        )
+    return _Asked(f"baseline {name}", "baseline", answers, priced)
+
+
+def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
+    """Return the cost of every policy, all intervals from one draw of patients."""
+    quantities = {
+        (index, "cost"): Quantity(one.costs, *rows.bounds(one.answers))
+        for index, one in enumerate(asked)
+    }
+    team = rows.options.team
+    if team is not None:
+        errors = team.errors(rows.run)
+        for index, one in enumerate(asked):
+            if one.kind != "baseline":
+                found = team_quantities(rows.run, one.answers == 1, errors)
+                quantities |= {(index, name): quantity for name, quantity in found.items()}
+    intervals = _intervals(rows, quantities)
+    policies = []
+    for index, one in enumerate(asked):
+        shown = None
+        if team is not None and one.kind != "baseline":
+            means = {
+                name: (rows.population.mean(quantity.values), intervals[i, name])
+                for (i, name), quantity in quantities.items()
+                if i == index and name != "cost"
+            }
+            shown = workload(team, means, 1 - rows.population.mean(one.answers))
+        policies.append(_policy(rows, one, intervals[index, "cost"], shown))
+    return policies
+
+
+def _intervals(
+    rows: _Rows, quantities: Mapping[tuple[int, str], Quantity]
+) -> dict[tuple[int, str], Interval]:
+    seed, level = rows.options.score.seed, rows.options.level
+    return rows.population.intervals(
+        quantities, BootstrapOptions(_N_RESAMPLES, seed=seed, level=level)
+    )
+
+
+def _policy(rows: _Rows, one: _Asked, interval: Interval, shown: Workload | None) -> Policy:
+    known = ~np.isnan(one.costs)
+    weights, cost = rows.population.weights[known], rows.population.mean(one.costs)
+    return Policy(
+        name=one.name,
+        kind=one.kind,
+        threshold=one.threshold,
+        coverage=rows.population.mean(one.answers),
+        n_answered=int(np.nansum(one.answers)),
+        n_rows=int(known.sum()),
+        effective_rows=float(weights.sum() ** 2 / np.square(weights).sum()),
+        cost=PER * cost,
+        low=PER * interval.low,
+        high=PER * interval.high,
+        reason="a class or group has no row here" if math.isnan(cost) else "",
+        workload=shown,
+    )
+
+
+def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
+    """Compare the cross-fitted threshold with the policies that look at no score, row by row."""
+    fitted = next((one for one in asked if one.kind == "cross-fitted"), None)
+    others = [one for one in asked if one.kind in ("always", "baseline")]
+    if fitted is None:
+        return []
+    quantities = {}
+    for index, other in enumerate(others):
+        (low, high), (least, most) = rows.bounds(fitted.answers), rows.bounds(other.answers)
+        saved = Quantity(other.costs - fitted.costs, least - high, most - low)
+        quantities[index, "saved"] = saved
+    intervals = _intervals(rows, quantities)
+    return [
+        Saving(
+            against=other.name,
+            saved=PER * rows.population.mean(quantities[index, "saved"].values),
+            low=PER * intervals[index, "saved"].low,
+            high=PER * intervals[index, "saved"].high,
+        )
+        for index, other in enumerate(others)
+    ]

@@ -1,0 +1,392 @@
+"""Decision curves: the net benefit of acting on a model, with and without deferral.
+
+At a threshold probability t a case is treated if P(positive) ≥ t, and a false alarm weighs
+w = t/(1 − t) as much as a case that is found: net benefit = TP/N − w·FP/N.
+
+Reference: Vickers and Elkin, Decision curve analysis: a novel method for evaluating prediction
+models, Medical Decision Making 26 (2006) 565–574.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from krisis.confidence.variants import scores_of
+from krisis.decisions.population import Population, Shares, answers_of, positive_of
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.team import Team, is_positive
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonObject
+from krisis.metrics.classification import sides_of
+from krisis.metrics.discrimination import probability_of_positive
+from krisis.metrics.forms import prior_icc
+from krisis.metrics.items import RunItems
+from krisis.metrics.labels import Label
+from krisis.metrics.table import BoolArray, FloatArray
+from krisis.statistics.intervals import check_level
+from krisis.statistics.shares import ShareDistribution, mover_limits
+
+# The chance that each row is treated at a threshold.
+Treated = Callable[[float], FloatArray]
+Action = Literal["treat", "none"]
+ACTIONS: tuple[Action, ...] = ("treat", "none")
+THRESHOLDS = tuple(i / 100 for i in range(1, 100))
+ALL, NONE, MODEL, DEFERRAL = "treat all", "treat none", "model", "model with deferral"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveOptions:
+    """How rows are scored, at which threshold probabilities, and what becomes of deferred cases.
+
+    A case is deferred where the model abstained, gave no score, or a score below
+    ``answer_from``. It takes the decision of the ``team``, else the ``default_action``. ``shares``
+    move the rows to another population.
+    """
+
+    score: ScoreOptions = field(default_factory=ScoreOptions)
+    thresholds: Sequence[float] = THRESHOLDS
+    answer_from: float | None = None
+    team: Team | None = None
+    default_action: Action = "none"
+    shares: Shares | None = None
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        if self.default_action not in ACTIONS:
+            raise UnknownName.among("default action", str(self.default_action), ACTIONS)
+        wrong = [t for t in self.thresholds if not 0 < t < 1]
+        if wrong or not self.thresholds:
+            raise InvalidValue(
+                "threshold probabilities must lie between 0 and 1, both ends excluded, not "
+                f"{wrong[0] if wrong else 'none at all'}"
+            )
+        if self.answer_from is not None and not 0 <= self.answer_from <= 1:
+            raise InvalidValue(
+                "the confidence from which on the model answers must lie between 0 and 1, not "
+                f"{self.answer_from!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BenefitPoint:
+    """The net benefit of a strategy at one threshold, and by how much it is above treating all.
+
+    ``standardized`` is the net benefit over the prevalence, its largest value.
+    """
+
+    threshold: float
+    net_benefit: float
+    low: float
+    high: float
+    standardized: float
+    above_all: float
+    above_all_low: float
+    above_all_high: float
+
+    @property
+    def useful(self) -> bool:
+        """Tell whether the limits show more benefit than treating all, and than treating none."""
+        return self.low > 0 and self.above_all_low > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionCurve:
+    """The curves of all strategies over the same thresholds, with the counts they rest on."""
+
+    run: RunItems
+    options: CurveOptions
+    population: Population
+    positive: Label
+    prevalence: float
+    n_positive: int
+    n_deferred: int
+    curves: Mapping[str, Sequence[BenefitPoint]]
+
+    @property
+    def last(self) -> str:
+        """The strategy that is judged: the model, with deferral where it is asked for."""
+        return DEFERRAL if DEFERRAL in self.curves else MODEL
+
+
+def decision_curve(run: RunItems, options: CurveOptions) -> DecisionCurve:
+    """Return the net benefit of treating all, none, by the model, and with deferral."""
+    positive, truth = _disease(run)
+    options.score.refuse_seen(run, "makes its probabilities look better than they are")
+    score = scores_of(run, options.score.variant(run), calibrator=options.score.calibrator)
+    probability = _probability(run, positive, score, options.score.variant(run))
+    silent = np.isnan(probability)
+    with np.errstate(invalid="ignore"):
+        unsure = score < (0.0 if options.answer_from is None else options.answer_from)
+    deferred: BoolArray = silent | unsure
+    default = np.full(run.n_items, float(options.default_action == "treat"))
+    handed_on = default
+    if options.team is not None:
+        errors = options.team.errors(run)
+        handed_on = np.where(truth, 1 - errors, errors)
+    population = Population.of(run, options.shares)
+    benefit = _Benefit(run, population, truth, options.level)
+    curves = {ALL: benefit.curve(options, lambda _: np.ones(run.n_items), fixed=True)}
+    curves[NONE] = benefit.curve(options, lambda _: np.zeros(run.n_items), fixed=True)
+    curves[MODEL] = benefit.curve(
+        options, lambda t: np.where(silent, default, probability >= t).astype(np.float64)
+    )
+    if options.team is not None or options.answer_from is not None:
+        curves[DEFERRAL] = benefit.curve(
+            options, lambda t: np.where(deferred, handed_on, probability >= t).astype(np.float64)
+        )
+    return DecisionCurve(
+        run=run,
+        options=options,
+        population=population,
+        positive=positive,
+        prevalence=benefit.prevalence,
+        n_positive=int(np.count_nonzero(truth)),
+        n_deferred=int(np.count_nonzero(deferred)),
+        curves=curves,
+    )
+
+
+def _disease(run: RunItems) -> tuple[Label, BoolArray]:
+    """Return the positive answer and who truly has it, or refuse a task without two sides."""
+    positive, answers = positive_of(run), answers_of(run)
+    if positive is None or len(answers) != 2:
+        named = ", ".join(map(str, answers)) or "none"
+        raise InvalidValue(
+            "a decision curve needs a task with two answers, one of them the positive one; "
+            f"{run.source.path} has the answers {named}"
+            + ("" if positive is not None else " and names no positive one")
+        )
+    truth = is_positive(run)
+    if truth.all() or not truth.any():
+        side = "every" if truth.any() else "no"
+        raise InvalidValue(
+            f"{side} scored {run.words[1]} of {run.source.path} has the positive answer "
+            f"{positive!r}; a decision curve needs cases with and without it"
+        )
+    return positive, truth
+
+
+def _probability(run: RunItems, positive: Label, score: FloatArray, variant: str) -> FloatArray:
+    """Return P(positive) of every row, NaN where there is no answer with a score."""
+    outside = np.flatnonzero((score < 0) | (score > 1))
+    if outside.size:
+        raise InvalidValue(
+            f"the confidence variant {variant!r} gives {score[outside[0]]:g} "
+            f"({run.place(int(outside[0]))}), which is no probability; calibrate it with "
+            "`krisis calibrate` and give the artifact with --calibration"
+        )
+    table = run.table.with_answers(replace(run.table.answers, positive=positive))
+    return probability_of_positive(sides_of(table), score)
+
+
+class _Benefit:
+    """Net benefit as a sum of shares of the rows, each with the limits that know of patients."""
+
+    def __init__(
+        self, run: RunItems, population: Population, truth: BoolArray, level: float
+    ) -> None:
+        self.patients, self.icc = run.table.patients, prior_icc(run.table)
+        self.population, self.truth, self.level = population, truth, level
+        self.weights = population.weights
+        self.prevalence = float(self.weights @ truth)
+        if not 0 < self.prevalence < 1:
+            raise InvalidValue(
+                f"with these shares the prevalence is {self.prevalence:g}; a decision curve needs "
+                "cases with and without the positive answer"
+            )
+        self._known: dict[tuple[int, bytes], tuple[float, FloatArray, FloatArray]] = {}
+
+    def curve(
+        self, options: CurveOptions, treated: Treated, *, fixed: bool = False
+    ) -> list[BenefitPoint]:
+        """Return the points of a strategy that gives every row a chance of being treated."""
+        points = []
+        for t in options.thresholds:
+            chance, weight = treated(t), t / (1 - t)
+            gain = np.where(self.truth, 1.0, -weight)
+            value = float(self.weights @ (chance * gain))
+            above = float(self.weights @ ((chance - 1) * gain))
+            low, high = self._limits(chance, weight, fixed=fixed)
+            if options.shares is not None and not options.shares.column:
+                high = min(high, self.prevalence)  # which is given: nothing gains more
+            # Treating all gains what is gained by those whom the strategy leaves untreated too.
+            least, most = self._limits(1 - chance, weight, fixed=fixed)
+            points.append(
+                BenefitPoint(
+                    t, value, low, high, value / self.prevalence, above, -most + 0.0, -least + 0.0
+                )
+            )
+        return points
+
+    def _limits(self, chance: FloatArray, weight: float, *, fixed: bool) -> tuple[float, float]:
+        """Return the limits of Σ share of the stratum · (TP − w·FP) over all chances but 0."""
+        parts, coefficients, constant = [], [], 0.0
+        for stratum in np.flatnonzero(self.population.shares).tolist():
+            inside = self.population.stratum == stratum
+            for side, gain in ((self.truth, 1.0), (~self.truth, -weight)):
+                whole = inside & side
+                # That no false alarm was seen does not mean that there can be none.
+                seen = chance[side] if fixed else np.append(chance[side], 1.0)
+                for each in np.unique(seen).tolist() if whole.any() else ():
+                    hit = whole & (chance == each)
+                    coefficient = each * gain * float(self.population.shares[stratum])
+                    if fixed and np.array_equal(hit, inside):
+                        constant += coefficient  # the strategy says so, whoever comes
+                    elif each > 0:
+                        parts.append(self._share(stratum, inside, hit))
+                        coefficients.append(coefficient)
+        if not parts:
+            return constant, constant
+        share, limits, influence = (np.array(column) for column in zip(*parts, strict=True))
+        low, high = mover_limits(share, limits, influence, np.array(coefficients))
+        return constant + low, constant + high
+
+    def _share(
+        self, stratum: int, inside: BoolArray, hit: BoolArray
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return a share of the rows of a stratum, its limits and the influence of patients."""
+        key = (stratum, np.packbits(hit).tobytes())
+        if key not in self._known:
+            hits, rows = self.patients.sums(hit), self.patients.sums(inside)
+            found = ShareDistribution.of(hits, rows, prior_icc=self.icc, level=self.level)
+            tail = (1 - self.level) / 2
+            limits = found.quantile([tail, 1 - tail])
+            influence = (hits - found.share * rows) / rows.sum()
+            self._known[key] = found.share, limits, influence
+        return self._known[key]
+
+
+def curve_facts(curve: DecisionCurve) -> JsonObject:
+    """Return everything that is known of a decision curve, as JSON values."""
+    run, options = curve.run, curve.options
+    shares = curve.population.shares.tolist()
+    return {
+        "kind": "krisis decision curve",
+        "positive": curve.positive,
+        "prevalence": curve.prevalence,
+        "shares": dict(zip(curve.population.names, shares, strict=False)),
+        "effective_rows": curve.population.effective_rows,
+        "confidence": options.score.variant(run),
+        "answer_from": options.answer_from,
+        "default_action": options.default_action,
+        "team": None if options.team is None else asdict(options.team),
+        "level": options.level,
+        "n_rows": run.n_items,
+        "n_patients": run.table.patients.n,
+        "n_positive": curve.n_positive,
+        "n_abstained": run.table.n_abstained,
+        "n_deferred": curve.n_deferred,
+        "n_failed": run.table.n_failed,
+        "curves": {
+            name: [{**asdict(point), "useful": point.useful} for point in points]
+            for name, points in curve.curves.items()
+        },
+        "useful": useful_ranges(curve),
+        "assumptions": curve_assumptions(curve),
+    }
+
+
+def useful_ranges(curve: DecisionCurve) -> list[list[float]]:
+    """Return the ranges of thresholds at which the limits show a benefit over both defaults."""
+    found: list[list[float]] = []
+    before = False
+    for point in sorted(curve.curves[curve.last], key=lambda one: one.threshold):
+        if point.useful and before:
+            found[-1][1] = point.threshold
+        elif point.useful:
+            found.append([point.threshold, point.threshold])
+        before = point.useful
+    return found
+
+
+def curve_assumptions(curve: DecisionCurve) -> list[str]:
+    """State what a decision curve assumes, one sentence each."""
+    options, unit = curve.options, curve.run.words[1]
+    variant = options.score.variant(curve.run)
+    action = "treated" if options.default_action == "treat" else "not treated"
+    found = [
+        (
+            f"P({curve.positive}) is the confidence ({variant}) of the answer {curve.positive}, "
+            "and 1 − confidence of the other answer; a case is treated where it reaches the "
+            "threshold."
+        ),
+        (
+            "At a threshold t, a case that is treated in vain weighs t/(1 − t) as much as a case "
+            "that is found; the threshold must come from those who decide."
+        ),
+        f"Without the model's answer a {unit} is {action}"
+        + (", but for those that a reader decides." if options.team else "."),
+    ]
+    if DEFERRAL in curve.curves:
+        limit = options.answer_from
+        below = "" if limit is None else f" or the confidence is below {limit:g}"
+        found.append(f"With deferral, a {unit} is deferred where the model abstained{below}.")
+    if options.team is not None:
+        found.append(options.team.sentences()[0])
+    if curve.population.moved:
+        found.append(
+            "Within each stratum the cases are those of the other population; the model's "
+            "probabilities are taken as they are."
+        )
+    patients = f", {curve.run.words[0]}s being independent of each other"
+    found.append(
+        f"Intervals hold at one threshold at a time with {100 * options.level:g} %{patients}."
+    )
+    return found
+
+
+def curve_lines(curve: DecisionCurve) -> list[str]:
+    """Return a decision curve in sentences and a table of some thresholds."""
+    run, (person, unit) = curve.run, curve.run.words
+    opening = [
+        f"Net benefit per {unit}, the positive answer being {curve.positive}.",
+        (
+            f"{run.n_items} {unit}s of {run.table.patients.n} {person}s, {curve.n_positive} of "
+            f"them positive: {run.table.n_abstained} abstained, {curve.n_deferred} deferred; "
+            f"{run.table.n_failed} failed and are left out."
+        ),
+    ]
+    if curve.population.moved:
+        opening.append(
+            f"Moved to a prevalence of {curve.prevalence:.4g}; all figures rest on "
+            f"{curve.population.effective_rows:.1f} effective {unit}s of {run.n_items}."
+        )
+    ranges = " and ".join(
+        f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in useful_ranges(curve)
+    )
+    verdict = (
+        f"The limits of '{curve.last}' show more benefit than treating all and none at the "
+        f"thresholds {ranges}."
+        if ranges
+        else f"At no threshold do the limits of '{curve.last}' show more benefit than treating "
+        "all and none."
+    )
+    found = [*opening, "", *_table(curve), "", verdict, "Assumptions:"]
+    return [*found, *(f"  - {line}" for line in curve_assumptions(curve))]
+
+
+_MOST_LINES = 12
+
+
+def _table(curve: DecisionCurve) -> list[str]:
+    """Return up to 12 thresholds, one line each."""
+    n = len(curve.options.thresholds)
+    shown = np.unique(np.linspace(0, n - 1, min(n, _MOST_LINES)).round().astype(np.int64))
+    judged = [name for name in (MODEL, DEFERRAL) if name in curve.curves]
+    rows = [["threshold", ALL, NONE, *judged, "standardized", "useful"]]
+    for index in shown.tolist():
+        last = curve.curves[curve.last][index]
+        cells = [f"{last.threshold:g}"]
+        cells += [f"{curve.curves[name][index].net_benefit:.4f}" for name in (ALL, NONE)]
+        for name in judged:
+            point = curve.curves[name][index]
+            cells.append(f"{point.net_benefit:.4f} [{point.low:.4f}, {point.high:.4f}]")
+        rows.append([*cells, f"{last.standardized:.4f}", "yes" if last.useful else "no"])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    pairs = [zip(row, widths, strict=True) for row in rows]
+    return ["  ".join(cell.rjust(width) for cell, width in row) for row in pairs]

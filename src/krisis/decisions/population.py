@@ -1,0 +1,253 @@
+"""Means over the rows of a run, as they are or moved to other shares of classes or groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from krisis.errors import InvalidValue, UnknownName
+from krisis.metrics.items import RunItems
+from krisis.metrics.labels import Label, canonical_label, group_name, is_label
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
+from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
+from krisis.statistics.intervals import Interval, expanded_tail
+
+Key = TypeVar("Key", bound=Hashable)
+METHOD = "expanded_percentile"
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares that the strata of a population are to have: of the true answers, or of a group.
+
+    ``column`` is empty for the true answers.
+    """
+
+    of: Mapping[str, float]
+    column: str = ""
+
+    @classmethod
+    def from_text(cls, text: str, *, grouped: bool) -> Shares:
+        """Read ``0.1``, ``0=0.9,1=0.1`` or, of a group, ``sex:female=0.5,male=0.5``."""
+        column, colon, rest = text.partition(":") if grouped else ("", "", text)
+        if grouped and not (colon and column.strip()):
+            raise InvalidValue(f"{text!r} names no group; write --shares COLUMN:NAME=SHARE,…")
+        parts = [part.rpartition("=") for part in rest.split(",")]
+        if not grouped and len(parts) == 1 and not parts[0][0]:
+            return cls({"": _share(rest, text)})
+        found: dict[str, float] = {}
+        for name, equals, share in parts:
+            if not (equals and name.strip()) or name.strip() in found:
+                raise InvalidValue(f"{text!r} is no list of shares; write each NAME=SHARE once")
+            found[name.strip()] = _share(share, text)
+        return cls(found, column.strip())
+
+
+def _share(text: str, whole: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise InvalidValue(
+            f"{text.strip()!r} in {whole!r} is no share; give numbers between 0 and 1"
+        )
+    return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantity:
+    """A number per row whose mean is wanted, NaN where a row has none, and its bounds."""
+
+    values: FloatArray
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Rows in strata of stated shares; a mean is Σ share · mean of the stratum.
+
+    ``pools`` are the units that are resampled: patients, or pools of very many.
+    """
+
+    pools: Units
+    stratum: IntArray
+    shares: FloatArray
+    names: Sequence[str] = field(default_factory=tuple)
+
+    @classmethod
+    def of(cls, run: RunItems, shares: Shares | None = None) -> Population:
+        """Return the rows as they are, or in strata with the given shares."""
+        table = run.table
+        if shares is None:
+            return cls(table.pools, np.zeros(table.n_scored, dtype=np.int64), np.ones(1))
+        if shares.column:
+            names, code = _groups(table, shares.column)
+        else:
+            names, code = [str(label) for label in table.labels], table.truth
+        wanted = _wanted(shares, names, code, run)
+        return cls(table.pools, code, wanted, tuple(names))
+
+    @property
+    def moved(self) -> bool:
+        """Tell whether the rows were given other shares."""
+        return bool(self.names)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """How much every row counts, constant within a stratum; they add up to 1."""
+        count = np.bincount(self.stratum, minlength=self.shares.size)
+        each = np.divide(self.shares, count, out=np.zeros(self.shares.size), where=count > 0)
+        return np.asarray(each[self.stratum], dtype=np.float64)
+
+    @cached_property
+    def effective_rows(self) -> float:
+        """Return Kish's number of rows: (Σ w)² / Σ w²."""
+        return float(1 / np.square(self.weights).sum())
+
+    def mean(self, values: FloatArray | BoolArray) -> float:
+        """Return the mean of the rows that have a value; NaN where a stratum has none."""
+        known = ~np.isnan(values)
+        n = self.shares.size
+        rows = np.bincount(self.stratum[known], minlength=n)
+        sums = np.bincount(self.stratum[known], values[known].astype(np.float64), n)
+        used = self.shares > 0
+        if (rows[used] == 0).any():
+            return math.nan
+        return float((self.shares[used] * sums[used] / rows[used]).sum())
+
+    def intervals(
+        self, quantities: Mapping[Key, Quantity], options: BootstrapOptions
+    ) -> dict[Key, Interval]:
+        """Return the interval of every mean, all from one draw of patients.
+
+        Percentiles of resampled means with a pseudo-row at either end of the range, shared out
+        over the strata: a cost that was never seen may still exist.
+        """
+        pools = self.pools
+        if pools.n < 2:
+            return {
+                name: Interval(q.low, q.high, options.level, "whole_range")
+                for name, q in quantities.items()
+            }
+        cell = self.stratum * pools.n + pools.code
+        parts = {
+            name: _Resampled(q, cell, (self.shares, pools.n)) for name, q in quantities.items()
+        }
+        drawn: dict[Key, list[FloatArray]] = {name: [] for name in quantities}
+        for counts in resample_counts(pools.n, options):
+            for name, part in parts.items():
+                drawn[name].append(part.means(counts))
+        unit = np.bincount(pools.code, weights=self.weights, minlength=pools.n)
+        n_units = max(2, round(1 / float(np.square(unit).sum()))) if self.moved else pools.n
+        tail = expanded_tail(
+            (1 - options.level) / 2, n_units, scale=math.sqrt(n_units / (n_units - 1))
+        )
+        return {
+            name: self._interval(q, np.concatenate(drawn[name], axis=1), tail, options.level)
+            for name, q in quantities.items()
+        }
+
+    def _interval(
+        self, quantity: Quantity, means: FloatArray, tail: float, level: float
+    ) -> Interval:
+        value = self.mean(quantity.values)
+        if math.isnan(value):
+            return Interval.undefined("a_stratum_has_no_rows", level=level)
+        low, high = np.quantile(means[0], tail), np.quantile(means[1], 1 - tail)
+        found = Interval(min(float(low), value), max(float(high), value), level, METHOD)
+        return found.clipped(quantity.low, quantity.high)
+
+
+class _Resampled:
+    """One mean under drawn patients: sums and rows of every patient in every stratum."""
+
+    def __init__(self, quantity: Quantity, cell: IntArray, design: tuple[FloatArray, int]) -> None:
+        self.shares, n_units = design
+        n_strata = self.shares.size
+        known = ~np.isnan(quantity.values)
+        size, shape = n_strata * n_units, (n_strata, n_units)
+        self.rows = np.bincount(cell[known], minlength=size).reshape(shape).astype(np.float64)
+        self.sums = np.bincount(cell[known], quantity.values[known], size).reshape(shape)
+        self.ends = np.array([quantity.low, quantity.high])[:, None, None] / n_strata
+
+    def means(self, counts: FloatArray) -> FloatArray:
+        """Return the mean with the pseudo-row at the low and at the high end."""
+        base = self.rows @ counts + 1 / self.shares.size
+        found: FloatArray = np.einsum(
+            "k,ekr->er", self.shares, (self.sums @ counts + self.ends) / base
+        )
+        return found
+
+
+def _groups(table: Table, column: str) -> tuple[list[str], IntArray]:
+    known = {*table.answers.groups, *(key for row in table.rows for key in row.metadata)}
+    if column not in known:
+        raise UnknownName.among("group", column, map(str, known))
+    return table.grouped(column)
+
+
+def _wanted(shares: Shares, names: Sequence[str], code: IntArray, run: RunItems) -> FloatArray:
+    """Return the share of every stratum, refusing shares that do not fit the rows."""
+    what = f"{shares.column} groups" if shares.column else "true answers"
+    present = {names[index] for index in np.unique(code).tolist()}
+    given = _positive(shares.of[""], run) if "" in shares.of else shares.of
+    found = np.zeros(len(names))
+    for name, share in given.items():
+        key = _stratum(name, shares.column)
+        if key not in names:
+            raise UnknownName.among(f"name among the {what}:", name, sorted(present))
+        if share > 0 and key not in present:
+            raise InvalidValue(
+                f"the share of {name!r} is {share:g} and no row has it; give it the share 0"
+            )
+        found[list(names).index(key)] = share
+    missing = present - {_stratum(name, shares.column) for name in given}
+    if missing:
+        raise InvalidValue(
+            f"the shares leave out {', '.join(sorted(missing))}; name all {what}, 0 for those to "
+            "leave out"
+        )
+    if not math.isclose(found.sum(), 1.0, abs_tol=_ROUNDING):
+        raise InvalidValue(f"the shares of the {what} add up to {found.sum():g}, not 1")
+    return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def _stratum(name: str, column: str) -> str:
+    if not column:
+        return str(canonical_label(name)) if is_label(name) else name
+    return name if name.startswith(f"{column}_") else group_name(column, name)
+
+
+def _positive(share: float, run: RunItems) -> Mapping[str, float]:
+    """Return the shares of two answers from that of the positive one."""
+    labels = answers_of(run)
+    positive = positive_of(run)
+    if positive is None or len(labels) != 2:
+        raise InvalidValue(
+            f"one share is for two answers with a positive one, and {run.source.path} has "
+            f"{', '.join(map(str, labels))}; write --prevalence ANSWER=SHARE,…"
+        )
+    other = next(label for label in labels if label != positive)
+    return {str(positive): share, str(other): 1 - share}
+
+
+def answers_of(run: RunItems) -> list[Label]:
+    """Return the answers of the task and those seen, each once."""
+    allowed = map(canonical_label, run.table.answers.allowed)
+    return list(dict.fromkeys([*allowed, *run.table.labels]))
+
+
+def positive_of(run: RunItems) -> Label | None:
+    """Return the answer that means disease: that of the task, else 1 beside 0."""
+    stated = run.table.answers.positive
+    if stated is not None:
+        return canonical_label(stated)
+    return 1 if set(run.table.labels) <= {0, 1} and run.table.labels else None

@@ -1,0 +1,478 @@
+"""Costs, rules, teams and other populations are those computed by hand or by brute force."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from benchmarks.certify import WORLDS
+from benchmarks.decide import simulated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tests.invented_runs import TASK, invented_rows, result_of
+from typer.testing import CliRunner
+
+from krisis.cli.app import app
+from krisis.data.base import SuiteConfig
+from krisis.decisions.cost_rules import accepts, best_threshold, chow_rule, cross_fitted
+from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run
+from krisis.decisions.decide import DecideOptions, Decision, Policy, decide_run
+from krisis.decisions.decide_text import decide_facts, decide_lines
+from krisis.decisions.population import Population, Shares
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.team import Team, erlang_c
+from krisis.errors import UserError
+from krisis.json_values import dumps
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.items import RunItems, Source
+from krisis.registry import find
+from krisis.reporting.decide import decide_section
+from krisis.results.result import BenchmarkResult
+from krisis.results.run_items import items_of_result, read_items
+
+TABLE = {"costs": {0: {1: 5}, 1: {0: 20}}, "defer": {0: 2, 1: 3}, "needless_deferral": 1}
+COSTS = costs_from(TABLE, "costs.yaml")
+
+
+def row(truth: object, answer: object, score: float | None, **fields: Any) -> EvaluationResult:
+    """Return a row; without an answer the model abstained."""
+    return EvaluationResult(answer, truth, answer is None, score, **fields)  # type: ignore[arg-type]
+
+
+def items(rows: Sequence[EvaluationResult], **facts: object) -> RunItems:
+    """Return rows as a run of a binary task, each its own record and patient unless named."""
+    named = [
+        EvaluationResult(
+            r.prediction,
+            r.ground_truth,
+            r.abstained,
+            r.confidence,
+            metadata=r.metadata,
+            record_id=r.record_id or f"case-{i}",
+            cluster_id=r.cluster_id or f"patient-{i}",
+            error=r.error,
+        )
+        for i, r in enumerate(rows)
+    ]
+    result = BenchmarkResult(
+        named, {}, {"task": "detection"}, "m", {"task_facts": {**TASK, **facts}}
+    )
+    return items_of_result(result, Source("run.json", task="detection"))
+
+
+# Truth, answer, score and whether deferral was due; the last row failed.
+SIX = [
+    row(1, 1, 0.9, metadata={"should_abstain": False, "sex": "f", "reader": 1}),
+    row(1, 0, 0.8, metadata={"should_abstain": True, "sex": "f", "reader": 1}),
+    row(0, 0, 0.8, metadata={"should_abstain": False, "sex": "m", "reader": 1}),
+    row(0, 1, 0.6, metadata={"should_abstain": True, "sex": "m", "reader": 0}),
+    row(0, None, None, metadata={"should_abstain": False, "sex": "m", "reader": 0}),
+    row(1, None, None, metadata={}, error="no reply"),
+]
+
+
+def policy(decision: Decision, name: str) -> Policy:
+    """Return a policy by its name."""
+    return next(one for one in decision.policies if one.name == name)
+
+
+def decided(rows: Sequence[EvaluationResult] = SIX, **options: Any) -> Decision:
+    """Price rows by the costs of these tests unless others are given."""
+    return decide_run(items(rows), DecideOptions(**{"costs": COSTS, **options}))
+
+
+def test_costs_along_coverage_are_those_computed_by_hand() -> None:
+    decision = decided()
+    # Deferring: 3 + 1 (not due), 3 (due), 2 + 1, 2, 2 + 1; answering: 0, 20, 0, 5.
+    assert [round(p.cost, 9) for p in decision.curve] == [
+        1000 * 15 / 5,  # nothing: 4 + 3 + 3 + 2 + 3
+        1000 * 11 / 5,  # 0.9: 0 + 3 + 3 + 2 + 3
+        1000 * 25 / 5,  # 0.8: 0 + 20 + 0 + 2 + 3
+        1000 * 28 / 5,  # 0.6: 0 + 20 + 0 + 5 + 3
+    ]
+    assert [p.coverage for p in decision.curve] == [0.0, 0.2, 0.6, 0.8]
+    assert [p.n_answered for p in decision.curve] == [0, 1, 3, 4]
+    assert policy(decision, "always answer").cost == 5600
+    assert policy(decision, "always defer").cost == 3000
+    assert policy(decision, "best threshold, in-sample").cost == 2200
+    assert decision.best_threshold == 0.9
+    assert decision.run.table.n_failed == 1
+    for one in decision.curve:
+        assert one.low <= one.cost <= one.high
+    certain = policy(decided(costs=CostTable(costs=COSTS.costs, defer=7.0)), "always defer")
+    assert (certain.low, certain.cost, certain.high) == (7000, 7000, 7000)
+
+
+@given(
+    score=arrays(float, st.integers(1, 12), elements=st.sampled_from([math.nan, 0.2, 0.5, 0.9])),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_best_threshold_is_that_of_brute_force(score: np.ndarray, seed: int) -> None:
+    extra = np.random.default_rng(seed).integers(-5, 6, score.size).astype(float)
+    candidates = [None, *sorted({s for s in score.tolist() if s == s}, reverse=True)]
+    totals = [extra[accepts(score, t)].sum() for t in candidates]
+    assert best_threshold(score, extra) == candidates[int(np.argmin(totals))]
+
+
+def test_no_row_chooses_its_own_threshold() -> None:
+    generator = np.random.default_rng(3)
+    score, extra = generator.random(60).round(2), generator.normal(size=60)
+    patient = np.arange(60) // 3
+    accepted = cross_fitted(score, extra, patient, n_folds=5, seed=1)
+    fold = np.random.default_rng(1).permutation(20) % 5
+    assert accepted.any()
+    assert not accepted.all()
+    for k in range(5):
+        own = np.isin(patient, np.flatnonzero(fold == k))
+        chosen = best_threshold(score[~own], extra[~own])
+        assert (accepted[own] == accepts(score[own], chosen)).all()
+        other = np.where(own, -100 * extra, extra)  # its own costs say nothing about a fold
+        again = cross_fitted(score, other, patient, n_folds=5, seed=1)
+        assert (again[own] == accepted[own]).all()
+
+
+@given(
+    cells=st.tuples(*[st.integers(0, 30)] * 4).filter(lambda c: c[1] + c[2] > 0),
+    defer=st.tuples(st.integers(0, 20), st.integers(0, 20)),
+)
+@settings(max_examples=40, deadline=None)
+def test_chows_rule_costs_least_where_confidence_is_calibrated(
+    cells: tuple[int, ...], defer: tuple[int, int]
+) -> None:
+    """Of all ways to accept answers at four levels, none has a lower expected cost."""
+    right_0, wrong_1, wrong_0, right_1 = cells
+    table = {0: {0: right_0, 1: wrong_1}, 1: {0: wrong_0, 1: right_1}}
+    costs = costs_from({"costs": table, "defer": {0: defer[0], 1: defer[1]}}, "c")
+    kinds = [(answer, p) for answer in (0, 1) for p in (0.5, 0.65, 0.8, 0.95)]
+    run = items([row(answer, answer, p) for answer, p in kinds])
+    found = chow_rule(run, costs, np.array([p for _, p in kinds]), Population.of(run))
+    gains = []
+    for answer, p in kinds:
+        other = 1 - answer
+        answering = p * table[answer][answer] + (1 - p) * table[other][answer]
+        gains.append(answering - p * defer[answer] - (1 - p) * defer[other])
+    least = min(
+        sum(g for g, keep in zip(gains, kept, strict=True) if keep)
+        for kept in product((False, True), repeat=len(kinds))
+    )
+    chosen = sum(g for g, keep in zip(gains, found.accepted, strict=True) if keep)
+    assert chosen == pytest.approx(least, abs=1e-9)
+
+
+def test_chows_rule_spreads_the_rest_over_the_other_answers() -> None:
+    rows = [row("a", "a", 0.7), row("b", "a", 0.4), row("c", "c", 0.9), row("c", "c", 0.9)]
+    costs = {t: {a: 10 * (t != "a") + 1 for a in "abc" if a != t} for t in "abc"}
+    run = items(rows, answers=[[a, a] for a in "abc"], positive=None)
+    found = chow_rule(
+        run, costs_from({"costs": costs, "defer": 3}, "c"), _scores(run), Population.of(run)
+    )
+    # Answer a: a wrong one costs 11 (b or c), deferring 3: from 1 − 3/11 on. Answer c: half a, half
+    # b among the others, (1 + 11)/2 = 6: from 1/2 on.
+    assert found.thresholds == pytest.approx({"a": 8 / 11, "c": 0.5})
+    assert found.accepted.tolist() == [False, False, True, True]
+    assert "as probable as they are frequent" in "\n".join(
+        decide_lines(
+            decide_run(run, DecideOptions(costs=costs_from({"costs": costs, "defer": 3}, "c")))
+        )
+    )
+
+
+def _scores(run: RunItems) -> np.ndarray:
+    return run.table.confidence
+
+
+@pytest.mark.parametrize(
+    ("servers", "load", "waits"),
+    [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (5, 4.0, 0.5541), (10, 8.0, 0.4092), (20, 18.0, 0.5508)],
+)
+def test_erlang_c_gives_the_values_of_textbooks(servers: int, load: float, waits: float) -> None:
+    terms = [load**k / math.factorial(k) for k in range(servers)]
+    last = load**servers / math.factorial(servers) * servers / (servers - load)
+    assert erlang_c(servers, load) == pytest.approx(last / (sum(terms) + last), abs=1e-12)
+    assert erlang_c(servers, load) == pytest.approx(waits, abs=1e-4)
+
+
+def test_the_mean_wait_is_that_of_a_simulated_queue() -> None:
+    team = Team(accuracy=0.9, minutes=6, readers=3, hours=8, arrivals=400)
+    utilization, wait, reason = team.wait_minutes(0.375)
+    assert (utilization, reason) == (pytest.approx(150 * 6 / 480 / 3), "")
+    generator, free, now, total, n = np.random.default_rng(5), [0.0] * 3, 0.0, 0.0, 150_000
+    gaps = generator.exponential(480 / 150, n)
+    lengths = generator.exponential(6.0, n)
+    for gap, length in zip(gaps.tolist(), lengths.tolist(), strict=True):
+        now += gap
+        start = max(now, heapq.heappop(free))
+        total += start - now
+        heapq.heappush(free, start + length)
+    assert wait == pytest.approx(total / n, rel=0.05)
+    assert team.wait_minutes(0.9)[2].startswith("36.0 hours of reading arrive per day and only 24")
+
+
+def test_other_shares_reweight_the_classes_with_the_effective_rows_beside() -> None:
+    decision = decided(shares=Shares.from_text("0.1", grouped=False))
+    # Two rows of class 1 count 0.05 each, three of class 0 count 0.3 each.
+    assert decision.population.effective_rows == pytest.approx(1 / (2 * 0.05**2 + 3 * 0.3**2))
+    assert policy(decision, "always answer").cost == pytest.approx(
+        1000 * (0.05 * (0 + 20) + 0.3 * (0 + 5 + 3))
+    )
+    assert policy(decision, "always answer").coverage == pytest.approx(0.05 * 2 + 0.3 * 2)
+    assert decision.curve[1].effective_rows == decision.population.effective_rows
+    assert "effective 3.6" in "\n".join(decide_lines(decision))
+    grouped = decided(shares=Shares.from_text("sex: f=0.5, m=0.5", grouped=True))
+    assert policy(grouped, "always answer").cost == pytest.approx(1000 * (0.25 * 20 + 8 / 6))
+    same = decided(shares=Shares.from_text("0=0.6,1=0.4", grouped=False))
+    assert policy(same, "always answer").cost == pytest.approx(
+        policy(decided(), "always answer").cost
+    )
+    assert same.population.effective_rows == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("text", "grouped", "sentence"),
+    [
+        ("1.2", False, "'1.2' in '1.2' is no share"),
+        ("0=0.5,1=0.4", False, "add up to 0.9, not 1"),
+        ("1=1", False, "leave out 0"),
+        ("0=0.5,1=0.4,2=0.1", False, "unknown name among the true answers"),
+        ("0=0.5,0=0.5", False, "no list of shares"),
+        ("0=half,1=0.5", False, "'half' in"),
+        ("female=1", True, "names no group"),
+        ("ward:a=1", True, "unknown group 'ward'"),
+        ("sex:f=0.5,x=0.5", True, "'x'"),
+    ],
+)
+def test_shares_that_do_not_fit_are_refused(text: str, grouped: bool, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        decided(shares=Shares.from_text(text, grouped=grouped))
+
+
+def test_a_team_reads_what_is_deferred() -> None:
+    stated = Team(sensitivity=0.9, specificity=0.8, minutes=6, arrivals=10, readers=1)
+    at = {p.threshold: p.workload for p in decided(team=stated).curve}
+    lax, none = at[0.8], at[None]
+    assert lax is not None
+    assert none is not None
+    # At 0.8: the model is wrong once, a reader reads rows 4 and 5 (truth 0).
+    assert lax.wrong == pytest.approx(1000 * (1 + 0.2 + 0.2) / 5)
+    assert lax.missed == pytest.approx(1000 * 1 / 5)
+    assert (lax.read, lax.hours) == pytest.approx((400, 40))
+    assert none.wrong == pytest.approx(1000 * (2 * 0.1 + 3 * 0.2) / 5)
+    assert none.missed == pytest.approx(1000 * 2 * 0.1 / 5)
+    assert lax.wait_minutes == pytest.approx(6 * 0.05 / 0.95)  # ρ/(1 − ρ) services, M/M/1
+    seen = {p.threshold: p.workload for p in decided(team=Team(column="reader")).curve}
+    assert seen[None] is not None
+    assert seen[None].wrong == pytest.approx(1000 / 5)
+    assert math.isnan(seen[None].wait_minutes)
+    assert "arrivals per day are not given" in seen[None].reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({}, "say once how well"),
+        ({"accuracy": 0.9, "column": "reader"}, "say once how well"),
+        ({"sensitivity": 0.9}, "say once how well"),
+        ({"accuracy": 1.5}, "accuracy must lie between 0 and 1"),
+        ({"accuracy": 0.9, "minutes": 0}, "minutes must be above 0"),
+        ({"accuracy": 0.9, "readers": 0}, "1 reader or more"),
+        ({"column": "nobody"}, "unknown metadata column 'nobody'"),
+        ({"column": "sex"}, "the reader's answer in 'sex' is 'f'"),
+    ],
+)
+def test_a_team_that_cannot_be_is_refused(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        decided(team=Team(**fields))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({}, "must hold `costs`"),
+        ({"costs": {0: {1: -1}}}, "must be a number of 0 or more, not -1"),
+        ({"costs": {False: {1: 1}}}, "in quotes"),
+        ({"costs": {0: {1: 1, "1": 2}}}, "listed twice"),
+        ({"costs": {0: {1: 1}}, "deffer": 1}, "did you mean 'defer'"),
+        ({"costs": {0: {1: 1}}, "defer": {0: "x"}}, "the cost of deferring where 0 is right"),
+        ({"costs": {0: {1: 1}}, "needless_deferral": -2}, "needless_deferral must be"),
+    ],
+)
+def test_cost_tables_that_say_nothing_sensible_are_refused(
+    content: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        costs_from(content, "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"costs": {0: {1: 1}}, "defer": 1}, "nothing of the answer 0 where 1 is right"),
+        ({"costs": TABLE["costs"]}, "does not say what deferring costs"),
+        ({"costs": TABLE["costs"], "defer": {0: 1}}, "does not say .* where 1 is right"),
+    ],
+)
+def test_a_cost_that_a_run_needs_must_be_there(content: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        decided(costs=costs_from(content, "c.yaml"))
+
+
+def test_every_task_of_the_shipped_suites_has_a_preset_that_can_be_edited(tmp_path: Path) -> None:
+    kidney, tasks = find("suites", "ckd"), [find("suites", "phq8")().task]
+    tasks += [kidney(SuiteConfig(task=name)).task for name in kidney.tasks]
+    assert len(tasks) == 6
+    for task in tasks:
+        facts = json.loads(dumps(task.facts()))
+        answers = [answer for answer, _ in facts["answers"]]
+        run = items([row(t, a, 0.5) for t in answers for a in answers], **facts)
+        preset = costs_of_run(run, None)
+        path = tmp_path / f"{task.name}.yaml"
+        path.write_text(cost_file_text(run), encoding="utf-8")
+        edited = costs_of_run(run, path)
+        assert (edited.costs, edited.defer, edited.unit) == (
+            preset.costs,
+            preset.defer,
+            preset.unit,
+        )
+        assert decide_run(run, DecideOptions(costs=edited)).policies
+
+
+EDGES = {
+    "all abstained": [row(t, None, None) for t in (0, 1, 0)],
+    "one class": [row(1, 1, 0.9), row(1, 0, 0.8), row(1, None, None)],
+    "one row": [row(1, 1, 0.9)],
+    "no score": [row(1, 1, None), row(0, 1, None)],
+    "an answer without a prediction": [EvaluationResult(None, 1, False, 0.9), row(0, 0, 0.8)],
+    "one patient": [row(1, 1, 0.9, cluster_id="p"), row(0, 1, 0.7, cluster_id="p")],
+}
+
+
+@pytest.mark.parametrize("rows", EDGES.values(), ids=EDGES)
+def test_runs_at_the_edge_have_figures_or_reasons(rows: list[EvaluationResult]) -> None:
+    decision = decided(rows, team=Team(accuracy=0.9, arrivals=20))
+    text = "\n".join(decide_lines(decision))
+    facts = json.loads(dumps(decide_facts(decision)))
+    assert facts["curve"][0]["cost"] == pytest.approx(policy(decision, "always defer").cost)
+    for one in [*decision.policies, *decision.curve]:
+        assert math.isnan(one.cost) == bool(one.reason)
+        assert one.reason in text
+    assert "nan" not in text
+
+
+def test_baselines_are_priced_on_the_same_rows() -> None:
+    other = items([row(r.ground_truth, 1, None) for r in SIX[:4]])
+    decision = decide_run(items(SIX), DecideOptions(costs=COSTS), baselines={"ones": other})
+    found = policy(decision, "baseline ones")
+    assert (found.n_rows, found.n_answered) == (4, 4)
+    assert found.cost == 1000 * 10 / 4  # two of truth 0
+    wrong = items([row(1 - int(r.ground_truth), 1, None) for r in SIX[:4]])
+    with pytest.raises(UserError, match="another true answer"):
+        decide_run(items(SIX), DecideOptions(costs=COSTS), baselines={"w": wrong})
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved result of invented patients with two rows each, failures among them."""
+    path = tmp_path_factory.mktemp("decide") / "run.json"
+    result_of(invented_rows(120)).save(path)
+    return path
+
+
+def call(*arguments: object) -> tuple[int, str]:
+    """Run the command; return its exit code and what it printed or complained of."""
+    found = CliRunner().invoke(app, ["decide", *map(str, arguments)])
+    told = "" if found.exception is None else str(found.exception)
+    return found.exit_code, found.output + told
+
+
+def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
+    code, told = call(run_file)
+    assert code == 1
+    assert "has no preset of costs; add --cost FILE" in told
+    draft = tmp_path / "costs.yaml"
+    assert call(run_file, "--write-cost", draft)[0] == 0
+    assert "exists already" in call(run_file, "--write-cost", draft)[1]
+    content = yaml.safe_load(draft.read_text())
+    content |= {"defer": 0.3, "team": {"accuracy": 0.9, "minutes": 4}}
+    draft.write_text(yaml.safe_dump(content))
+    asked = (run_file, "--cost", draft, "--arrivals", 50, "--prevalence", "0.3")
+    code, text = call(*asked)
+    assert code == 0
+    assert "must own them" in text
+    assert "Model and readers together" in text
+    assert call(*asked) == (code, text)
+    facts = json.loads(call(*asked, "--json")[1])
+    assert facts["team"]["minutes"] == 4
+    assert facts["team"]["arrivals"] == 50
+    assert facts["n_failed"] > 0
+    assert facts["n_patients"] < facts["n_rows"]
+    decision = decide_run(
+        read_items(run_file),
+        DecideOptions(
+            costs=costs_of_run(read_items(run_file), draft),
+            team=Team(accuracy=0.9, minutes=4, arrivals=50),
+            shares=Shares.from_text("0.3", grouped=False),
+        ),
+    )
+    assert facts == json.loads(dumps(decide_facts(decision)))
+    certified = CliRunner().invoke(
+        app, ["certify", str(run_file), "--risk", "0.5", "--cost", str(draft)]
+    )
+    assert certified.exit_code == 0
+    for wrong, sentence in (
+        (("--shares", "sex:female=1", "--prevalence", "0.3"), "give one of them"),
+        (("--folds", 1), "2 folds or more"),
+        (("--confidence", "nothing"), "unknown confidence variant"),
+        (("--cost", tmp_path / "none.yaml"), "cannot be read as a cost table"),
+    ):
+        assert sentence in call(run_file, "--cost", draft, *wrong)[1]
+    plain = tmp_path / "plain.yaml"
+    plain.write_text("costs: {0: {1: 1}, 1: {0: 4}}\ndefer: 0.5\n")
+    assert "--readers is of a team" in call(run_file, "--cost", plain, "--readers", 2)[1]
+
+
+def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
+    run = read_items(run_file)
+    costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}, "defer": 0.5}, "c.yaml")
+    decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9)))
+    section = decide_section(decision)
+    assert [figure.name for figure in section.figures] == ["costs", "team"]
+    drawn = section.figures[0].table
+    assert [p["cost"] for p in drawn] == [
+        p.cost for p in (*decision.curve, *decision.policies) if not p.reason
+    ]
+    assert all("<svg" in figure.svg for figure in section.figures)
+    assert {"Policies", "Model and readers", "Assumptions"} <= set(section.tables)
+
+
+def test_a_calibrator_of_the_same_patients_is_refused() -> None:
+    class Seen:
+        content_hash = "x"
+
+        def overlap(self, run: RunItems) -> int:
+            return 3
+
+    with pytest.raises(UserError, match=r"fitted on 3 of the patients .* look too low"):
+        decided(score=ScoreOptions(calibrator=Seen()))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_patients", "icc", "n_runs"), [(100, None, 3000), (50, 0.4, 1000)])
+def test_the_cross_fitted_cost_is_within_two_per_cent_of_the_truth(
+    n_patients: int, icc: float | None, n_runs: int
+) -> None:
+    for world in WORLDS[:2]:
+        cell = simulated(world, n_patients, icc, 0.3, n_runs)
+        assert abs(cell.cross_fitted / cell.truth - 1) < 0.02
+        assert cell.in_sample < 0.97 * cell.truth
+        assert min(cell.covers_all, cell.covers_fixed) > 0.93
+        assert cell.covers_fitted > 0.90
