@@ -219,6 +219,7 @@ def test_rows_of_one_patient_do_not_vouch_for_each_other() -> None:
         (CalibrationSlope(), told((1.0, 3, 2), (1 - 1e-9, 3, 1)), "all_probabilities_are_equal"),
         (IntegratedCalibrationIndex(), told((0.9, 9, 5)), "needs_at_least_10_rows"),
         (ObservedExpectedRatio(), told((0.0, 4, 1)), "no_outcome_is_expected"),
+        (ObservedExpectedRatio(), told((1e-310, 4, 1)), "no_outcome_is_expected"),
         (E50(), [EvaluationResult(1, 1)], "no_rows_with_confidence"),
         (
             CorpMiscalibration("positive"),

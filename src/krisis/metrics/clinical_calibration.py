@@ -195,7 +195,7 @@ class ObservedExpectedRatio(_OfProbability):
     """Outcomes over the number that the probabilities promised.
 
     Formula: Σ outcome / Σ p. Direction: neither; 1 is best, below it the probabilities are too
-    high. Abstained rows are left out. Undefined where all probabilities are 0.
+    high. Abstained rows are left out. Undefined where the probabilities add up to 0.
 
     Reference: Riley et al., Evaluation of clinical prediction models (part 2), BMJ 384 (2024)
     e074820.
@@ -209,9 +209,8 @@ class ObservedExpectedRatio(_OfProbability):
 
     def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
         """Return the ratio."""
-        if outcomes.level[-1] == 0:
-            return Undefined("no_outcome_is_expected")
-        return ObservedExpected(outcomes)
+        form = ObservedExpected(outcomes)
+        return Undefined("no_outcome_is_expected") if math.isnan(form.value()) else form
 
 
 class _SmoothedError(_OfProbability):

@@ -28,6 +28,7 @@ from krisis.statistics.shares import share_interval
 
 # Intervals, comparisons and bands work out thousands of curves.
 MOST_LEVELS, _N_REDRAWS = 200, 400
+LEAST_EXPECTED = 1e-9
 NO_INTERVAL = "no_method_was_shown_to_cover"
 
 Columns = FloatArray  # levels × columns
@@ -236,11 +237,15 @@ class ObservedExpected(LevelFigure):
 
     def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
         """Return Σ hits / Σ p."""
-        return ratio(hits.sum(axis=0), level @ rows)
+        return ratio(hits.sum(axis=0), self._expected(level, rows))
+
+    def _expected(self, level: FloatArray, rows: Columns) -> FloatArray:
+        expected = level @ rows
+        return np.where(expected > LEAST_EXPECTED, expected, math.nan)
 
     def pulls(self, level: FloatArray, rows: Columns, hits: Columns) -> tuple[Columns, Columns]:
         """Return (hit − p · ratio) / Σ p."""
-        expected = level @ rows
+        expected = self._expected(level, rows)
         hit = ratio(np.ones_like(rows), expected)
         return -self.values(level, rows, hits) * level[:, None] * hit, hit
 
