@@ -19,6 +19,8 @@ from krisis.json_values import JsonObject, JsonValue
 Made = TypeVar("Made")
 Kind = Literal["suites", "backends", "metrics", "bundles", "formats", "commands"]
 
+_CLINICAL = "krisis.metrics.clinical_calibration"
+
 # "module:attribute" strings, so that listing names imports nothing.
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "suites": {
@@ -89,9 +91,20 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "aurc": "krisis.metrics.selective_prediction:AURC",
         "augrc": "krisis.metrics.selective_prediction:AUGRC",
         "risk_at_80_coverage": "krisis.metrics.selective_prediction:RiskAtCoverage",
+        "calibration_in_the_large": f"{_CLINICAL}:CalibrationInTheLarge",
+        "calibration_slope": f"{_CLINICAL}:CalibrationSlope",
+        "observed_expected_ratio": f"{_CLINICAL}:ObservedExpectedRatio",
+        "integrated_calibration_index": f"{_CLINICAL}:IntegratedCalibrationIndex",
+        "e50": f"{_CLINICAL}:E50",
+        "e90": f"{_CLINICAL}:E90",
+        "corp_miscalibration": f"{_CLINICAL}:CorpMiscalibration",
+        "corp_discrimination": f"{_CLINICAL}:CorpDiscrimination",
+        "corp_uncertainty": f"{_CLINICAL}:CorpUncertainty",
+        "debiased_calibration_error": f"{_CLINICAL}:DebiasedCalibrationError",
     },
     # Functions that return several metrics: one word for all of them.
     "bundles": {
+        "clinical_calibration": f"{_CLINICAL}:clinical_calibration_metrics",
         "binary": "krisis.metrics.discrimination:binary_metrics",
     },
 }

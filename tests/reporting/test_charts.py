@@ -12,11 +12,14 @@ import pytest
 from scipy.stats import binom
 from tests.invented_runs import invented_rows
 
-from krisis.metrics import DeferralAlignment, ExpectedCalibrationError
+from krisis.metrics import DeferralAlignment, ExpectedCalibrationError, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
 from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
 from krisis.reporting.confidence_charts import (
+    corp_figure,
+    corp_table,
     histogram_figure,
     histogram_table,
     reliability_figure,
@@ -24,6 +27,8 @@ from krisis.reporting.confidence_charts import (
 )
 from krisis.reporting.deferral import confusion_figure, confusion_table, deferral_cell
 from krisis.reporting.palette import TONES
+from krisis.reporting.report import chart_sections
+from krisis.results.result import BenchmarkResult
 
 
 def test_reliability_bins_hold_hand_counted_rows() -> None:
@@ -169,6 +174,44 @@ def test_the_groups_of_a_task_come_first_under_their_own_names() -> None:
         ("sex", "female"),
         ("sex", "male"),
     ]
+
+
+def test_the_corp_diagram_pools_levels_that_fall_and_names_the_parts_of_the_brier_score() -> None:
+    told = ((0.5, 4, 1), (0.7, 4, 3), (0.9, 4, 2))  # confidence, rows, right ones
+    rows = Rows(
+        EvaluationResult(1, int(i < right), confidence=c) for c, n, right in told for i in range(n)
+    )
+    table = corp_table(rows.table)
+    assert [(row["probability"], row["n"], row["n_true"]) for row in table] == list(told)
+    assert [row["recalibrated"] for row in table] == pytest.approx([0.25, 0.625, 0.625])
+    assert all(row["band_low"] < row["probability"] <= row["band_high"] for row in table)
+    figure = corp_figure(rows.table)
+    assert figure is not None
+    # Brier: mean of (.5² + …); MCB + UNC − DSC with q = .25 and 5/8, ȳ = 1/2.
+    brier = (4 * 0.25 + 3 * 0.09 + 0.49 + 2 * 0.01 + 2 * 0.81) / 12
+    isotonic = (0.75**2 + 3 * 0.25**2 + 5 * 0.375**2 + 3 * 0.625**2) / 12
+    assert f"Brier score {brier:.4f} = miscalibration {brier - isotonic:.4f}" in figure.reading
+    assert f"discrimination {0.25 - isotonic:.4f} + uncertainty 0.2500" in figure.reading
+    ElementTree.fromstring(figure.inline_svg)
+    assert corp_figure(Rows([EvaluationResult(2, 2, confidence=0.5)]).table, "positive") is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "drawn"),
+    [
+        ([], []),
+        (["corp_uncertainty"], ["corp_correct"]),
+        (["corp_miscalibration[of=positive]"], ["corp_positive"]),
+    ],
+)
+def test_the_corp_diagram_is_drawn_for_what_the_run_was_scored_with(
+    metrics: list[str], drawn: list[str]
+) -> None:
+    rows = Rows(EvaluationResult(i % 2, i % 3 % 2, confidence=0.6) for i in range(12))
+    scores = score_all(metrics_from_names(metrics), rows)
+    sections = chart_sections(BenchmarkResult(rows, scores, {"suite": "toy"}, "rule"))
+    names = [figure.name for figure in sections[0].figures]
+    assert [name for name in names if name.startswith("corp")] == drawn
 
 
 def test_charts_without_data_are_not_drawn() -> None:

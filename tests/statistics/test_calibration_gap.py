@@ -94,7 +94,7 @@ def test_the_limits_are_those_of_redrawing_every_row_for_every_candidate():
 @pytest.mark.parametrize("accuracy", [0.5, 0.95])
 def test_the_correlation_of_copied_uniforms_is_the_one_asked_for(correlation, accuracy):
     unit = np.repeat(np.arange(2000), 2)
-    uniform = calibration_gap._uniforms(np.random.default_rng(0), unit, 100, correlation)
+    uniform = calibration_gap.uniforms(np.random.default_rng(0), unit, 100, correlation)
     right = (uniform < accuracy).reshape(2000, 2, 100)
     first, second = right[:, 0].ravel(), right[:, 1].ravel()
     assert right.mean() == pytest.approx(accuracy, abs=0.005)

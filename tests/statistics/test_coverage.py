@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
+from benchmarks import clinical_coverage
 from benchmarks.coverage import Cell, by_product, cells, table
 from benchmarks.coverage_worlds import World, equal, figures, listed_worlds, other_worlds
 
@@ -30,6 +32,18 @@ def test_every_interval_covers_exists_and_holds_its_value(world):
     print(table(found))
     # An interval of a correlation near 1 that is not told of it (`prior_icc`) may be short.
     assert not problems(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("world", "of"), clinical_coverage.worlds(), ids=lambda one: str(one)[:40])
+def test_the_intervals_of_clinical_calibration_exist_and_cover(world, of):
+    metrics = clinical_coverage.chosen(of, "worked-out")
+    method = partial(clinical_coverage.by_product, metrics)
+    known = clinical_coverage.truth_of(world, metrics)
+    found = cells(world, method, n_runs=200, known=known)
+    print(table(found))
+    slack = 3 * math.sqrt(0.92 * 0.08 / 200)
+    assert not [cell for cell in found if cell.coverage < 0.92 - slack or cell.inside < 1]
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from krisis.metrics.classification import (
     DiseaseSpecificity,
     default_classification_metrics,
 )
+from krisis.metrics.clinical_calibration import clinical_calibration_metrics
 from krisis.metrics.diagnostic import (
     DiseaseF1,
     NegativeLikelihoodRatio,
@@ -87,6 +88,7 @@ __all__ = [
     "TotalMAE",
     "UndueAnswerRate",
     "binary_metrics",
+    "clinical_calibration_metrics",
     "default_abstention_metrics",
     "default_accuracy_metrics",
     "default_benchmark_metrics",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from krisis import registry
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import (
     BaseMetric,
@@ -40,13 +40,16 @@ def metric_from_name(name: str) -> BaseMetric:
 def metrics_from_names(names: Iterable[str]) -> list[BaseMetric]:
     """Return the metrics of names, a bundle giving all of its own.
 
-    >>> [metric.key for metric in metrics_from_names(["accuracy", "binary"])][:2]
-    ['accuracy', 'disease_sensitivity']
+    >>> metrics_from_names(["accuracy", "clinical_calibration[of=positive]"])[1].identifier
+    'calibration_in_the_large[of=positive]'
     """
     found: list[BaseMetric] = []
     for name in names:
         key, parameters = _read(name)
-        if key not in registry.table("bundles"):
+        metrics, bundles = registry.table("metrics"), registry.table("bundles")
+        if key not in bundles:
+            if key not in metrics and not registry.is_place(key):
+                raise UnknownName.among("metric", key, [*metrics, *bundles])
             found.append(metric_from_name(name))
             continue
         bundle = registry.find("bundles", key)

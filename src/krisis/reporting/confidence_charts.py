@@ -1,18 +1,21 @@
-"""The charts of confidence: the reliability diagram, and how sure the model was of what."""
+"""The charts of confidence: the reliability diagrams, and how sure the model was of what."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.calibration import ExpectedCalibrationError, confidence_bin
-from krisis.metrics.forms import Share, prior_icc
+from krisis.metrics.clinical_calibration import outcomes_of
+from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.gap_form import GapSum
+from krisis.metrics.level_form import MOST_LEVELS, Outcomes
 from krisis.metrics.table import Table
 from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
+from krisis.statistics.corp import decomposition, isotonic_band, recalibrated
 
 N_HISTOGRAM_BINS = 20
 
@@ -86,11 +89,7 @@ def _diagram(table: list[JsonObject]) -> Chart:
         y=alt.Y("band_low:Q"),
         y2=alt.Y2("band_high:Q"),
     )
-    diagonal = (
-        alt.Chart(data([{"c": 0, "a": 0}, {"c": 1, "a": 1}]))
-        .mark_line(color=str(MUTED), strokeDash=[4, 4], strokeWidth=1)
-        .encode(x=alt.X("c:Q", axis=x_axis), y=alt.Y("a:Q", axis=y_axis))
-    )
+    diagonal = _diagonal(x_axis, y_axis)
     bars = base.mark_rule(color=str(CORRECT), strokeWidth=1.5).encode(
         x=x, y=alt.Y("accuracy_low:Q", axis=y_axis), y2=alt.Y2("accuracy_high:Q")
     )
@@ -102,9 +101,9 @@ def _diagram(table: list[JsonObject]) -> Chart:
     return band + diagonal + bars + points
 
 
-def _counts(table: list[JsonObject]) -> Chart:
+def _counts(table: list[JsonObject], title: str = "stated confidence") -> Chart:
     base = alt.Chart(data(table), width=420, height=64)
-    axis = percent_axis(title="stated confidence", grid=False)
+    axis = percent_axis(title=title, grid=False)
     x = alt.X("low:Q", scale=unit_scale(), axis=axis)
     top = max(row["n"] for row in table) * 1.35
     y = alt.Y(
@@ -125,6 +124,103 @@ def _counts(table: list[JsonObject]) -> Chart:
         )
     )
     return bars + numbers
+
+
+def corp_table(table: Table, of: str = "correct") -> list[JsonObject]:
+    """Return the isotonic share of outcomes at every stated probability, with a consistency band.
+
+    In the band the share would lie in 95 % of repetitions, level by level, if every probability
+    were true. More than 200 different probabilities are grouped.
+    """
+    found = outcomes_of(table, of)
+    if isinstance(found, Undefined):
+        return []
+    outcomes = found.grouped(MOST_LEVELS)
+    rows, hits = outcomes.rows, outcomes.hits
+    fit = recalibrated(rows, hits)[:, 0]
+    low, high = isotonic_band(outcomes.answers(table), prior_icc=prior_icc(table))
+    columns = zip(outcomes.level, rows[:, 0], hits[:, 0], fit, low, high, strict=True)
+    return [
+        {
+            "probability": float(level),
+            "n": int(n),
+            "n_true": int(n_true),
+            "recalibrated": float(share),
+            "band_low": float(band_low),
+            "band_high": float(band_high),
+        }
+        for level, n, n_true, share, band_low, band_high in columns
+    ]
+
+
+def corp_figure(columns: Table, of: str = "correct") -> Figure | None:
+    """Draw the diagram of isotonic recalibration, or return None where there is none."""
+    table = corp_table(columns, of)
+    if not table:
+        return None
+    outcomes = outcomes_of(columns, of)
+    assert isinstance(outcomes, Outcomes)
+    parts = decomposition(outcomes.level, outcomes.rows, outcomes.hits)
+    mcb, dsc, unc = (float(part[0]) for part in parts)
+    n = sum(row["n"] for row in table)
+    n_outside = sum(
+        row["n"] for row in table if not row["band_low"] <= row["recalibrated"] <= row["band_high"]
+    )
+    meant = "the answer is right" if of == "correct" else "the positive answer is true"
+    index = confidence_bin(outcomes.probability, N_HISTOGRAM_BINS)
+    counts = [
+        {"low": b / N_HISTOGRAM_BINS, "high": (b + 1) / N_HISTOGRAM_BINS, "n": int(count)}
+        for b, count in enumerate(np.bincount(index, minlength=N_HISTOGRAM_BINS))
+        if count
+    ]
+    title = "stated confidence" if of == "correct" else "probability of the positive answer"
+    return Figure(
+        f"corp_{of}",
+        "CORP reliability: recalibrated in order, without bins"
+        + ("" if of == "correct" else " (positive answer)"),
+        (
+            f"The line is how often {meant}, fitted to rise with the stated probability (isotonic "
+            "regression); on the diagonal probabilities can be believed. The shaded band holds the "
+            "line in 95 % of repetitions, point by point, if they can: "
+            f"{n_outside} of {n} rows lie where it leaves the band. Brier score "
+            f"{mcb - dsc + unc:.4f} = miscalibration {mcb:.4f} − discrimination {dsc:.4f} + "
+            f"uncertainty {unc:.4f}."
+        ),
+        alt.vconcat(_corp_diagram(table, meant), _counts(counts, title), spacing=8).resolve_scale(
+            x="shared"
+        ),
+        table,
+    )
+
+
+def _corp_diagram(table: list[JsonObject], meant: str) -> Chart:
+    base = alt.Chart(data(table), width=420, height=300)
+    x_axis = percent_axis(title=None, labels=False, ticks=False)
+    y_axis = percent_axis(title=f"how often {meant}")
+    x = alt.X("probability:Q", scale=unit_scale(), axis=x_axis)
+    # An area between levels; of a single level a bar.
+    wide = base.mark_area(color=str(REFERENCE), opacity=0.2)
+    bar = base.mark_rule(color=str(REFERENCE), opacity=0.4, strokeWidth=12)
+    band = (wide if len(table) > 1 else bar).encode(
+        x=x,
+        y=alt.Y("band_low:Q", scale=unit_scale(), axis=y_axis),
+        y2=alt.Y2("band_high:Q"),
+    )
+    diagonal = _diagonal(x_axis, y_axis)
+    y = alt.Y("recalibrated:Q", scale=unit_scale(), axis=y_axis)
+    line = base.mark_line(color=str(CORRECT), strokeWidth=2).encode(x=x, y=y)
+    points = base.mark_circle(color=str(CORRECT), opacity=1).encode(
+        x=x, y=y, size=alt.Size("n:Q", scale=alt.Scale(type="sqrt", range=[12, 90]), legend=None)
+    )
+    return band + diagonal + line + points
+
+
+def _diagonal(x_axis: JsonValue, y_axis: JsonValue) -> Chart:
+    return (
+        alt.Chart(data([{"c": 0, "a": 0}, {"c": 1, "a": 1}]))
+        .mark_line(color=str(MUTED), strokeDash=[4, 4], strokeWidth=1)
+        .encode(x=alt.X("c:Q", axis=x_axis), y=alt.Y("a:Q", axis=y_axis))
+    )
 
 
 def histogram_table(columns: Table, *, n_bins: int = N_HISTOGRAM_BINS) -> list[JsonObject]:

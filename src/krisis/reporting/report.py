@@ -15,7 +15,7 @@ from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.scoring import score_all
 from krisis.reporting import pages, provenance, wording
 from krisis.reporting.breakdown import breakdown_figures
-from krisis.reporting.confidence_charts import histogram_figure, reliability_figure
+from krisis.reporting.confidence_charts import corp_figure, histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
 from krisis.reporting.deferral import confusion_figure
 from krisis.reporting.figure import Figure
@@ -184,7 +184,11 @@ def chart_sections(result: BenchmarkResult) -> list[Section]:
         Section(
             "confidence",
             "Confidence",
-            _drawn(reliability_figure(columns, n_bins=_n_bins(scores)), histogram_figure(columns)),
+            _drawn(
+                reliability_figure(columns, n_bins=_n_bins(scores)),
+                histogram_figure(columns),
+                *(corp_figure(columns, of) for of in _corp_outcomes(scores)),
+            ),
             "No answered row states a confidence, so there is nothing to calibrate.",
         ),
         Section(
@@ -208,6 +212,12 @@ def _n_bins(scores: Mapping[str, MetricScore]) -> int:
     """Return the bins of the calibration error that the run was scored with."""
     found = [s for s in scores.values() if s.key == ExpectedCalibrationError.key]
     return int(found[0].parameters.get("n_bins", 15)) if found else 15
+
+
+def _corp_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:
+    """Return the outcomes of whose probabilities the run was scored with a part of CORP."""
+    corp = [score for score in scores.values() if score.key.startswith("corp_")]
+    return sorted({str(score.parameters.get("of", "correct")) for score in corp})
 
 
 def _drawn(*figures: Figure | None) -> list[Figure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,85 @@ class CalibrationGap(NamedTuple):
     null: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Redrawn:
+    """Outcomes redrawn under candidates, and patients resampled with their confidences.
+
+    ``accuracy`` is bins × candidates, ``hits`` bins × candidates × draws; ``number`` and
+    ``confidence`` are the resampled answers and sums of confidence, bins × draws.
+    """
+
+    bins: Bins
+    accuracy: FloatArray
+    hits: FloatArray
+    number: FloatArray
+    confidence: FloatArray
+
+
+class GapMeasure:
+    """The calibration error Σ w|accuracy − confidence|, or another size of miscalibration.
+
+    Candidates move from `start`, where the size is 0, through `end`, what was observed; ``dense``
+    ones lie around it, however many rows there are.
+    """
+
+    dense: ClassVar[bool] = False
+
+    def start(self, bins: Bins) -> FloatArray:
+        """Return accuracies of the size 0: those that the confidences promise."""
+        return bins.confidence
+
+    def end(self, bins: Bins) -> FloatArray:
+        """Return the observed accuracies of the bins."""
+        return bins.hits / bins.number
+
+    def size(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
+        """Return the size for accuracies (bins × anything)."""
+        return bins.error(accuracy)
+
+    def redrawn(self, drawn: Redrawn) -> FloatArray:
+        """Return the sizes (candidates × draws) of redrawn outcomes.
+
+        Outcomes and confidences vary apart: the gap of a bin is that of the redrawn outcomes plus
+        what resampling changes in accuracy and confidence, hits + a(n' − n) − Σ'c.
+        """
+        more = drawn.number - drawn.bins.number[:, None]
+        gap = drawn.hits + drawn.accuracy[:, :, None] * more[:, None, :]
+        gap -= drawn.confidence[:, None, :]
+        total: FloatArray = np.abs(gap).sum(axis=0) / drawn.number.sum(axis=0)
+        return total
+
+    def least(self, whole: float) -> float:
+        """Return the least size that accuracy this far from the mean confidence has."""
+        return whole
+
+
+class RootMeanSquare(GapMeasure):
+    """√ Σ w (accuracy − confidence)²."""
+
+    dense = True
+
+    def size(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
+        """Return the size for accuracies (bins × anything)."""
+        square = np.square(accuracy.reshape(bins.number.size, -1) - bins.confidence[:, None])
+        root: FloatArray = np.sqrt(bins.number @ square / bins.n_answers)
+        return root.reshape(accuracy.shape[1:])
+
+    def redrawn(self, drawn: Redrawn) -> FloatArray:
+        """Return the sizes of redrawn outcomes over resampled confidences."""
+        bins = drawn.bins
+        gap = drawn.hits / bins.number[:, None, None] - bins.confidence[:, None, None]
+        square = np.einsum("bd,bcd->cd", drawn.number, np.square(gap))
+        root: FloatArray = np.sqrt(square / drawn.number.sum(axis=0))
+        return root
+
+
 def calibration_gap_interval(
     answers: BinnedAnswers,
     *,
     options: BootstrapOptions | None = None,
     prior_icc: float = PRIOR_ICC,
+    measure: GapMeasure | None = None,
 ) -> CalibrationGap:
     """Return every calibration error under which the observed one would not surprise.
 
@@ -52,7 +126,8 @@ def calibration_gap_interval(
     redrawn errors lie beyond T₀ on one side. The noise thus comes from the candidate: where no
     error was seen there still is some. The value under which half of the redrawn errors exceed T₀
     is median unbiased. The interval also reaches as far as accuracy may lie from the mean
-    confidence, for no binned error is less than that of the whole.
+    confidence, for no binned error is less than that of the whole. Other sizes of miscalibration
+    than T₀ have their intervals the same way.
 
     Reference: Carpenter, Test inversion bootstrap confidence intervals, Journal of the Royal
     Statistical Society B 61 (1999) 159–172.
@@ -63,35 +138,42 @@ def calibration_gap_interval(
         return CalibrationGap(nothing, math.nan, math.nan)
     bins = answers.sums()
     errors = answers.errors(prior_icc=prior_icc, level=drawn.level)
-    observed = float(bins.error(bins.hits / bins.number))
+    chosen = measure or GapMeasure()
+    observed = float(chosen.size(bins, bins.hits / bins.number))
     low, debiased, high = 0.0, 0.0, 0.0
-    if observed > 0:
-        accuracy = _candidates(bins, errors, observed)
+    if np.any(chosen.end(bins) != chosen.start(bins)):
+        accuracy = _candidates(bins, errors, chosen)
         redraw = _redrawn if answers.confidence.size <= _MOST_REDRAWN else _normal
         resampled = _Confidences.of(answers, bins, drawn)
-        redrawn = redraw(resampled, bins, accuracy, correlation=errors.correlation, seed=drawn.seed)
-        beyond = _share_beyond(redrawn, observed)
+        sizes = redraw(
+            resampled, bins, accuracy, chosen, correlation=errors.correlation, seed=drawn.seed
+        )
+        beyond = _share_beyond(sizes, observed)
         tail = (1 - drawn.level) / 2
-        low, debiased, high = _inverted(bins.error(accuracy), beyond, tail)
+        low, debiased, high = _inverted(chosen.size(bins, accuracy), beyond, tail)
     whole = _error_of_the_whole(answers, bins, level=drawn.level, prior_icc=prior_icc)
-    high = min(1.0, max(high, observed, whole))
+    high = min(1.0, max(high, observed, chosen.least(whole)))
     interval = Interval(min(low, observed), high, drawn.level, METHOD)
     return CalibrationGap(interval, debiased, null_gap(answers, prior_icc=prior_icc))
 
 
-def _candidates(bins: Bins, errors: ShareDistribution, observed: float) -> FloatArray:
-    """Return the accuracies (bins × candidates) from perfect calibration to far beyond T₀."""
-    share, c = bins.number / bins.n_answers, bins.confidence
+def _candidates(bins: Bins, errors: ShareDistribution, measure: GapMeasure) -> FloatArray:
+    """Return the accuracies (bins × candidates) from the size 0 to far beyond the observed one."""
+    share, c = bins.number / bins.n_answers, measure.start(bins)
+    gap = measure.end(bins) - c
+    observed = float(share @ np.abs(gap))
     variance = np.maximum(c * (1 - c), 0.25 / bins.number) / bins.number * errors.design_effect
     farthest = observed + _FARTHEST * math.sqrt(float(share**2 @ variance))
+    least = max(0.0, 2 * observed - farthest) if measure.dense else 0.0
     t = np.concatenate(
         [
-            np.linspace(0, observed, _N_CANDIDATES),
+            np.zeros(int(least > 0)),
+            np.linspace(least, observed, _N_CANDIDATES),
             np.linspace(observed, farthest, _N_CANDIDATES + 1)[1:],
         ]
     )
-    accuracy = np.clip(c[:, None] + bins.gap[:, None] / observed * t, 0.0, 1.0)
-    error = bins.error(accuracy)
+    accuracy = np.clip(c[:, None] + gap[:, None] / observed * t, 0.0, 1.0)
+    error = measure.size(bins, accuracy)
     growing: BoolArray = np.concatenate([[True], np.diff(error) > 1e-12])
     kept: FloatArray = accuracy[:, growing]
     return kept
@@ -122,23 +204,16 @@ class _Confidences:
         drawn = np.concatenate(sums, axis=1)
         return cls(unit, drawn[: shape[0]], drawn[shape[0] :])
 
-    def error(self, hits: FloatArray, accuracy: FloatArray, bins: Bins, draws: slice) -> FloatArray:
-        """Return the errors (candidates × draws) of redrawn hits (bins × candidates × draws).
-
-        Outcomes and confidences vary apart: the gap of a bin is that of the redrawn outcomes plus
-        what resampling changes in accuracy and confidence, hits + a(n' − n) − Σ'c.
-        """
-        more = self.number[:, draws] - bins.number[:, None]
-        gap = hits + accuracy[:, :, None] * more[:, None, :]
-        gap -= self.confidence[:, None, draws]
-        total: FloatArray = np.abs(gap).sum(axis=0) / self.number[:, draws].sum(axis=0)
-        return total
+    def redrawn(self, hits: FloatArray, accuracy: FloatArray, bins: Bins, draws: slice) -> Redrawn:
+        """Return redrawn hits (bins × candidates × draws) with the confidences of their draws."""
+        return Redrawn(bins, accuracy, hits, self.number[:, draws], self.confidence[:, draws])
 
 
 def _redrawn(
     resampled: _Confidences,
     bins: Bins,
     accuracy: FloatArray,
+    measure: GapMeasure,
     *,
     correlation: float,
     seed: int,
@@ -156,11 +231,11 @@ def _redrawn(
     found = []
     for start in range(0, n_draws, block):
         draws = slice(start, min(start + block, n_draws))
-        uniform = _uniforms(generator, resampled.unit, draws.stop - start, correlation)
+        uniform = uniforms(generator, resampled.unit, draws.stop - start, correlation)
         hits = np.empty((*accuracy.shape, draws.stop - start))
         for b, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
             hits[b] = _counts_below(uniform[first:last], accuracy[b])
-        found.append(resampled.error(hits, accuracy, bins, draws))
+        found.append(measure.redrawn(resampled.redrawn(hits, accuracy, bins, draws)))
     return np.concatenate(found, axis=1)
 
 
@@ -174,7 +249,7 @@ def _counts_below(uniform: FloatArray, limits: FloatArray) -> FloatArray:
     return below if rising is limits else below[::-1]
 
 
-def _uniforms(
+def uniforms(
     generator: np.random.Generator, unit: IntArray, n_draws: int, correlation: float
 ) -> FloatArray:
     """Return uniforms (rows × draws), some of them those of the patient."""
@@ -190,6 +265,7 @@ def _normal(
     resampled: _Confidences,
     bins: Bins,
     accuracy: FloatArray,
+    measure: GapMeasure,
     *,
     correlation: float,
     seed: int,
@@ -210,7 +286,7 @@ def _normal(
         root = vector * np.sqrt(np.maximum(value, 0.0)) @ vector.T
         drawn = (bins.number * a)[:, None] + root @ noise
         hits[:, k] = np.clip(drawn, 0.0, bins.number[:, None])
-    return resampled.error(hits, accuracy, bins, slice(None))
+    return measure.redrawn(resampled.redrawn(hits, accuracy, bins, slice(None)))
 
 
 def _pairs(unit: IntArray, bins: Bins) -> FloatArray:

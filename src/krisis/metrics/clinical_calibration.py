@@ -1,0 +1,399 @@
+"""Calibration as clinical papers report it: recalibration, smoothed gaps, observed/expected, CORP.
+
+Told of answered rows with a confidence: with ``of="correct"`` as the probability that the answer is
+right, with ``of="positive"`` as that of the positive of two answers, given or not.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonObject
+from krisis.metrics.base import BaseMetric, EvaluationResult
+from krisis.metrics.calibration import NO_CONFIDENCE, confidence_bin
+from krisis.metrics.forms import Form, Undefined
+from krisis.metrics.gap_form import DebiasedGap
+from krisis.metrics.level_form import (
+    CorpPart,
+    LevelFigure,
+    ObservedExpected,
+    Outcomes,
+    Part,
+    Recalibration,
+    SmoothedGap,
+)
+from krisis.metrics.table import Table, canonical_label
+from krisis.statistics.loess import Summary
+from krisis.statistics.recalibration import separated
+
+__all__ = [
+    "E50",
+    "E90",
+    "CalibrationInTheLarge",
+    "CalibrationSlope",
+    "CorpDiscrimination",
+    "CorpMiscalibration",
+    "CorpUncertainty",
+    "DebiasedCalibrationError",
+    "EvaluationResult",
+    "IntegratedCalibrationIndex",
+    "ObservedExpectedRatio",
+    "clinical_calibration_metrics",
+    "outcomes_of",
+]
+
+OF = ("correct", "positive")
+FEWEST_ROWS = 10
+
+
+def outcomes_of(table: Table, of: str) -> Outcomes | Undefined:
+    """Return the stated probabilities of a table and what came true, worked out once."""
+
+    def build() -> Outcomes | Undefined:
+        if not table.usable.any():
+            return Undefined(NO_CONFIDENCE)
+        if of == "positive":
+            return _of_positive(table)
+        kept = table.usable
+        return Outcomes.of(table.confidence[kept], table.correct[kept], kept)
+
+    return table.shared(("outcomes", of), build)
+
+
+def _of_positive(table: Table) -> Outcomes | Undefined:
+    """Return the probability of the positive answer: that of the task, else 1 of 0 and 1."""
+    allowed = {canonical_label(answer) for answer in table.answers.allowed}
+    named = table.answers.positive
+    positive = canonical_label(1 if named is None else named)
+    two = allowed or {0, 1}
+    if len(two) != 2 or positive not in two or (not allowed and not two >= set(table.labels)):
+        return Undefined("task_has_not_two_answers_with_a_positive_one")
+    usable = table.usable
+    is_positive = np.array([label == positive for label in table.labels])
+    is_known = np.array([label in two for label in table.labels])
+    prediction, truth = table.prediction[usable], table.truth[usable]
+    if not (is_known[prediction] & is_known[truth]).all():
+        return Undefined("non_binary_labels_or_predictions")
+    confidence = table.confidence[usable]
+    probability = np.where(is_positive[prediction], confidence, 1.0 - confidence)
+    return Outcomes.of(probability, is_positive[truth], usable)
+
+
+class _OfProbability(BaseMetric, ABC):
+    """A figure of stated probabilities and what came true."""
+
+    compared_unasked = False  # more tests would weaken each of them
+
+    def __init__(self, of: str = "correct", *, group_by: str = "") -> None:
+        if of not in OF:
+            raise UnknownName.among("outcome", str(of), OF)
+        self.of, self.group_by = of, group_by
+
+    def form(self, table: Table) -> Form | Undefined:
+        """Return the figure, or why there is none."""
+        outcomes = outcomes_of(table, self.of)
+        return outcomes if isinstance(outcomes, Undefined) else self.figure(table, outcomes)
+
+    @abstractmethod
+    def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
+        """Return the figure of outcomes."""
+
+    def details(self, table: Table, form: Form) -> JsonObject:
+        """Return how often the outcome was, and what the probabilities promised."""
+        outcomes = outcomes_of(table, self.of)
+        assert isinstance(outcomes, Outcomes)
+        return {
+            "n_observed": int(np.count_nonzero(outcomes.came_true)),
+            "n_expected": float(outcomes.level @ outcomes.rows[:, 0]),
+        }
+
+
+class _Recalibrated(_OfProbability):
+    """A parameter of logistic recalibration; ``clip`` is the least distance from 0 and 1."""
+
+    sloped: bool
+
+    def __init__(self, of: str = "correct", *, clip: float = 1e-6, group_by: str = "") -> None:
+        super().__init__(of, group_by=group_by)
+        if isinstance(clip, bool) or not isinstance(clip, float) or not 1e-15 <= clip < 0.5:
+            raise InvalidValue(f"clip must lie between 1e-15 and 0.5, not {clip!r}")
+        self.clip = clip
+
+    def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
+        """Return the estimate where it is finite."""
+        clipped = np.clip(outcomes.probability, self.clip, 1 - self.clip)
+        inside = Outcomes.of(clipped, outcomes.came_true, outcomes.among)
+        if outcomes.all_equal:
+            return Undefined("all_outcomes_are_equal")
+        if self.sloped and inside.level.size == 1:
+            return Undefined("all_probabilities_are_equal")
+        if self.sloped and separated(inside.level, inside.rows, inside.hits)[0]:
+            return Undefined("probability_separates_the_outcomes")
+        return Recalibration(inside, sloped=self.sloped, clip=self.clip)
+
+    def details(self, table: Table, form: Form) -> JsonObject:
+        """Return also how many probabilities were clipped: the estimate leans on these."""
+        outcomes = outcomes_of(table, self.of)
+        assert isinstance(outcomes, Outcomes)
+        p = outcomes.probability
+        n = int(np.count_nonzero((p < self.clip) | (p > 1 - self.clip)))
+        found: JsonObject = {**super().details(table, form), "n_clipped": n}
+        if n:
+            found["note"] = (
+                f"{n} of {p.size} probabilities are nearer than {self.clip:g} to 0 or 1 and were "
+                "clipped to it; another clip gives another value"
+            )
+        return found
+
+
+class CalibrationInTheLarge(_Recalibrated):
+    """Whether probabilities are right on the whole: intercept of logistic recalibration.
+
+    Formula: a of logit P(outcome) = a + logit p, by maximum likelihood. Direction: neither; 0 is
+    best, below it the probabilities are too high. Abstained rows are left out. Probabilities are
+    clipped to [clip, 1 − clip]. Undefined where all outcomes are equal.
+
+    Reference: Van Calster et al., Calibration: the Achilles heel of predictive analytics, BMC
+    Medicine 17 (2019) 230.
+
+    >>> rows = [EvaluationResult(1, truth, confidence=0.9) for truth in (1, 0)]
+    >>> round(CalibrationInTheLarge()(rows).value, 4)  # logit 0.5 − logit 0.9
+    -2.1972
+    """
+
+    name = "Calibration in the Large"
+    sloped = False
+
+
+class CalibrationSlope(_Recalibrated):
+    """Whether probabilities are too extreme: slope of logistic recalibration.
+
+    Formula: b of logit P(outcome) = a + b logit p, by maximum likelihood. Direction: neither; 1 is
+    best, below it the probabilities are too extreme, above it too modest. Abstained rows are left
+    out. Probabilities are clipped to [clip, 1 − clip]. Undefined where all outcomes or all
+    probabilities are equal, and where the probability separates the outcomes: no slope is then
+    steep enough.
+
+    Reference: Cox, Two further applications of a model for binary regression, Biometrika 45 (1958)
+    562–565.
+
+    >>> told = [(0.8, 1), (0.8, 1), (0.8, 0), (0.6, 1), (0.6, 0)]
+    >>> rows = [EvaluationResult(1, truth, confidence=p) for p, truth in told]
+    >>> round(CalibrationSlope()(rows).value, 4)  # (logit 2/3 − logit 1/2) / (logit .8 − logit .6)
+    0.7067
+    """
+
+    name = "Calibration Slope"
+    sloped = True
+
+
+class ObservedExpectedRatio(_OfProbability):
+    """Outcomes over the number that the probabilities promised.
+
+    Formula: Σ outcome / Σ p. Direction: neither; 1 is best, below it the probabilities are too
+    high. Abstained rows are left out. Undefined where the probabilities add up to 0.
+
+    Reference: Riley et al., Evaluation of clinical prediction models (part 2), BMJ 384 (2024)
+    e074820.
+
+    >>> rows = [EvaluationResult(1, truth, confidence=0.8) for truth in (1, 1, 0, 0)]
+    >>> ObservedExpectedRatio()(rows).value
+    0.625
+    """
+
+    name = "Observed/Expected Ratio"
+
+    def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
+        """Return the ratio."""
+        form = ObservedExpected(outcomes)
+        return Undefined("no_outcome_is_expected") if math.isnan(form.value()) else form
+
+
+class _SmoothedError(_OfProbability):
+    """A summary of |loess curve − p| over rows."""
+
+    direction = "lower"
+    summary: Summary
+
+    def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
+        """Return the summary, where there are rows to smooth."""
+        if outcomes.place.size < FEWEST_ROWS:
+            return Undefined(f"needs_at_least_{FEWEST_ROWS}_rows")
+        return SmoothedGap(outcomes, summary=self.summary)
+
+
+class IntegratedCalibrationIndex(_SmoothedError):
+    """Mean distance between probabilities and a smooth curve of what came true (ICI).
+
+    Formula: mean over rows of |loess(p) − p|, the curve being a local parabola through the nearest
+    three quarters of the rows (span 0.75, degree 2, tricube weights, fitted at every p as R's
+    `loess` with surface = "direct"). Direction: lower. Abstained rows are left out. Where fewer
+    than three different probabilities have weight the parabola is a line or a mean, so that few
+    levels of confidence give the distance of each level from its share of outcomes. Undefined for
+    fewer than ten rows.
+
+    Reference: Austin and Steyerberg, The Integrated Calibration Index (ICI) and related metrics
+    for quantifying the calibration of logistic regression models, Statistics in Medicine 38 (2019)
+    4051–4065.
+
+    >>> told = [(0.8, 1)] * 4 + [(0.8, 0)] * 2 + [(0.6, 1)] * 3 + [(0.6, 0)] * 3
+    >>> rows = [EvaluationResult(1, truth, confidence=p) for p, truth in told]
+    >>> round(IntegratedCalibrationIndex()(rows).value, 4)  # (|2/3 − .8| + |1/2 − .6|) / 2
+    0.1167
+    """
+
+    name = "Integrated Calibration Index"
+    summary = "mean"
+
+
+class E50(_SmoothedError):
+    """Median distance between probabilities and the smooth curve of `IntegratedCalibrationIndex`.
+
+    Formula: median over rows of |loess(p) − p|. Direction: lower. Abstained rows are left out.
+    Undefined for fewer than ten rows.
+
+    Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
+
+    >>> round(E50()([EvaluationResult(1, i % 2, confidence=0.8) for i in range(10)]).value, 4)
+    0.3
+    """
+
+    name = "E50"
+    summary = 0.5
+
+
+class E90(_SmoothedError):
+    """Distance between probabilities and the smooth curve that nine rows in ten do not exceed.
+
+    Formula: 90th percentile (R's type 7) over rows of |loess(p) − p|. Direction: lower. Abstained
+    rows are left out. Undefined for fewer than ten rows.
+
+    Reference: Austin and Steyerberg, Statistics in Medicine 38 (2019) 4051–4065.
+
+    >>> E90()([EvaluationResult(1, 1, confidence=0.8)]).details["reason"]
+    'needs_at_least_10_rows'
+    """
+
+    name = "E90"
+    summary = 0.9
+
+
+class _PartOfBrier(_OfProbability):
+    """A part of the Brier score by isotonic regression."""
+
+    part: Part
+
+    def figure(self, table: Table, outcomes: Outcomes) -> LevelFigure:
+        """Return the part."""
+        return CorpPart(outcomes, part=self.part)
+
+
+class CorpMiscalibration(_PartOfBrier):
+    """What the Brier score would gain if probabilities were recalibrated in order (MCB).
+
+    Formula: mean (p − y)² − mean (q − y)², q being the isotonic regression of outcomes y on p.
+    Direction: lower; never below 0. Brier = MCB − DSC + UNC. Abstained rows are left out.
+
+    Reference: Dimitriadis, Gneiting and Jordan, Stable reliability diagrams for probabilistic
+    classifiers, PNAS 118 (2021) e2016191118.
+
+    >>> rows = [EvaluationResult(1, truth, confidence=0.8) for truth in (1, 0)]
+    >>> round(CorpMiscalibration()(rows).value, 4)  # (.8 − .5)²
+    0.09
+    """
+
+    name = "CORP Miscalibration"
+    direction = "lower"
+    part = "miscalibration"
+
+
+class CorpDiscrimination(_PartOfBrier):
+    """What the order of the probabilities gains over one probability for all (DSC).
+
+    Formula: ȳ(1 − ȳ) − mean (q − y)², q as for `CorpMiscalibration`. Direction: higher. Abstained
+    rows are left out.
+
+    Reference: Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118.
+
+    >>> rows = [EvaluationResult(1, truth, confidence=0.5 + 0.3 * truth) for truth in (1, 0)]
+    >>> CorpDiscrimination()(rows).value
+    0.25
+    """
+
+    name = "CORP Discrimination"
+    direction = "higher"
+    part = "discrimination"
+
+
+class CorpUncertainty(_PartOfBrier):
+    """The Brier score of the share of outcomes itself, which no model can change (UNC).
+
+    Formula: ȳ(1 − ȳ). Direction: neither. Abstained rows are left out.
+
+    Reference: Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118.
+
+    >>> CorpUncertainty()([EvaluationResult(1, truth, confidence=0.8) for truth in (1, 0)]).value
+    0.25
+    """
+
+    name = "CORP Uncertainty"
+    part = "uncertainty"
+
+
+class DebiasedCalibrationError(_OfProbability):
+    """Root mean square gap between probability and outcome in bins, without the bias of noise.
+
+    Formula: √ max(0, Σ (n_b / n) g_b), where g_b estimates the squared gap of a bin from all pairs
+    of its rows that belong to different patients: mean of (yᵢ − pᵢ)(yⱼ − pⱼ). With one probability
+    per bin and one row per patient g_b = (ȳ − p)² − ȳ(1 − ȳ)/(n_b − 1). Bins are those of the
+    calibration error; one with a single patient is left out. Direction: lower. Abstained rows are
+    left out. It averages squares, so it is not ECE less its bias; that is in the details of ECE.
+
+    References: Bröcker, Estimating reliability and resolution of probability forecasts through
+    decomposition of the empirical score, Climate Dynamics 39 (2012) 655–667; Kumar, Liang and Ma,
+    Verified uncertainty calibration, NeurIPS 2019.
+
+    >>> rows = [EvaluationResult(1, truth, confidence=0.9) for truth in (1, 1, 0, 0)]
+    >>> round(DebiasedCalibrationError()(rows).value, 4)  # √(.4² − .25/3)
+    0.2769
+    """
+
+    name = "Debiased Calibration Error"
+    direction = "lower"
+
+    def __init__(self, of: str = "correct", *, n_bins: int = 15, group_by: str = "") -> None:
+        super().__init__(of, group_by=group_by)
+        if isinstance(n_bins, bool) or not isinstance(n_bins, int) or n_bins < 1:
+            raise InvalidValue(f"n_bins must be a whole number of 1 or more, not {n_bins!r}")
+        self.n_bins = n_bins
+
+    def figure(self, table: Table, outcomes: Outcomes) -> Form | Undefined:
+        """Return the root, where a bin has rows of two patients."""
+        form = DebiasedGap(
+            outcomes.came_true,
+            outcomes.probability,
+            bins=confidence_bin(outcomes.probability, self.n_bins),
+            among=outcomes.among,
+            patients=table.patients,
+        )
+        return Undefined("every_bin_has_one_patient") if math.isnan(form.value()) else form
+
+
+def clinical_calibration_metrics(of: str = "correct") -> list[BaseMetric]:
+    """Return the metrics of calibration that clinical papers report, of one kind of outcome."""
+    return [
+        CalibrationInTheLarge(of),
+        CalibrationSlope(of),
+        ObservedExpectedRatio(of),
+        IntegratedCalibrationIndex(of),
+        E50(of),
+        E90(of),
+        CorpMiscalibration(of),
+        CorpDiscrimination(of),
+        CorpUncertainty(of),
+        DebiasedCalibrationError(of),
+    ]

@@ -1,0 +1,362 @@
+"""Forms of stated probabilities and what came true: recalibration, smoothed gaps, CORP, ratios.
+
+Rows with one probability are one level. A figure is a function of how many rows and how many hits
+every level has, whatever the weights of the patients.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc, ratio
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.calibrated_bins import BinnedAnswers, groups_of
+from krisis.statistics.calibration_gap import GapMeasure, calibration_gap_interval
+from krisis.statistics.corp import Discrimination, Miscalibration, decomposition, recalibrated
+from krisis.statistics.intervals import Interval
+from krisis.statistics.loess import MeanDistance, Summary, smoothed, summarised
+from krisis.statistics.recalibration import intercepts, profile_interval, ratio_interval, slopes
+from krisis.statistics.shares import share_interval
+
+# Intervals, comparisons and bands work out thousands of curves.
+MOST_LEVELS, _N_REDRAWS = 200, 400
+LEAST_EXPECTED = 1e-9
+NO_INTERVAL = "no_method_was_shown_to_cover"
+
+Columns = FloatArray  # levels × columns
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Stated probabilities, whether they came true, and the rows of the table that have them.
+
+    ``level`` are the different probabilities in rising order, ``place`` the level of every row.
+    """
+
+    probability: FloatArray
+    came_true: BoolArray
+    among: BoolArray
+    level: FloatArray
+    place: IntArray
+
+    @classmethod
+    def of(cls, probability: FloatArray, came_true: BoolArray, among: BoolArray) -> Outcomes:
+        """Find the levels."""
+        level, place = np.unique(probability, return_inverse=True)
+        return cls(probability, came_true, among, level, place)
+
+    @property
+    def all_equal(self) -> bool:
+        """Tell whether everything came true, or nothing."""
+        return bool(self.came_true.all() or not self.came_true.any())
+
+    @property
+    def rows(self) -> Columns:
+        """How many rows every level has, as one column."""
+        return np.bincount(self.place, minlength=self.level.size)[:, None].astype(np.float64)
+
+    @property
+    def hits(self) -> Columns:
+        """How many of them came true."""
+        found = np.bincount(self.place[self.came_true], minlength=self.level.size)
+        return found[:, None].astype(np.float64)
+
+    @cached_property
+    def curve(self) -> FloatArray:
+        """The loess of the hits at every level."""
+        return smoothed(self.level, self.rows, self.hits)[:, 0]
+
+    def grouped(self, most: int) -> Outcomes:
+        """Return the same with neighbouring levels as one where there are more than ``most``."""
+        if self.level.size <= most:
+            return self
+        group = groups_of(self.rows[:, 0], most)[self.place]
+        mean = np.bincount(group, self.probability) / np.bincount(group)
+        return Outcomes(mean[group], self.came_true, self.among, mean, group)
+
+    def answers(self, table: Table) -> BinnedAnswers:
+        """Return the rows with their levels as bins, and their patients."""
+        patient = table.patients.code[self.among]
+        return BinnedAnswers(self.probability, self.came_true, self.place, patient)
+
+
+class LevelFigure(Form):
+    """A number made of the rows and hits of every level."""
+
+    low, high, slope = -math.inf, math.inf, 0.0
+
+    def __init__(self, outcomes: Outcomes) -> None:
+        self.outcomes = outcomes
+
+    @abstractmethod
+    def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
+        """Return one value per column; NaN where it does not exist."""
+
+    def pulls(
+        self, level: FloatArray, rows: Columns, hits: Columns
+    ) -> tuple[Columns, Columns] | None:
+        """Return how far one more row, and one more hit, of each level moves each value."""
+        return None
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count the rows with a usable probability."""
+        return self.outcomes.place.size
+
+    def value(self) -> float:
+        """Return the number of all rows."""
+        o = self.outcomes
+        return float(self.values(o.level, o.rows, o.hits)[0])
+
+    def by_group(self, codes: IntArray, n_groups: int) -> FloatArray:
+        """Return the number of every group, as if its rows were all there are."""
+        o, code = self.outcomes, codes[self.outcomes.among]
+        found = []
+        for group in range(n_groups):
+            kept = code == group
+            part = Outcomes.of(o.probability[kept], o.came_true[kept], kept)
+            found.append(self.values(part.level, part.rows, part.hits)[0] if kept.any() else np.nan)
+        return np.array(found)
+
+    def on(self, units: Units) -> Weighted:
+        """Collect rows and hits by level and unit."""
+        o = self.outcomes.grouped(MOST_LEVELS)
+        shape = (o.level.size, units.n)
+        cell = o.place * units.n + units.code[o.among]
+        rows, hits = (
+            np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+            for cells in (cell, cell[o.came_true])
+        )
+        return _WeightedLevels(self, o.level, rows, hits)
+
+    def by_inversion(
+        self, table: Table, options: BootstrapOptions, measure: GapMeasure
+    ) -> Uncertainty:
+        """Return the interval of a size of miscalibration by test inversion."""
+        found = calibration_gap_interval(
+            self.outcomes.grouped(MOST_LEVELS).answers(table),
+            options=replace(options, n_resamples=min(options.n_resamples, _N_REDRAWS)),
+            prior_icc=prior_icc(table),
+            measure=measure,
+        )
+        return Uncertainty(holding(found.interval, self.value()), {"debiased": found.debiased})
+
+
+def holding(interval: Interval, value: float) -> Interval:
+    """Return the interval, as far as it must reach to hold a value."""
+    return replace(interval, low=min(interval.low, value), high=max(interval.high, value))
+
+
+class _WeightedLevels(Weighted):
+    def __init__(
+        self, figure: LevelFigure, level: FloatArray, rows: FloatArray, hits: FloatArray
+    ) -> None:
+        self.figure, self.level, self.rows, self.hits = figure, level, rows, hits
+
+    def values(self, weights: FloatArray) -> FloatArray:
+        return self.figure.values(self.level, self.rows @ weights, self.hits @ weights)
+
+    def influences(self, weights: FloatArray) -> FloatArray | None:
+        pulls = self.figure.pulls(self.level, self.rows @ weights, self.hits @ weights)
+        if pulls is None:
+            return None
+        moved: FloatArray = weights * (self.rows.T @ pulls[0] + self.hits.T @ pulls[1])
+        return moved
+
+
+class Recalibration(LevelFigure):
+    """Intercept of logit P = a + logit p, or with ``sloped`` the b of logit P = a + b logit p.
+
+    The levels of ``outcomes`` must lie between ``clip`` and 1 − ``clip``.
+    """
+
+    def __init__(self, outcomes: Outcomes, *, sloped: bool, clip: float) -> None:
+        super().__init__(outcomes)
+        self.sloped, self.clip = sloped, clip
+
+    def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
+        """Return the estimates of largest likelihood."""
+        found: FloatArray = self._fit(level, rows, hits)[1 if self.sloped else 0]
+        return found
+
+    def _fit(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
+        logit = special.logit(level)
+        if self.sloped:
+            return slopes(logit, rows, hits)
+        a = intercepts(logit[:, None], rows, hits)
+        return np.array([a, np.ones_like(a)])
+
+    def pulls(self, level: FloatArray, rows: Columns, hits: Columns) -> tuple[Columns, Columns]:
+        """Return J⁻¹ x (hit − P), the influence of a row on an estimate of largest likelihood."""
+        x = special.logit(level)[:, None]
+        a, b = self._fit(level, rows, hits)
+        mean = special.expit(a + b * x)
+        weight = rows * mean * (1 - mean)
+        w, wx, wxx = weight.sum(axis=0), (weight * x).sum(axis=0), (weight * x * x).sum(axis=0)
+        hit = ratio(w * x - wx, w * wxx - wx**2) if self.sloped else ratio(np.ones_like(x), w)
+        return -hit * mean, hit
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval of the profile likelihood that knows of patients.
+
+        Certainty that nothing contradicted pulls a slope up without end: the lower limit is as low
+        as one more row that contradicts it would make it.
+        """
+        o, answers = self.outcomes, self.outcomes.answers(table)
+        profile = partial(
+            profile_interval,
+            special.logit(o.level),
+            slope=self.sloped,
+            options=options,
+            prior_icc=prior_icc(table),
+        )
+        found = profile(answers)
+        ends = (
+            (0, o.level[0] <= self.clip, True),
+            (o.level.size - 1, o.level[-1] >= 1 - self.clip, False),
+        )
+        for end, certain, contradiction in ends:
+            seen = o.came_true[o.place == end]
+            if self.sloped and certain and (seen != contradiction).all():
+                found = holding(found, profile(answers.with_row(end, contradiction)).low)
+        return Uncertainty(found)
+
+
+class ObservedExpected(LevelFigure):
+    """Hits over the sum of the stated probabilities."""
+
+    low = 0.0
+
+    def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
+        """Return Σ hits / Σ p."""
+        return ratio(hits.sum(axis=0), self._expected(level, rows))
+
+    def _expected(self, level: FloatArray, rows: Columns) -> FloatArray:
+        expected = level @ rows
+        return np.where(expected > LEAST_EXPECTED, expected, math.nan)
+
+    def pulls(self, level: FloatArray, rows: Columns, hits: Columns) -> tuple[Columns, Columns]:
+        """Return (hit − p · ratio) / Σ p."""
+        expected = self._expected(level, rows)
+        hit = ratio(np.ones_like(rows), expected)
+        return -self.values(level, rows, hits) * level[:, None] * hit, hit
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval that adds what hits and expectations leave open."""
+        answers = self.outcomes.answers(table)
+        found = ratio_interval(answers, level=options.level, prior_icc=prior_icc(table))
+        return Uncertainty(holding(found, self.value()))
+
+
+class SmoothedGap(LevelFigure):
+    """Mean, or a quantile, over rows of |loess of hits on p − p|."""
+
+    low, high = 0.0, math.inf
+
+    def __init__(self, outcomes: Outcomes, *, summary: Summary) -> None:
+        super().__init__(outcomes)
+        self.summary = summary
+
+    def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
+        """Return the summary of the distances between curve and diagonal."""
+        return summarised(smoothed(level, rows, hits) - level[:, None], rows, self.summary)
+
+    def value(self) -> float:
+        """Return the number of all rows, from the curve that all summaries share."""
+        gap = self.outcomes.curve - self.outcomes.level
+        return float(summarised(gap[:, None], self.outcomes.rows, self.summary)[0])
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval by test inversion; of a quantile none.
+
+        Quantiles jump between levels and with the patients drawn: every method tried held the truth
+        in 82 to 93 % of the runs of some simulated worlds.
+        """
+        if self.summary != "mean":
+            return Uncertainty(Interval.undefined(NO_INTERVAL, level=options.level))
+        return self.by_inversion(table, options, MeanDistance())
+
+
+Part = Literal["miscalibration", "discrimination", "uncertainty"]
+
+
+class CorpPart(LevelFigure):
+    """A part of the Brier score by isotonic regression."""
+
+    low, high = 0.0, 1.0
+
+    def __init__(self, outcomes: Outcomes, *, part: Part) -> None:
+        super().__init__(outcomes)
+        self.part = part
+
+    def values(self, level: FloatArray, rows: Columns, hits: Columns) -> FloatArray:
+        """Return the part."""
+        found: FloatArray = getattr(decomposition(level, rows, hits), self.part)
+        return found
+
+    def pulls(self, level: FloatArray, rows: Columns, hits: Columns) -> tuple[Columns, Columns]:
+        """Return (loss of a row − mean loss) / n for both losses that the part is made of.
+
+        Isotonic fit and mean have the least loss, so their own change counts for nothing.
+        """
+        fit = np.nan_to_num(recalibrated(rows, hits))
+        n = rows.sum(axis=0)
+        share = np.broadcast_to(ratio(hits.sum(axis=0), n), rows.shape)
+        zero, p = np.zeros_like(rows), np.broadcast_to(level[:, None], rows.shape)
+        more, less = {
+            "miscalibration": (p, fit),
+            "discrimination": (share, fit),
+            "uncertainty": (share, zero),
+        }[self.part]
+        # (p − y)² = p² − 2py + y; with nothing to take off, the y stays.
+        rest = 1.0 if self.part == "uncertainty" else 0.0
+        value = self.values(level, rows, hits)
+        row = ratio(more**2 - less**2 - value, n)
+        return row, ratio(rest - 2 * (more - less), n)
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return the interval: of the share of hits for UNC, else by test inversion."""
+        patients, o = table.patients, self.outcomes
+        hits = np.zeros(table.n_scored)
+        hits[o.among] = o.came_true
+        share = share_interval(
+            patients.sums(hits),
+            patients.sums(o.among),
+            level=options.level,
+            prior_icc=prior_icc(table),
+        )
+        ends = [p * (1 - p) for p in (share.low, share.high)]
+        highest = 0.25 if share.low <= 0.5 <= share.high else max(ends)
+        of_share = replace(share, low=min(ends), high=highest)
+        if self.part == "uncertainty":
+            return Uncertainty(of_share)
+        if self.part == "miscalibration":
+            return self.by_inversion(table, options, Miscalibration())
+        found = self.by_inversion(table, options, Discrimination())
+        # Where much is told apart, the inversion takes off too much for overfitting.
+        wide = found.interval
+        for end in self._by_influence(table, options.level):
+            wide = holding(wide, max(0.0, end))
+        found = replace(found, interval=wide)
+        # No discrimination exceeds the uncertainty; without a miss that is all there is to say.
+        high = highest if o.all_equal else min(found.interval.high, highest)
+        return replace(found, interval=holding(replace(found.interval, high=high), self.value()))
+
+    def _by_influence(self, table: Table, level: float) -> tuple[float, float]:
+        """Return value ∓ t·se, se² = C/(C−1) Σ z² from the influences z of C patients or pools."""
+        units, value = table.pools, self.value()
+        if units.n < 2:
+            return value, value
+        moved = self.on(units).influences(np.ones((units.n, 1)))
+        assert moved is not None
+        student = float(special.stdtrit(units.n - 1, 0.5 + level / 2))
+        half = student * math.sqrt(units.n / (units.n - 1) * float(np.square(moved).sum()))
+        return value - half, value + half

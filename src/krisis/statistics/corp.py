@@ -1,0 +1,173 @@
+"""CORP: the Brier score as miscalibration − discrimination + uncertainty, by isotonic fit."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, residual_correlation
+from krisis.statistics.calibration_gap import GapMeasure, Redrawn, uniforms
+from krisis.statistics.intervals import check_level
+from krisis.statistics.shares import PRIOR_ICC
+
+FloatArray = NDArray[np.float64]
+
+_FEW_LEVELS = 50
+_FLAT = 1e-12
+
+
+class Decomposition(NamedTuple):
+    """Parts of the Brier score, one value per column: Brier = MCB − DSC + UNC."""
+
+    miscalibration: FloatArray
+    discrimination: FloatArray
+    uncertainty: FloatArray
+
+
+def recalibrated(rows: FloatArray, hits: FloatArray) -> FloatArray:
+    """Return the isotonic share of hits of every level (levels × columns), levels rising.
+
+    Pooling adjacent violators; NaN where a column has no row at a level. For few levels and many
+    columns, max over i ≤ j of min over k ≥ j of the share in the levels i to k, which is the same.
+    """
+    if rows.shape[0] <= _FEW_LEVELS and rows.shape[1] > _FEW_LEVELS:
+        return _largest_of_least(rows, hits)
+    found = np.full(hits.shape, math.nan)
+    for column, (n, h) in enumerate(zip(rows.T, hits.T, strict=True)):
+        held = n > 0
+        if held.any():
+            found[held, column] = optimize.isotonic_regression(h[held] / n[held], weights=n[held]).x
+    return found
+
+
+def _largest_of_least(rows: FloatArray, hits: FloatArray) -> FloatArray:
+    found = np.full(hits.shape, -math.inf)
+    for first in range(rows.shape[0]):
+        n = np.cumsum(rows[first:], axis=0)
+        share = np.where(n > 0, np.cumsum(hits[first:], axis=0) / np.maximum(n, 1e-300), math.inf)
+        least = np.minimum.accumulate(share[::-1], axis=0)[::-1]
+        np.maximum(found[first:], least, out=found[first:])
+    return np.where(rows > 0, found, math.nan)
+
+
+def decomposition(level: FloatArray, rows: FloatArray, hits: FloatArray) -> Decomposition:
+    """Return the parts of the Brier score for columns of rows and hits (levels × columns).
+
+    With p the stated and q the isotonic probability, MCB = mean (p − y)² − mean (q − y)²,
+    DSC = mean (ȳ − y)² − mean (q − y)² = mean (q − ȳ)² and UNC = ȳ(1 − ȳ).
+
+    Reference: Dimitriadis, Gneiting and Jordan, Stable reliability diagrams for probabilistic
+    classifiers, PNAS 118 (2021) e2016191118.
+    """
+    fit = np.nan_to_num(recalibrated(rows, hits))
+    n = rows.sum(axis=0)
+    p = level[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = hits.sum(axis=0) / n
+        stated = (rows * p * p - 2 * p * hits).sum(axis=0)
+        fitted = (rows * fit * fit - 2 * fit * hits).sum(axis=0)
+        miscalibration = np.maximum((stated - fitted) / n, 0.0)
+        discrimination = (rows * np.square(fit - share)).sum(axis=0) / n
+    return Decomposition(miscalibration, discrimination, share * (1 - share))
+
+
+def isotonic_band(
+    answers: BinnedAnswers,
+    *,
+    options: BootstrapOptions | None = None,
+    prior_icc: float = PRIOR_ICC,
+) -> tuple[FloatArray, FloatArray]:
+    """Return where the isotonic share of every level lies if the model is perfectly calibrated.
+
+    Outcomes are redrawn at the stated probabilities, rows of one patient alike as often as
+    `residual_correlation` asks for, and fitted again; the ends are quantiles level by level.
+    The bins of ``answers`` are levels in rising order.
+    """
+    drawn = options or BootstrapOptions(n_resamples=1000)
+    bins = answers.sums()
+    order = np.argsort(bins.place, kind="stable")
+    unit = np.unique(answers.unit[order], return_inverse=True)[1]
+    starts = np.concatenate([[0], np.cumsum(bins.number)[:-1]]).astype(np.int64)
+    chance = np.repeat(bins.confidence, bins.number.astype(np.int64))[:, None]
+    correlation = residual_correlation(answers, prior_icc=prior_icc)
+    generator = np.random.default_rng([drawn.seed, 4])
+    block = max(1, 1_000_000 // unit.size)
+    fits = []
+    for start in range(0, drawn.n_resamples, block):
+        n_draws = min(block, drawn.n_resamples - start)
+        right = uniforms(generator, unit, n_draws, correlation) < chance
+        hits = np.add.reduceat(right.astype(np.float64), starts, axis=0)
+        fits.append(recalibrated(np.repeat(bins.number[:, None], n_draws, axis=1), hits))
+    tail = (1 - check_level(drawn.level)) / 2
+    low, high = np.quantile(np.concatenate(fits, axis=1), [tail, 1 - tail], axis=1)
+    return low, high
+
+
+class Miscalibration(GapMeasure):
+    """MCB as a size of miscalibration."""
+
+    dense = True
+
+    def end(self, bins: Bins) -> FloatArray:
+        """Return the isotonic fit."""
+        return recalibrated(bins.number[:, None], bins.hits[:, None])[:, 0]
+
+    def size(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
+        """Return the part of the Brier score."""
+        flat = accuracy.reshape(bins.number.size, -1)
+        rows = np.broadcast_to(bins.number[:, None], flat.shape)
+        return self._part(bins.confidence, rows, flat, rows).reshape(accuracy.shape[1:])
+
+    def redrawn(self, drawn: Redrawn) -> FloatArray:
+        """Return the part for redrawn outcomes over resampled confidences."""
+        bins, shape = drawn.bins, drawn.hits.shape
+        flat = drawn.hits.reshape(shape[0], -1) / bins.number[:, None]
+        rows = np.broadcast_to(bins.number[:, None], flat.shape)
+        weights = np.broadcast_to(drawn.number[:, None, :], shape).reshape(flat.shape)
+        return self._part(bins.confidence, rows, flat, weights).reshape(shape[1:])
+
+    def _part(
+        self, p: FloatArray, rows: FloatArray, accuracy: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        fit = recalibrated(rows, rows * accuracy)
+        gain = np.square(p[:, None] - accuracy) - np.square(fit - accuracy)
+        part: FloatArray = (weights * gain).sum(axis=0) / weights.sum(axis=0)
+        return part
+
+    def least(self, whole: float) -> float:
+        """Return the square: shifting all probabilities by it would save as much."""
+        return whole**2
+
+
+class Discrimination(Miscalibration):
+    """DSC, which is 0 where all accuracies are one."""
+
+    def start(self, bins: Bins) -> FloatArray:
+        """Return the same accuracy everywhere: nothing is told apart."""
+        return np.full(bins.number.size, bins.hits.sum() / bins.n_answers)
+
+    def end(self, bins: Bins) -> FloatArray:
+        """Return the isotonic fit; where it is flat, what the order of probabilities could be."""
+        fit = super().end(bins)
+        if np.ptp(fit) > _FLAT:
+            return fit
+        mean = bins.number @ bins.confidence / bins.n_answers
+        return self.start(bins) + (bins.confidence - mean)
+
+    def _part(
+        self, p: FloatArray, rows: FloatArray, accuracy: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        fit = recalibrated(rows, rows * accuracy)
+        n = weights.sum(axis=0)
+        mean = (weights * fit).sum(axis=0) / n
+        part: FloatArray = (weights * np.square(fit - mean)).sum(axis=0) / n
+        return part
+
+    def least(self, whole: float) -> float:
+        """Return 0: how far the whole is off says nothing."""
+        return 0.0
