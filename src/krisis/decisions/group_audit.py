@@ -93,9 +93,13 @@ class GroupAudit:
         return {**asdict(self), "groups": groups, "largest_gap": largest}
 
     def largest(self, measure: str) -> Group | None:
-        """Return the group with the largest gap in a measure; None where there is no gap."""
+        """Return the group with the largest gap in a measure; None where there is no gap.
+
+        Of two groups, which have one gap with two signs, it is the one with more.
+        """
         shown = [g for g in self.groups if g.measures and math.isfinite(g.measures[measure].gap)]
-        return max(shown, key=lambda g: abs(g.measures[measure].gap), default=None)
+        gaps = [(round(abs(g.measures[measure].gap), 12), g.measures[measure].gap) for g in shown]
+        return shown[gaps.index(max(gaps))] if gaps else None
 
 
 HEADINGS = {
