@@ -256,13 +256,13 @@ def test_one_flip_rate_maps_the_risk_and_its_interval() -> None:
 
 
 def test_flip_rates_by_answer_are_inverted() -> None:
-    # 100 true 0, answered 0 in 80; 100 true 1, answered 1 in 90. 10 % of the 1 are labelled 0.
-    rows = judged([[80 + 1, 10 - 1], [20 + 9, 90 - 9]])
+    # 100 true 0, answered 0 in 80; 50 true 1, answered 1 in 40. 10 % of the 1 are labelled 0.
+    rows = judged([[80 + 1, 10 - 1], [20 + 4, 40 - 4]])
     found = corrected_risk(rows, FlipRates(by_label={1: 0.1}))
-    assert found.risk == pytest.approx(30 / 200)
-    assert found.low < 0.15 < found.high
+    assert found.risk == pytest.approx(30 / 150)
+    assert found.low < 0.2 < found.high
     assert found.possible
-    assert not corrected_risk(rows, FlipRates(by_label={1: 0.6})).possible
+    assert not corrected_risk(rows, FlipRates(by_label={1: 0.8})).possible
 
 
 def test_several_answers_flip_to_any_other() -> None:
