@@ -222,7 +222,7 @@ _MOST_SHOWN = 20
 def label_lines(audit: LabelAudit) -> list[str]:
     """Return the audit of labels in words."""
     whose = f"{audit.n_answered} answered rows of {audit.n_patients} {audit.words[0]}s"
-    lines = [f"Labels ({whose}), risk against the labels {audit.observed_risk:.4f}"]
+    lines = [f"Labels ({whose}), share of wrong answers by the labels {audit.observed_risk:.4f}"]
     lines += [] if audit.corrected is None else _corrected_lines(audit.corrected)
     lines += _range_lines(audit.range)
     for order in audit.order:

@@ -93,9 +93,13 @@ class GroupAudit:
         return {**asdict(self), "groups": groups, "largest_gap": largest}
 
     def largest(self, measure: str) -> Group | None:
-        """Return the group with the largest gap in a measure; None where there is no gap."""
+        """Return the group with the largest gap in a measure; None where there is no gap.
+
+        Of two groups, which have one gap with two signs, it is the one with more.
+        """
         shown = [g for g in self.groups if g.measures and math.isfinite(g.measures[measure].gap)]
-        return max(shown, key=lambda g: abs(g.measures[measure].gap), default=None)
+        gaps = [(round(abs(g.measures[measure].gap), 12), g.measures[measure].gap) for g in shown]
+        return shown[gaps.index(max(gaps))] if gaps else None
 
 
 HEADINGS = {
@@ -153,7 +157,7 @@ def _limits(value: float, low: float, high: float) -> str:
 def _text_table(audit: GroupAudit) -> list[str]:
     lines = group_table(audit)
     rows = [list(lines[0]), *(list(line.values()) for line in lines)]
-    widths = [max(len(row[i]) for row in rows if row[1] or not i) for i in range(len(rows[0]))]
+    widths = [max(len(row[i]) for row in rows if row[1]) for i in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
@@ -223,8 +227,10 @@ def group_assumptions(audit: GroupAudit) -> list[str]:
             "Other gaps are read with their p-values and flag nothing; their intervals hold for "
             "all groups together."
         ),
-        f"Groups, and points of curves, with fewer than {SMALLEST_GROUP} {person}s are not shown.",
+        f"Groups, figures and points with fewer than {SMALLEST_GROUP} {person}s are not shown (–).",
     ]
+    if audit.loss != "error":
+        found.append(f"The risk is the mean of the loss {audit.loss}, from 0 to 1.")
     if audit.within_patients:
         found.append(
             f"A {person} has rows in several groups of {', '.join(audit.within_patients)}: what it "

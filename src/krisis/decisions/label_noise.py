@@ -80,7 +80,8 @@ class Judged:
         """Take some answered rows of a run."""
         table = run.table
         known = [canonical_label(one) for one in table.answers.allowed]
-        seen = {table.labels[code] for code in np.unique(table.truth).tolist()}
+        given = table.truth if known else np.arange(len(table.labels))
+        seen = {table.labels[code] for code in np.unique(given).tolist()}
         labels = [*known, *sorted(seen - set(known), key=str)]
         code = np.array([labels.index(x) if x in labels else -1 for x in table.labels] + [-1])
         return cls(

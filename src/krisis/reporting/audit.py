@@ -28,7 +28,7 @@ _CURVES = (
 )
 _FOREST = (
     "A point is the figure of a group less that of all other rows, a bar its interval, which hold "
-    "for all groups together. Filled orange points are flagged: their risk is higher, or rises as "
+    "for all groups together. Orange points are flagged: their risk is higher, or rises as "
     "coverage falls, in tests that flag anything in at most 5 % of audits without a difference."
 )
 
@@ -52,7 +52,8 @@ def curve_figure(audit: GroupAudit, column: str) -> Figure:
     """Draw risk over coverage: a panel for every group, all rows behind it."""
     whole = [point for point in audit.curve if not point["column"]]
     points = [point for point in audit.curve if point["column"] == column]
-    names = list(dict.fromkeys(point["group"] for point in points))
+    drawn = {point["group"] for point in points}
+    names = [g.name for g in audit.groups if g.column == column and g.name in drawn]
     top = max((point["risk"] for point in [*points, *whole]), default=0.0)
     x = alt.X("coverage:Q", scale=unit_scale(), axis=percent_axis(title="coverage"))
     scale = alt.Scale(domain=[0, min(1.0, max(0.05, top * 1.08))], nice=False)
@@ -61,7 +62,9 @@ def curve_figure(audit: GroupAudit, column: str) -> Figure:
     panels = []
     for name in names:
         own = alt.Chart(data([p for p in points if p["group"] == name]))
-        line = own.mark_line(color=str(CORRECT), strokeWidth=3, point={"size": 24})
+        line = own.mark_line(
+            color=str(CORRECT), strokeWidth=3, point={"size": 24, "color": str(CORRECT)}
+        )
         layers = alt.layer(behind.encode(x=x, y=y), line.encode(x=x, y=y))
         panels.append(layers.properties(title=name, width=200, height=150))
     lines = [alt.hconcat(*panels[i : i + 4]) for i in range(0, len(panels), 4)]
@@ -103,9 +106,9 @@ def forest(groups: Sequence[Group]) -> Figure:
 def _panel(rows: list[JsonObject], order: list[str], *, first: bool) -> Chart:
     axis = alt.Axis(title=None, labels=first, ticks=False, domain=False, labelLimit=150)
     y = alt.Y("group:N", sort=order, scale=alt.Scale(domain=order), axis=axis)
-    end = max(max(abs(row["low"]), abs(row["high"])) for row in rows)
+    end = 1.05 * max(max(abs(row["low"]), abs(row["high"])) for row in rows)
     scale = alt.Scale(domain=[-end, end])
-    x = alt.X("gap:Q", scale=scale, axis=alt.Axis(title=None, format="+.2f", tickCount=4))
+    x = alt.X("gap:Q", scale=scale, axis=alt.Axis(title=None, format="+.2f", tickCount=3))
     base = alt.Chart(
         data(rows), width=150, height=max(2, len(order)) * 22, title=rows[0]["measure"]
     )

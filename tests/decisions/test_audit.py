@@ -1,0 +1,376 @@
+"""An audit finds the group that fares worse, and says what wrong labels would change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks.audit import DOUBLED_WORLDS, LABEL_WORLDS, NULL_WORLDS, simulate, simulate_labels
+from tests.invented_runs import ANSWERS, TASK
+from typer.testing import CliRunner
+
+from krisis.cli.app import app
+from krisis.decisions.audit_groups import audit_groups
+from krisis.decisions.audit_labels import LabelOptions, audit_labels, label_lines
+from krisis.decisions.group_audit import Group, GroupAudit, group_lines, group_table
+from krisis.decisions.group_tests import GroupOptions
+from krisis.decisions.label_noise import FlipRates, Judged, corrected_risk, swapping_rate
+from krisis.errors import InvalidValue, UserError
+from krisis.json_values import dumps
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.items import RunItems
+from krisis.results.result import BenchmarkResult
+from krisis.results.run_items import read_items
+
+Draw = np.random.Generator
+QUICK = GroupOptions(n_draws=499)
+
+
+def rows_of(
+    n: int, change: Callable[[int, Draw], dict[str, Any]], size: int = 1
+) -> list[EvaluationResult]:
+    """Return rows that are right 9 times in 10, surer when they are; ``change`` edits each."""
+    rng = np.random.default_rng(5)
+    found = []
+    for i in range(n):
+        wrong = i % 10 == 0
+        edits = {
+            "prediction": int(wrong),
+            "ground_truth": 0,
+            "confidence": round(
+                float(rng.uniform(0.5, 0.8) if wrong else rng.uniform(0.6, 0.99)), 3
+            ),
+            "metadata": {"site": "abcdef"[i // 10 % 6]},
+            "record_id": f"r{i}",
+            "cluster_id": f"p{i // size}",
+        }
+        found.append(EvaluationResult(**(edits | change(i, rng))))
+    return found
+
+
+def saved(folder: Path, rows: Sequence[EvaluationResult], model: str = "m") -> Path:
+    path = folder / f"{model}.json"
+    facts = {"task_facts": {**TASK, "groups": {"site": "site"}}}
+    about = {"suite": "clinic", "task": "triage"}
+    BenchmarkResult(Rows(rows, ANSWERS), {}, about, model, facts).save(path)
+    return path
+
+
+def group_of(audit: GroupAudit, name: str) -> Group:
+    return next(group for group in audit.groups if group.name == name)
+
+
+def worse_in_a(i: int, rng: Draw) -> dict[str, Any]:
+    return {"prediction": 1} if i // 10 % 6 == 0 and i % 2 else {}
+
+
+def test_a_group_that_fares_worse_is_flagged_and_no_other(tmp_path: Path) -> None:
+    run = read_items(saved(tmp_path, rows_of(400, worse_in_a)))
+    audit = audit_groups(run, QUICK)
+    flagged = {group.name: group.flags for group in audit.groups if group.flags}
+    assert flagged == {"site_a": ["higher risk than the rest"]}
+    found = group_of(audit, "site_a")
+    assert (found.n_patients, found.n_rows) == (70, 70)
+    risk = found.measures["risk"]
+    assert risk.value == pytest.approx(0.6)
+    assert risk.gap == pytest.approx(0.5)
+    assert risk.gap_low < 0.5 < risk.gap_high
+    assert risk.p == 2 / 500  # none of 499 exchanges reaches it
+    assert audit.largest("risk") is found
+    assert audit.n_tests == 12
+    assert not audit.within_patients
+    assert "FLAG site_a: risk 0.600 is higher than in the rest by 0.500" in "\n".join(
+        group_lines(audit)
+    )
+    assert dumps(audit_groups(run, QUICK).to_json()) == dumps(audit.to_json())
+
+
+def surer_when_wrong(i: int, rng: Draw) -> dict[str, Any]:
+    at_a = i // 10 % 6 == 0
+    return {"confidence": 1.0} if at_a and i % 10 == 0 else {}
+
+
+def test_a_risk_that_rises_as_coverage_falls_is_flagged(tmp_path: Path) -> None:
+    audit = audit_groups(read_items(saved(tmp_path, rows_of(600, surer_when_wrong))), QUICK)
+    flagged = {group.name: group.flags for group in audit.groups if group.flags}
+    assert flagged == {"site_a": ["risk rises as coverage falls"]}
+    tests = group_of(audit, "site_a").tests
+    assert tests.rise == pytest.approx(0.1 * 0.9 * 0.5)  # every wrong answer above every right one
+    assert tests.risk_of_surest_half == pytest.approx(0.2)
+    curve = [p["risk"] for p in audit.curve if p["group"] == "site_a"]
+    assert curve[0] > curve[-1] == pytest.approx(0.1)
+
+
+def half_abstained(i: int, rng: Draw) -> dict[str, Any]:
+    due = i % 4 == 0
+    site = {"site": "tiny" if i < 15 else "ab"[i % 2], "should_abstain": due}
+    gone = {"abstained": True, "prediction": None} if due and i % 8 == 0 else {}
+    return {"metadata": site} | gone
+
+
+def test_small_groups_are_named_and_figures_are_those_of_the_rows(tmp_path: Path) -> None:
+    audit = audit_groups(read_items(saved(tmp_path, rows_of(400, half_abstained))), QUICK)
+    tiny = group_of(audit, "site_tiny")
+    assert not tiny.measures
+    assert not tiny.flags
+    assert "fewer than 20 patients" in tiny.reason
+    line = group_table(audit)[-1]
+    assert line["group"] == "site_tiny: fewer than 20 patients"
+    assert line["risk"] == ""
+    assert not any(point["group"] == "site_tiny" for point in audit.curve)
+    whole = audit.overall
+    assert whole["coverage"].value == pytest.approx(350 / 400)
+    assert whole["deferral_sensitivity"].value == pytest.approx(0.5)
+    assert whole["deferral_specificity"].value == 1.0
+    assert group_of(audit, "site_b").measures["deferral_sensitivity"].reason == (
+        "no row is to be deferred"
+    )
+    # i % 10 == 0 is wrong and i % 8 == 0 abstained: multiples of 40 are gone.
+    assert whole["risk"].value == pytest.approx(30 / 350)
+
+
+def test_a_threshold_or_a_coverage_moves_every_figure(tmp_path: Path) -> None:
+    run = read_items(saved(tmp_path, rows_of(400, lambda i, rng: {})))
+    by_coverage = audit_groups(run, replace(QUICK, coverage=0.5))
+    assert by_coverage.overall["coverage"].value == pytest.approx(0.5, abs=0.01)
+    assert by_coverage.threshold is not None
+    same = audit_groups(run, replace(QUICK, threshold=by_coverage.threshold))
+    assert dumps(same.to_json()) == dumps(by_coverage.to_json())
+    accepted = run.table.confidence >= by_coverage.threshold
+    assert same.overall["risk"].value == pytest.approx(1 - run.table.correct[accepted].mean())
+
+
+def eight_items(i: int, rng: Draw) -> dict[str, Any]:
+    item = i % 8
+    wrong = (item == 0 and i % 3 > 0) or i % 40 == 9
+    return {"prediction": int(wrong), "metadata": {"site": f"i{item}"}}
+
+
+def test_groups_within_patients_are_compared_within_them(tmp_path: Path) -> None:
+    audit = audit_groups(read_items(saved(tmp_path, rows_of(480, eight_items, size=8))), QUICK)
+    assert list(audit.within_patients) == ["site"]
+    assert [group.name for group in audit.groups if group.flags] == ["site_i0"]
+    assert group_of(audit, "site_i0").n_patients == 60
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda i, rng: {"prediction": 0}, "No group is flagged"),
+        (lambda i, rng: {"confidence": None}, "no curve"),
+        (lambda i, rng: {"metadata": {}}, "all rows are in one group (unknown_site)"),
+        (lambda i, rng: {"metadata": {"site": "x", "age": i}}, "the rows have: age, site"),
+        (lambda i, rng: {"metadata": {"site": i}} if i < 3 else {}, "site_1: fewer than 20"),
+    ],
+    ids=["all right", "no confidence", "no metadata", "one group", "one member"],
+)
+def test_odd_runs_are_audited(
+    tmp_path: Path, change: Callable[[int, Draw], dict[str, Any]], said: str
+) -> None:
+    path = saved(tmp_path, rows_of(150, change))
+    shown = CliRunner().invoke(app, ["audit", str(path)])
+    assert shown.exit_code == 0, shown.output
+    assert said in shown.output
+
+
+def test_numbers_are_divided_where_asked(tmp_path: Path) -> None:
+    path = saved(tmp_path, rows_of(300, lambda i, rng: {"metadata": {"age": i / 3}}))
+    audit = audit_groups(read_items(path), replace(QUICK, by=["age:40:60"]))
+    assert [(g.name, g.n_rows) for g in audit.groups] == [
+        ("age_<40", 120),
+        ("age_40–<60", 60),
+        ("age_≥60", 120),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--by", "age"], "--by age:40:60"),
+        (["--by", "sit"], "did you mean 'site'"),
+        (["--by", "age:60:40"], "rising numbers, not 60:40"),
+        (["--by", "site:1"], "holds 'a', which is no number"),
+        (["--by", "site,site"], "name every group once"),
+        (["--by", "name"], "name a column with fewer"),
+        (["--threshold", "0.7", "--coverage", "0.5"], "not both"),
+        (["--threshold", "nan"], "must be a number"),
+        (["--coverage", "1.5"], "between 0 and 1"),
+        (["--confidence", "nothing"], "unknown confidence variant"),
+        (["--loss", "square"], "unknown loss"),
+        (["--flip-rate", "2"], "from 0 up to 1"),
+        (["--flip-rate", "x"], "from 0 up to 1"),
+        (["--flip-rate", "0.5"], "say nothing of the truth"),
+        (["--flip-rate", "7:0.1"], "which is no answer; use 0, 1"),
+        (["--flip-rate", "1:0.1,1:0.2"], "names an answer twice"),
+        (["--flip-range", "0.1"], "two numbers with a colon"),
+        (["--flip-range", "0.2:0.1"], "must rise"),
+        (["--labels", "reader"], "unknown label column 'reader'"),
+        (["--labels", "truth"], "name one"),
+        (["--labels", "part,age"], "neither a whole number nor a text"),
+    ],
+)
+def test_what_cannot_be_audited_is_said_in_one_sentence(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    def change(i: int, rng: Draw) -> dict[str, Any]:
+        names = {"site": "ab"[i % 2], "age": i, "name": f"n{i}", "part": i / 7}
+        return {"metadata": names}
+
+    path = saved(tmp_path, rows_of(60, change))
+    found = CliRunner().invoke(app, ["audit", str(path), *options])
+    assert isinstance(found.exception, UserError), found.output
+    assert said in str(found.exception)
+
+
+def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
+    gone = {"abstained": True, "prediction": None}
+    run = read_items(saved(tmp_path, rows_of(30, lambda i, rng: gone)))
+    with pytest.raises(InvalidValue, match="none of the 30 scored rows"):
+        audit_groups(run)
+
+
+def judged(counts: list[list[int]], labels: Sequence[int] = (0, 1)) -> Judged:
+    """Return rows from their counts (answers × labels), one patient each."""
+    pairs = [(a, b) for a, line in enumerate(counts) for b, n in enumerate(line) for _ in range(n)]
+    answer, label = np.array(pairs).T
+    return Judged(labels, answer, label, np.arange(answer.size))
+
+
+def test_one_flip_rate_maps_the_risk_and_its_interval() -> None:
+    rows = judged([[60, 8], [6, 26]])  # 14 of 100 wrong
+    found = corrected_risk(rows, FlipRates(0.05))
+    assert found.risk == pytest.approx((0.14 - 0.05) / 0.9)
+    plain = corrected_risk(rows, FlipRates(0.0))
+    assert plain.risk == pytest.approx(0.14)
+    assert found.low == pytest.approx((plain.low - 0.05) / 0.9)
+    assert found.high == pytest.approx((plain.high - 0.05) / 0.9)
+    assert (found.any_low, found.any_high) == pytest.approx((0.09, 0.19))
+    below = corrected_risk(rows, FlipRates(0.2))
+    assert below.risk == 0.0
+    assert below.unbounded == pytest.approx((0.14 - 0.2) / 0.6)
+
+
+def test_flip_rates_by_answer_are_inverted() -> None:
+    # 100 true 0, answered 0 in 80; 50 true 1, answered 1 in 40. 10 % of the 1 are labelled 0.
+    rows = judged([[80 + 1, 10 - 1], [20 + 4, 40 - 4]])
+    found = corrected_risk(rows, FlipRates(by_label={1: 0.1}))
+    assert found.risk == pytest.approx(30 / 150)
+    assert found.low < 0.2 < found.high
+    assert found.possible
+    assert not corrected_risk(rows, FlipRates(by_label={1: 0.8})).possible
+
+
+def test_several_answers_flip_to_any_other() -> None:
+    # Of 90 rows of each truth 80 are answered rightly, 5 by each other answer; 20 % flip.
+    truth = np.full((3, 3), 5.0) + np.eye(3) * 75
+    chance = FlipRates(0.2).matrix((0, 1, 2))
+    assert chance.tolist() == [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+    seen = (truth @ chance * 2).round().astype(int).tolist()
+    found = corrected_risk(judged(seen, (0, 1, 2)), FlipRates(0.2))
+    assert found.risk == pytest.approx(10 / 90)
+
+
+def test_the_rate_at_which_two_runs_change_order() -> None:
+    left, right = judged([[85, 0], [15, 100]]), judged([[97, 20], [3, 80]])
+    # 15 and 23 wrong: equal when each label of 1 that is answered 0 counts 1/(1−ε) and each
+    # that is answered 1 counts −ε/(1−ε): 15 − 100ε/(1−ε) = 3 + (20 − 80ε)/(1−ε) → never.
+    assert swapping_rate(left, right, FlipRates(1.0))[0] is None
+    assert swapping_rate(left, right, FlipRates(by_label={1: 1.0}))[0] is None
+    # Labels of 0: 15/(1−ε) − 85ε/(1−ε) = 20 + 3/(1−ε) − 97ε/(1−ε) − 0 → 12 + 12ε = 20(1−ε).
+    rate, most = swapping_rate(left, right, FlipRates(by_label={0: 1.0}))
+    assert rate == pytest.approx(8 / 32)
+    assert most == pytest.approx(0.5, abs=0.001)
+
+
+def reader(i: int, rng: Draw) -> dict[str, Any]:
+    truth = i % 2
+    second = truth if i % 5 else None
+    third = 1 - truth if i % 6 == 0 else str(truth)
+    names = {"site": "ab"[i % 3 == 0], "first": truth, "second": second, "third": third}
+    return {"ground_truth": truth, "prediction": truth ^ (i % 10 == 0), "metadata": names}
+
+
+def test_labels_and_other_runs_are_audited_together(tmp_path: Path) -> None:
+    rows = rows_of(120, reader)
+    sure = [replace(row, confidence=0.99 if i in (10, 20) else 0.5) for i, row in enumerate(rows)]
+    other = [
+        replace(row, prediction=row.ground_truth) if i == 50 else row for i, row in enumerate(sure)
+    ]
+    runs = [read_items(saved(tmp_path, r, name)) for r, name in ((sure, "m"), (other, "n"))]
+    options = LabelOptions(
+        flip_rates=FlipRates(0.02), flip_range=(0.0, 0.05), columns=("first", "second", "third")
+    )
+    found = audit_labels(runs[0], options, [runs[1]])
+    assert found.observed_risk == pytest.approx(0.1)
+    assert [one.flip_rate for one in (found.range[0], found.range[-1])] == [0.0, 0.05]
+    order = found.order[0]
+    assert (order.n_rows, order.risk, order.other_risk) == (120, 0.1, pytest.approx(11 / 120))
+    assert order.n_any_labels == 1
+    assert order.rates["every label"]["changes_at"] is None
+    assert found.agreement is not None
+    assert found.agreement.n_rows == 120
+    assert found.agreement.n_labels == 120 * 3 - 24
+    assert found.agreement.risks["second"]["n_rows"] == 96
+    assert found.suspects is not None
+    assert {row["record_id"] for row in found.suspects} == {
+        f"r{i}" for i in range(0, 120, 10) if i != 50
+    }
+    text = "\n".join(label_lines(found))
+    assert "no flip rate changes it" in text
+    assert "r10: label 0, answer 1" in text
+    alone = audit_labels(runs[0], LabelOptions(columns=["third"]))
+    assert alone.agreement is not None
+    assert list(alone.agreement.columns) == ["truth", "third"]
+    assert alone.suspects is None
+
+
+def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
+    rows = rows_of(30, lambda i, rng: {})
+    run = read_items(saved(tmp_path, rows))
+    cases: dict[str, RunItems] = {
+        "share no record_id": read_items(
+            saved(tmp_path, [replace(row, record_id=f"x{row.record_id}") for row in rows], "a")
+        ),
+        "have no record_id of their own": read_items(
+            saved(tmp_path, [replace(row, record_id="") for row in rows], "b")
+        ),
+        "different right answers": read_items(
+            saved(tmp_path, [replace(row, ground_truth=1) for row in rows], "c")
+        ),
+        "answered by every run": read_items(
+            saved(tmp_path, [replace(r, abstained=True, prediction=None) for r in rows], "d")
+        ),
+    }
+    for said, other in cases.items():
+        with pytest.raises(InvalidValue, match=said):
+            audit_labels(run, LabelOptions(), [other])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", NULL_WORLDS, ids=lambda world: world.name)
+def test_hardly_any_run_without_a_difference_is_flagged(world: Any) -> None:
+    n_runs = 300
+    found = simulate(world, n_runs, 999)
+    assert found["flagged"] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / n_runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", DOUBLED_WORLDS, ids=lambda world: world.name)
+def test_a_doubled_risk_is_flagged_with_the_power_stated(world: Any) -> None:
+    found = simulate(world, 300, 1999)
+    assert abs(found["first_group"] - found["stated_power"]) < 3 * max(
+        found["standard_error"], 0.02
+    )
+
+
+@pytest.mark.parametrize("world", LABEL_WORLDS, ids=lambda world: world.name)
+def test_the_corrected_risk_is_the_true_one_on_average(world: Any) -> None:
+    found = simulate_labels(world, 100)
+    assert abs(found["corrected"] - found["true_risk"]) < 4 * found["standard_error"]
+    assert abs(found["observed"] - found["true_risk"]) > 8 * found["standard_error"]
+    assert found["covered"] >= 0.9
