@@ -137,6 +137,9 @@ def test_few_levels_of_confidence_are_compared_with_their_own_shares() -> None:
     assert E50()(rows).value == pytest.approx(gaps[0], abs=1e-12)
     assert E90()(rows).value == pytest.approx(np.quantile(gaps, 0.9), abs=1e-12)
     assert IntegratedCalibrationIndex()(told((0.7, 12, 6))).value == pytest.approx(0.2)
+    # Probabilities that differ by rounding alone are one level, whatever lies far away.
+    tiny = told((0.0, 9, 3), (1e-237, 3, 1), (1.0, 2, 2))
+    assert IntegratedCalibrationIndex()(tiny).value == pytest.approx(12 / 14 / 3)
 
 
 @pytest.mark.parametrize("of", ["correct", "positive"])
@@ -186,7 +189,9 @@ def test_the_debiased_error_is_free_of_the_noise_of_its_bins() -> None:
     """√ of (gap² − ȳ(1 − ȳ)/(n − 1)) per bin, as Kumar et al. give it; a lone row is left out."""
     rows = told((0.9, 10, 6), (0.7, 5, 1), (0.2, 1, 1))
     parts = [10 * (0.3**2 - 0.24 / 9), 5 * (0.5**2 - 0.16 / 4)]
-    assert DebiasedCalibrationError()(rows).value == pytest.approx(math.sqrt(sum(parts) / 15))
+    score = DebiasedCalibrationError()(rows)
+    assert score.value == pytest.approx(math.sqrt(sum(parts) / 15))
+    assert score.n_evaluated == 15
     calibrated = told((0.9, 10, 9), (0.7, 10, 7))
     assert DebiasedCalibrationError()(calibrated).value == 0.0
     alone = DebiasedCalibrationError()(told((0.9, 1, 1), (0.2, 1, 0)))

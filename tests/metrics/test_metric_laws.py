@@ -89,7 +89,9 @@ def test_saying_everything_twice_changes_counts_only(
     metric: BaseMetric, results: list[EvaluationResult]
 ) -> None:
     once, twice = metric(results), metric([*results, *results])
-    assert same(once.value, twice.value) or metric.key in OF_HOW_MANY
+    if metric.key in OF_HOW_MANY:
+        return
+    assert same(once.value, twice.value)
     assert twice.n_evaluated == 2 * once.n_evaluated
     assert twice.n_abstained == 2 * once.n_abstained
 

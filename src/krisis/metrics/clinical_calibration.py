@@ -353,7 +353,7 @@ class DebiasedCalibrationError(_OfProbability):
     calibration error; one with a single patient is left out. Direction: lower. Abstained rows are
     left out. It averages squares, so it is not ECE less its bias; that is in the details of ECE.
 
-    References: Bröcker, Estimating reliability and resolution of probability forecasts through
+    Reference: Bröcker, Estimating reliability and resolution of probability forecasts through
     decomposition of the empirical score, Climate Dynamics 39 (2012) 655–667; Kumar, Liang and Ma,
     Verified uncertainty calibration, NeurIPS 2019.
 

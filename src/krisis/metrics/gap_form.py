@@ -90,6 +90,13 @@ class DebiasedGap(GapSum):
         super().__init__(hits, confidence, bins=bins, among=among)
         self.patients = patients
 
+    @property
+    def n_evaluated(self) -> int:
+        """Count the rows of the bins that have rows of two patients."""
+        pairs = np.unique(np.stack([self.index, self.patients.code[self.among]]), axis=1)
+        n_patients = np.bincount(pairs[0], minlength=self.filled.size)
+        return int(np.count_nonzero(n_patients[self.index] > 1))
+
     def value(self) -> float:
         """Return the root of the mean over rows."""
         return float(self.on(self.patients).values(np.ones((self.patients.n, 1)))[0])

@@ -21,6 +21,8 @@ SPAN = 0.75
 _MOST_SMOOTHED = 1000
 # A sum of squares of a polynomial below this share of the weights is rounding.
 _ROUNDING = 1e-24
+# Probabilities nearer than this are one.
+_SAME = 1e-12
 _CELLS_PER_BLOCK = 50_000
 
 
@@ -44,10 +46,11 @@ def kernels(x: FloatArray, rows: FloatArray, at: slice) -> FloatArray:
     place = np.argmax(within >= needed, axis=2)
     farthest = np.take_along_axis(np.take_along_axis(distance, order, 1), place, 1)[:, :, None]
     # Where the nearest rows all have one probability, no other row counts.
-    wide = farthest > 0
-    d = np.where(wide, offset[:, None, :] / np.where(wide, farthest, 1.0), 0.0)
+    wide = farthest > _SAME
+    # What lies beyond the farthest has no weight, wherever it is put.
+    d = np.clip(offset[:, None, :] / np.where(wide, farthest, 1.0), -1.0, 1.0)
     beyond = np.maximum(1 - np.abs(d) * d * d, 0.0)
-    tricube = np.where(wide, beyond * beyond * beyond, (distance == 0)[:, None, :])
+    tricube = np.where(wide, beyond * beyond * beyond, (distance <= _SAME)[:, None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
         kernel: FloatArray = tricube * _values_at(at, d, rows * tricube)
     return np.where(needed >= 2, kernel, np.nan)
