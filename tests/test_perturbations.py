@@ -63,7 +63,7 @@ def every_task() -> Iterator[Any]:
 @cache
 def loaded(name: str, task: str, features: FeatureSet) -> tuple[BaseDataSuite, list[PatientRecord]]:
     kind, is_file = registry.find("suites", name), registry.is_suite_file(name)
-    few = {} if is_file else {"n_synthetic": 40}
+    few = {} if is_file or kind.terms else {"n_synthetic": 40}
     config = SuiteConfig(task=task, features=features, **few)
     suite = TableSuite(name, config=config) if is_file else kind(config)
     return suite, suite.load()[:40]

@@ -46,7 +46,7 @@ def only_run(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("example", "model", "n_records"),
     [
-        ("lab.yaml", "rule/declared", 25),
+        ("lab.yaml", "rule/declared", 23),
         ("questions.yaml", "always-answer", 12),
     ],
 )

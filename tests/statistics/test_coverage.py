@@ -35,7 +35,9 @@ def test_every_interval_covers_exists_and_holds_its_value(world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world", "of"), clinical_coverage.worlds(), ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(
+    ("world", "of"), list(clinical_coverage.worlds()), ids=lambda one: str(one)[:40]
+)
 def test_the_intervals_of_clinical_calibration_exist_and_cover(world, of):
     metrics = clinical_coverage.chosen(of, "worked-out")
     method = partial(clinical_coverage.by_product, metrics)

@@ -2,17 +2,17 @@
 
 Two readers answer: one who knows the facts that the prompt states (the deferral label and
 `bayes-optimal`), and the guideline reader, who takes the dipstick at its word and knows of no
-prior, only of the error of one creatinine.
+prior, only of the error of one creatinine. What errors and deferrals cost by default is at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from krisis.data.base import Features, Judgement, Label, Task
+from krisis.data.base import CostTable, Features, Judgement, Label, Task
 from krisis.data.ckd import progression, setting
 from krisis.data.ckd.deferral import (
     ROWS_OF_RISK,
@@ -151,3 +151,49 @@ def _by_guideline(features: Features) -> Array:
         categories = category_probabilities(creatinine, map(float, ages), sexes)
     raised = np.full(3, 1 / 3) if grade is None else np.eye(3)[_FACE_VALUE[int(grade)]]
     return np.asarray(categories[:, None] * raised)
+
+
+# Presets of costs: a wrong answer costs 100 on the whole, one that plays the disease down three
+# times as much as one that plays it up, and deferring what the prompt says (docs/decide.md).
+_DOWN, _UP = 150.0, 50.0
+
+
+def _price(rule: DeferralRule) -> float:
+    return round(100 * rule.risk, 10)
+
+
+def _note(wrong: str) -> str:
+    return (
+        f"Convention: {wrong} costs 150, the opposite 50, a deferral the stated share of the mean "
+        "of both; no study of costs."
+    )
+
+
+def step_costs(rule: DeferralRule, answers: Iterable[Label], step: str) -> CostTable:
+    """Return costs per step of distance, answers that are too low costing more."""
+    return CostTable.by_distance(
+        answers,
+        too_low=_DOWN,
+        too_high=_UP,
+        defer=_price(rule),
+        note=_note(f"every {step} that the answer is too low"),
+    )
+
+
+def detection_costs(rule: DeferralRule) -> CostTable:
+    """Return costs in which missed disease costs more than a false alarm."""
+    costs: dict[Label, dict[Label, float]] = {
+        CKD_PRESENT: {CKD_ABSENT: _DOWN},
+        CKD_ABSENT: {CKD_PRESENT: _UP},
+    }
+    return CostTable(costs, _price(rule), note=_note("missed disease"))
+
+
+def course_costs(rule: DeferralRule) -> CostTable:
+    """Return costs in which missed worsening costs more than any other error."""
+    costs: dict[Label, dict[Label, float]] = {
+        "worsening": {"stable": _DOWN, "improving": _DOWN},
+        "stable": {"worsening": _UP, "improving": _UP},
+        "improving": {"worsening": _UP, "stable": _UP},
+    }
+    return CostTable(costs, _price(rule), note=_note("missed worsening"))

@@ -5,13 +5,20 @@ Whatever a deferral label uses is said here, with the figures of `setting` and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 
-from krisis.data.base import CostTable, FeatureDescription, Label, Task
-from krisis.data.ckd.assessment import CKD_ABSENT, CKD_PRESENT, RISKS
+from krisis.data.base import FeatureDescription, Label, Task
+from krisis.data.ckd.assessment import (
+    CKD_ABSENT,
+    CKD_PRESENT,
+    RISKS,
+    course_costs,
+    detection_costs,
+    step_costs,
+)
 from krisis.data.ckd.deferral import DeferralRule
 from krisis.data.ckd.facts import percent, stated_course_setting, stated_setting
 from krisis.data.ckd.progression import DRUG_FALL, MAX_VISITS
@@ -139,38 +146,17 @@ def _scored_stage(asking: Asking) -> str:
     )
 
 
-# Presets of costs: a wrong answer costs 100 on the whole, one that plays the disease down three
-# times as much as one that plays it up, and deferring what the prompt says (docs/decide.md).
-_DOWN, _UP = 150.0, 50.0
-
-
-def _price(asking: Asking) -> float:
-    return round(100 * asking.rule.risk, 10)
-
-
-def _note(wrong: str) -> str:
-    return (
-        f"Convention: {wrong} costs 150, the opposite 50, a deferral the stated share of the mean "
-        "of both; no study of costs."
-    )
-
-
-def _step_costs(asking: Asking, answers: Iterable[Label], step: str) -> CostTable:
-    """Return costs per step of distance, answers that are too low costing more."""
-    return CostTable.by_distance(
-        answers,
-        too_low=_DOWN,
-        too_high=_UP,
-        defer=_price(asking),
-        note=_note(f"every {step} that the answer is too low"),
-    )
+_DETECTION_ALIASES: Mapping[str, Label] = {
+    **dict.fromkeys(("ckd", "present", "yes", "ckd present"), CKD_PRESENT),
+    **dict.fromkeys(("notckd", "not ckd", "no ckd", "absent", "no", "ckd absent"), CKD_ABSENT),
+}
 
 
 def detection(asking: Asking) -> Task:
     """Ask whether chronic kidney disease is present."""
-    level, scored = _level(asking), ""
-    if asking.data_path is not None:
-        scored = "The answer is scored against the diagnosis that the hospital recorded. "
+    level = _level(asking)
+    recorded = "The answer is scored against the diagnosis that the hospital recorded. "
+    scored = "" if asking.data_path is None else recorded
     return Task(
         name=Task.DETECTION,
         question=(
@@ -198,19 +184,10 @@ def detection(asking: Asking) -> Task:
             near=f"{_near(asking, '60')}; cases whose true answer contradicts this eGFR count as "
             "cases to defer too",
         ),
-        aliases={
-            **dict.fromkeys(("ckd", "present", "yes", "ckd present"), CKD_PRESENT),
-            **dict.fromkeys(
-                ("notckd", "not ckd", "no ckd", "absent", "no", "ckd absent"), CKD_ABSENT
-            ),
-        },
+        aliases=_DETECTION_ALIASES,
         positive=CKD_PRESENT,
         groups=_GROUPS,
-        costs=CostTable(
-            {CKD_PRESENT: {CKD_ABSENT: _DOWN}, CKD_ABSENT: {CKD_PRESENT: _UP}},
-            _price(asking),
-            note=_note("missed disease"),
-        ),
+        costs=detection_costs(asking.rule),
     )
 
 
@@ -244,7 +221,7 @@ def staging(asking: Asking) -> Task:
         ordered=True,
         positive="G5" if asking.split_stage_3 else 5,
         groups=_GROUPS,
-        costs=_step_costs(asking, answers, "stage"),
+        costs=step_costs(asking.rule, answers, "stage"),
     )
 
 
@@ -286,7 +263,7 @@ def albuminuria(asking: Asking) -> Task:
         ordered=True,
         positive="A3",
         groups=_GROUPS,
-        costs=_step_costs(asking, answers, "category"),
+        costs=step_costs(asking.rule, answers, "category"),
     )
 
 
@@ -338,7 +315,7 @@ def risk(asking: Asking) -> Task:
         ordered=True,
         positive=RISKS[-1],
         groups=_GROUPS,
-        costs=_step_costs(asking, RISKS, "step of the map"),
+        costs=step_costs(asking.rule, RISKS, "step of the map"),
     )
 
 
@@ -353,15 +330,6 @@ def _scored_course(asking: Asking) -> str:
         "estimates (CKD-EPI 2021), and the case is to be deferred where the true course behind "
         "them, around which they scatter, may well have another answer, as stated below."
     )
-
-
-def _course_costs(asking: Asking) -> CostTable:
-    costs: dict[Label, dict[Label, float]] = {
-        "worsening": {"stable": _DOWN, "improving": _DOWN},
-        "stable": {"worsening": _UP, "improving": _UP},
-        "improving": {"worsening": _UP, "stable": _UP},
-    }
-    return CostTable(costs, _price(asking), note=_note("missed worsening"))
 
 
 def progression(asking: Asking) -> Task:
@@ -400,7 +368,7 @@ def progression(asking: Asking) -> Task:
         },
         positive="worsening",
         groups=_GROUPS,
-        costs=_course_costs(asking),
+        costs=course_costs(asking.rule),
     )
 
 
