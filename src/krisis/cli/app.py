@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Find a confidence threshold with a bounded risk, or verify one on new patients.",
     ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
+    "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
     "check": (
         "krisis.cli.check",
         "Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged.",
