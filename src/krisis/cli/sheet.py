@@ -10,8 +10,8 @@ from krisis.cli.console import warn_of_damage
 from krisis.cli.streams import echo_json
 from krisis.json_values import dumps, write_text
 from krisis.reporting.sheet import build_sheet
-from krisis.reporting.sheet_facts import read_run_for_sheet
 from krisis.reporting.sheet_markdown import sheet_markdown
+from krisis.reporting.sheet_run import read_run_for_sheet
 
 app = typer.Typer(add_completion=False)
 

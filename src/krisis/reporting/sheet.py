@@ -11,9 +11,11 @@ from typing import Literal
 
 from krisis import __version__
 from krisis.json_values import JsonObject, plain
-from krisis.reporting.provenance import data_facts, execution_facts
-from krisis.reporting.sheet_facts import FACTS, STATES, Fact, SheetRun, no_model, scores_by_kind
+from krisis.reporting.provenance import execution_facts
+from krisis.reporting.sheet_data import described
+from krisis.reporting.sheet_facts import FACTS, scores_by_kind
 from krisis.reporting.sheet_flow import Box, flow
+from krisis.reporting.sheet_run import STATES, Fact, SheetRun, no_model
 from krisis.reporting.wording import number
 
 GUIDELINE = (
@@ -79,6 +81,7 @@ class Sheet:
     """The items, the flow of records, a model card and a data sheet of one run."""
 
     title: str
+    file: str
     items: tuple[Item, ...]
     flow: tuple[Box, ...]
     model_card: tuple[Fact, ...]
@@ -97,6 +100,7 @@ class Sheet:
             "kind": "krisis.sheet",
             "krisis_version": __version__,
             "title": self.title,
+            "file": self.file,
             "guideline": GUIDELINE,
             "disclaimer": DISCLAIMER,
             "warnings": list(self.warnings),
@@ -115,13 +119,14 @@ def build_sheet(run: SheetRun) -> Sheet:
     about = " / ".join(filter(None, (made.suite, made.task, made.mode))) or "unnamed suite"
     return Sheet(
         f"{result.backend_name or 'unnamed model'} on {about}",
+        run.file,
         tuple(_item(entry, run, known) for entry in entries()),
         tuple(flow(result)),
         _model_card(run, known),
         _data_sheet(run, known),
         tuple(_score_lines(run)),
         made.task_facts.person if made.task_facts else "patient",
-        tuple(filter(None, (result.damage, result.stop and result.stop.sentence))),
+        tuple(filter(None, (result.damage, result.stop.sentence if result.stop else ""))),
     )
 
 
@@ -139,8 +144,12 @@ def _item(entry: Entry, run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> It
 
 def _model_card(run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> tuple[Fact, ...]:
     no = no_model(run)
-    place = run.of_run("config") if run.is_run_file else run.of_run("*")
-    more = [Fact(name, number(value), place) for name, value in execution_facts(run.result)]
+    place = run.of_run("").removesuffix(".")
+    imported = run.result.provenance.imported
+    more = [
+        Fact("imported at" if imported and name == "started" else name, number(value), place)
+        for name, value in execution_facts(run.result)
+    ]
     named = ("model", "settings", "prompts", "dates", "baselines", "abstentions", "failures")
     first = [fact for name in named for fact in known[name]]
     taken = {fact.name for fact in first}
@@ -153,14 +162,10 @@ def _model_card(run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> tuple[Fact
 
 def _data_sheet(run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> tuple[Fact, ...]:
     named = ("task", "labels", "deferral", "groups", "missing", "classes")
-    described = [
-        Fact(name, number(value), run.of_suite())
-        for name, value in data_facts(run.result.suite_description)
-    ]
     found = [fact for name in named for fact in known[name]]
     taken = {fact.name for fact in found}
     imported = [fact for fact in known["source"] if fact.name == "imported"]
-    return (*found, *imported, *(fact for fact in described if fact.name not in taken))
+    return (*found, *imported, *(fact for fact in described(run) if fact.name not in taken))
 
 
 def _score_lines(run: SheetRun) -> Sequence[JsonObject]:

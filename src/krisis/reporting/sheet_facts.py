@@ -4,157 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
 
 from krisis import registry
-from krisis.json_values import JsonMapping, JsonValue, dumps, read_object
-from krisis.metrics.base import EvaluationResult, MetricScore
+from krisis.json_values import JsonValue, dumps
+from krisis.metrics.base import MetricScore
 from krisis.reporting import wording
-from krisis.reporting.provenance import data_facts
+from krisis.reporting.sheet_data import (
+    deferral_facts,
+    groups_facts,
+    labels_facts,
+    missing_facts,
+    preparation_facts,
+    source_facts,
+    splits_facts,
+)
 from krisis.reporting.sheet_flow import flow, n_patients
+from krisis.reporting.sheet_run import Fact, SheetRun
 from krisis.results.base import BenchmarkResult
-from krisis.results.loading import reproduce_command
 from krisis.results.report import format_interval, format_value
-from krisis.results.report_tables import headline_words, note_lines, stopping_lines
-from krisis.results.run_items import read_result
-from krisis.results.store import Manifest, read_run
+from krisis.results.report_tables import (
+    has_no_disease,
+    headline,
+    headline_words,
+    note_lines,
+    stopping_lines,
+)
 
 _MOST_VALUES = 12
-_BASELINES = "krisis.backends.baselines."  # rules and fitted models: no language model
-_SOURCE_KEYS = ("account", "citation", "licence", "license", "notice", "provenance", "version")
-_PREPARATION_KEYS = ("accepted", "deferral", "impute", "sex", "target", "split_stage_3")
-_SPLIT_KEYS = ("split", "n_train", "test_size", "seed", "limit", "n_participants")
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something that the run says, in words, and the file and field that say it."""
-
-    name: str
-    value: str
-    source: str
-
-
-@dataclass(frozen=True)
-class SheetRun:
-    """A run with the names of its files; ``features`` are what the cases showed, where stored."""
-
-    result: BenchmarkResult
-    file: str
-    reproduce: str = ""
-    manifest: Manifest | None = None
-    ended: bool = True
-    is_run_file: bool = False
-    features: Sequence[JsonMapping] = field(default=())
-
-    @cached_property
-    def records(self) -> Sequence[EvaluationResult]:
-        """One row per record: repeats of a record have its label and groups."""
-        named = {row.record_id or str(i): row for i, row in enumerate(self.result.rows)}
-        return list(named.values())
-
-    def of_rows(self, name: str) -> str:
-        """Name a field of the rows."""
-        if self.is_run_file:
-            return f"{self.file}: experiments[].results"
-        return (
-            f"rows.jsonl: {name}" if self.manifest else f"{self.file}: evaluation_results[].{name}"
-        )
-
-    def of_suite(self, name: str = "") -> str:
-        """Name an entry of the suite's description."""
-        place = "manifest.json" if self.manifest else self.file
-        if self.is_run_file:
-            return f"{place}: experiments[].provenance.suite"
-        return f"{place}: suite_description{f'.{name}' if name else ''}"
-
-    def of_run(self, name: str, in_manifest: str = "") -> str:
-        """Name a fact about the run, which the manifest may hold under another name."""
-        if self.is_run_file:
-            return f"{self.file}: experiments[].provenance"
-        if self.manifest and in_manifest:
-            return f"manifest.json: {in_manifest}"
-        if self.manifest:
-            return f"metrics.json: extras.{name}" if self.ended else "rows.jsonl"
-        return f"{self.file}: {name}" if name == "backend_name" else f"{self.file}: extras.{name}"
-
-    def of_scores(self, name: str) -> str:
-        """Name a score, or say that it was computed for this sheet."""
-        if self.is_run_file or (self.manifest and not self.ended):
-            return f"{self.of_rows('')}, scored for this sheet".replace(": ,", ",")
-        return f"{'metrics.json' if self.manifest else self.file}: {name}"
-
-
-def read_run_for_sheet(path: Path, mode: str | None = None) -> SheetRun:
-    """Read a run directory, a saved result or a run file."""
-    result = read_result(path, mode)
-    if not path.is_dir():
-        is_run_file = "kind" not in read_object(path, lenient=True)
-        again = "" if is_run_file else reproduce_command(path)
-        return SheetRun(result, path.name, again, is_run_file=is_run_file)
-    stored = read_run(path)
-    return SheetRun(
-        result,
-        path.resolve().name,
-        reproduce_command(path),
-        stored.manifest,
-        stored.ended is not None and stored.scores_fit,
-        features=list(stored.journal.features.values()),
-    )
-
-
-# States of a run in which an item does not apply: the reason, or None
-
-
-def no_model(run: SheetRun) -> Fact | None:
-    """Say that a rule or a fitted baseline was run in place of a language model."""
-    made = run.result.provenance
-    asked = {made.model, str(made.config.get("model") or "")}
-    known = registry.BUILT_IN["backends"]
-    if made.imported or not any(known.get(name, "").startswith(_BASELINES) for name in asked):
-        return None
-    words = f"{made.model} is a rule or a baseline of krisis, not a language model"
-    return Fact("model asked", words, run.of_run("backend_name", "backend_name"))
-
-
-def all_synthetic(run: SheetRun) -> Fact | None:
-    """Say that no patient is real, where every row or the suite says so."""
-    rows, described = run.result.rows, run.result.suite_description
-    words = f"all {n_patients(rows):,} patients are synthetic"
-    if rows and all(row.metadata.get("synthetic") is True for row in rows):
-        return Fact("patients", words, run.of_rows("metadata.synthetic"))
-    if described.get("synthetic") is True:
-        return Fact("patients", "the suite is synthetic", run.of_suite("synthetic"))
-    return None
-
-
-def one_model(run: SheetRun) -> Fact | None:
-    """Say that no second version of the model answered."""
-    answered = run.result.provenance.models_answered
-    if len(answered) > 1 or run.result.provenance.imported or run.is_run_file:
-        return None
-    words = (
-        f"{next(iter(answered), '') or run.result.backend_name or 'one model'} answered every row"
-    )
-    return Fact("model that answered", words, run.of_rows("model"))
-
-
-def always(run: SheetRun) -> Fact | None:
-    """Say what every run of krisis is."""
-    task = run.result.provenance.task or run.result.provenance.suite or "unnamed"
-    return Fact("task", task, run.of_suite("task"))
-
-
-STATES: dict[str, Callable[[SheetRun], Fact | None]] = {
-    "no_model": no_model,
-    "synthetic": all_synthetic,
-    "one_model": one_model,
-    "always": always,
-}
+_COMPARED = ("accuracy", "selective_accuracy", "deferral_alignment")
 
 
 # Facts, by the names that the items have for them; an empty list is: the run does not say
@@ -193,112 +71,6 @@ def _headline(run: SheetRun) -> list[Fact]:
         return _scores(run)
     words = headline_words(result) or wording.headline(result.metric_scores, result.attrition)
     return [Fact("headline", words, run.of_scores("metric_scores"))]
-
-
-def _described(run: SheetRun, starts: Sequence[str]) -> list[Fact]:
-    """Return entries of the suite's description whose names begin so."""
-    wanted = {
-        key: value
-        for key, value in run.result.suite_description.items()
-        if key.startswith(tuple(starts))
-    }
-    return [
-        Fact(name, wording.number(value), run.of_suite(name.replace(" ", "_").split("_·")[0]))
-        for name, value in data_facts(wanted)
-    ]
-
-
-def _source(run: SheetRun) -> list[Fact]:
-    imported = run.result.provenance.imported
-    found = [Fact("imported", str(imported), "manifest.json: imported")] if imported else []
-    return [*found, *_described(run, _SOURCE_KEYS)]
-
-
-def counted(values: Mapping[str, int], n: int, unit: str) -> str:
-    """Write counts with their shares.
-
-    >>> counted({"yes": 3, "no": 1}, 4, "record")
-    'yes: 3 (75.0 %), no: 1 (25.0 %); of 4 records'
-    """
-    shown = dict(list(values.items())[:_MOST_VALUES])
-    if len(values) > _MOST_VALUES:
-        shown["other values"] = sum(values.values()) - sum(shown.values())
-    parts = ", ".join(f"{name}: {k:,} ({wording.percent(k / n)})" for name, k in shown.items())
-    return f"{parts}; of {n:,} {unit if n == 1 else f'{unit}s'}"
-
-
-def _unit(run: SheetRun) -> str:
-    task = run.result.provenance.task_facts
-    return task.unit if task else "record"
-
-
-def _labels(run: SheetRun) -> list[Fact]:
-    task, rows = run.result.provenance.task_facts, run.records
-    if not rows:
-        return _described(run, ["labels"])
-    order = [str(answer) for answer, _ in task.answers] if task else []
-    found = Counter(str(row.ground_truth) for row in rows)
-    names = [*(one for one in order if one in found), *sorted(set(found) - set(order))]
-    shown = {task.words(one) if task else one: found[one] for one in names}
-    return [Fact("labels", counted(shown, len(rows), _unit(run)), run.of_rows("ground_truth"))]
-
-
-def _groups(run: SheetRun) -> list[Fact]:
-    task, rows = run.result.provenance.task_facts, run.records
-    found = []
-    for name, key in (task.groups if task else {}).items():
-        values = Counter(
-            "missing" if (value := row.metadata.get(key)) is None else str(value) for row in rows
-        )
-        ordered = dict(sorted(values.items(), key=lambda pair: (-pair[1], pair[0])))
-        if set(ordered) - {"missing"}:
-            words = counted(ordered, len(rows), _unit(run))
-            found.append(Fact(f"group {name}", words, run.of_rows(f"metadata.{key}")))
-    return found
-
-
-def _deferral(run: SheetRun) -> list[Fact]:
-    stated = [row for row in run.records if isinstance(row.metadata.get("should_abstain"), bool)]
-    if not stated:
-        return []
-    due = [row for row in stated if row.metadata["should_abstain"]]
-    share = wording.percent(len(due) / len(stated))
-    words = f"{len(due):,} of {len(stated):,} {_unit(run)}s ask for deferral ({share})"
-    found = [Fact("deferral", words, run.of_rows("metadata.should_abstain"))]
-    reasons = Counter(
-        str(reason) for row in due for reason in row.metadata.get("abstain_reasons") or ()
-    )
-    if reasons:
-        words = ", ".join(f"{name}: {n:,}" for name, n in sorted(reasons.items()))
-        found.append(Fact("reasons to defer", words, run.of_rows("metadata.abstain_reasons")))
-    return found
-
-
-def _preparation(run: SheetRun) -> list[Fact]:
-    imported = run.result.provenance.imported
-    notes = [
-        Fact("note of the import", note, "manifest.json: imported.notes")
-        for note in (imported.notes if imported else ())
-    ]
-    return [*notes, *_described(run, _PREPARATION_KEYS)]
-
-
-def _missing(run: SheetRun) -> list[Fact]:
-    """Count what was missing in the cases that the model saw, where they are stored."""
-    if not run.features:
-        return []
-    n = len(run.features)
-    gaps = Counter(
-        name
-        for shown in run.features
-        for name, value in shown.items()
-        if value is None or (isinstance(value, float) and math.isnan(value))
-    )
-    words = ", ".join(
-        f"{name}: {k:,} ({wording.percent(k / n)})" for name, k in sorted(gaps.items())
-    )
-    words = f"{words or 'no value'} missing, of {n:,} stored cases"
-    return [Fact("missing values", words, "rows.jsonl: features")]
 
 
 def _prompts(run: SheetRun) -> list[Fact]:
@@ -376,8 +148,9 @@ def _reading(run: SheetRun) -> list[Fact]:
     if made.imported or made.batch_size is None:
         return []
     words = (
-        "krisis read every reply as one of the answers or as an abstention; a reply that is neither "
-        "is a failure. The answer is the model's own: no threshold was applied to its confidence"
+        "krisis read every reply as one of the answers or as an abstention; a reply that is "
+        "neither is a failure. The answer is the model's own: no threshold was applied to its "
+        "confidence"
     )
     return [Fact("reading", words, run.of_run("krisis_version", "versions.krisis"))]
 
@@ -386,7 +159,7 @@ def _classes(run: SheetRun) -> list[Fact]:
     task = run.result.provenance.task_facts
     if task is None or not task.answers:
         return []
-    place = run.of_run("task_facts", "task")
+    place = "run file: format" if run.is_run_file else run.of_run("task_facts", "task")
     words = ", ".join(f"{answer} = {said}" for answer, said in task.answers)
     found = [Fact("answers of the task", words, f"{place}.answers")]
     if task.positive is not None:
@@ -395,7 +168,8 @@ def _classes(run: SheetRun) -> list[Fact]:
 
 
 def _metrics(run: SheetRun) -> list[Fact]:
-    names = ", ".join(score.name for score in run.result.metric_scores.values())
+    shown = [one for one in run.result.metric_scores.values() if not has_no_disease(one)]
+    names = ", ".join(score.name for score in shown)
     return [Fact("measures", names, run.of_scores("metric_scores"))] if names else []
 
 
@@ -420,26 +194,31 @@ def scores_by_kind(result: BenchmarkResult) -> dict[str, Mapping[str, MetricScor
     if result.attrition.n_failed and not result.attrition.n_answered:
         return {}
     parts = {f" ({kind} patients)": found for kind, found in result.scores_by_source.items()}
-    return parts or ({"": result.metric_scores} if result.metric_scores else {})
+    return {
+        kind: {name: score for name, score in found.items() if not has_no_disease(score)}
+        for kind, found in (parts or {"": result.metric_scores}).items()
+        if not all(math.isnan(score.value) for score in found.values())
+    }
 
 
 def _scores(run: SheetRun) -> list[Fact]:
     name = "extras.scores_by_source" if run.result.scores_by_source else "metric_scores"
     return [
-        Fact(f"{score.name}{kind}", score_words(score), run.of_scores(f"{name}.{label}"))
+        Fact(f"{score.name}{kind}", score_words(score), run.of_scores(name))
         for kind, found in scores_by_kind(run.result).items()
-        for label, score in found.items()
+        for score in found.values()
     ]
 
 
 def _baselines(run: SheetRun) -> list[Fact]:
-    first = next(iter(run.result.metric_scores.values()), None)
-    leading = run.result.metric_scores.get("accuracy") or first
+    own, leading = run.result.metric_scores, headline(run.result)
+    names = [leading.name] if leading else []
+    names += [own[key].name for key in _COMPARED if key in own and own[key].name not in names]
     found = []
     for name, scores in run.result.baselines.items():
-        score = scores.get(leading.name) if leading else None
-        words = f"{score.name} {format_value(score.value)}" if score else "scored"
-        found.append(Fact(f"baseline {name}", words, run.of_run(f"baselines.{name}")))
+        shown = [scores[one] for one in names or scores if one in scores]
+        words = ", ".join(f"{score.name} {format_value(score.value)}" for score in shown)
+        found.append(Fact(f"baseline {name}", words or "scored", run.of_run("baselines")))
     return found
 
 
@@ -498,16 +277,19 @@ def _analyses(run: SheetRun) -> list[Fact]:
     scored = [row for row in result.rows if row.error is None]
     if not scored:
         return []
-    patients = f"{n_patients(scored):,} patients in {len(scored):,} evaluated rows"
+    task = result.provenance.task_facts
+    person = task.person if task else "patient"
+    patients = f"{n_patients(scored):,} {person}s in {len(scored):,} evaluated rows"
     return [
         Fact("patients", patients, run.of_rows("cluster_id")),
         *(
             Fact(
                 f"rows in {score.name}",
                 f"{score.n_evaluated:,}",
-                run.of_scores(f"metric_scores.{name}.n_evaluated"),
+                run.of_scores("metric_scores"),
             )
-            for name, score in result.metric_scores.items()
+            for score in result.metric_scores.values()
+            if not has_no_disease(score)
         ),
     ]
 
@@ -543,12 +325,12 @@ FACTS: dict[str, Callable[[SheetRun], list[Fact]]] = {
     "model": _model,
     "flow": _flow,
     "headline": _headline,
-    "source": _source,
-    "labels": _labels,
-    "groups": _groups,
-    "deferral": _deferral,
-    "preparation": _preparation,
-    "missing": _missing,
+    "source": source_facts,
+    "labels": labels_facts,
+    "groups": groups_facts,
+    "deferral": deferral_facts,
+    "preparation": preparation_facts,
+    "missing": missing_facts,
     "prompts": _prompts,
     "settings": _settings,
     "output": _output,
@@ -560,7 +342,7 @@ FACTS: dict[str, Callable[[SheetRun], list[Fact]]] = {
     "spending": _spending,
     "identity": _identity,
     "code": _code,
-    "splits": lambda run: _described(run, _SPLIT_KEYS),
+    "splits": splits_facts,
     "analyses": _analyses,
     "scores": _scores,
     "limits": _limits,

@@ -132,11 +132,13 @@ def _line(text: str) -> str:
 
 def flow_text(boxes: Sequence[Box], person: str) -> str:
     """Return the flow as text that reads everywhere: parts are indented under their whole."""
-    depth = {"": -1}
+    depth: dict[str, int] = {}
     lines: list[tuple[str, str]] = []
     for box in _in_order(boxes):
-        depth[box.key] = depth[box.parents[0] if box.parents else ""] + (len(box.parents) < 2)
-        lines.append((f"{'  ' * depth[box.key]}{_line(box.label)}", box.words(person)))
+        is_sum = len(box.parents) > 1
+        depth[box.key] = 0 if is_sum or not box.parents else depth[box.parents[0]] + 1
+        label = f"{box.label} = {' + '.join(box.parents)}" if is_sum else box.label
+        lines.append((f"{'  ' * depth[box.key]}{_line(label)}", box.words(person)))
     width = max(len(label) for label, _ in lines)
     return "\n".join(f"{label.ljust(width)}  {words}" for label, words in lines).replace("`", "'")
 

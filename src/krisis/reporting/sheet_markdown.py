@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from krisis import __version__
 from krisis.json_values import JsonMapping
 from krisis.reporting.sheet import DISCLAIMER, GUIDELINE, Item, Sheet
-from krisis.reporting.sheet_facts import Fact
 from krisis.reporting.sheet_flow import flow_text, mermaid
+from krisis.reporting.sheet_run import Fact
 from krisis.reporting.wording import spelled_out
 from krisis.results.report import format_value
 
 # Signs that Markdown, its tables, its links and HTML give a meaning; entities mean themselves in
 # every renderer. An underscore inside a word has none.
-_SIGNS = re.compile(r"[&<>|`*\[\]~$\\@{}^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.")
+_SIGNS = re.compile(r"[&<>|#`*\[\]~$\\@{}^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.")
 
 
 def escaped(text: object) -> str:
@@ -36,7 +36,8 @@ def sheet_markdown(sheet: Sheet) -> str:
 
 def _lines(sheet: Sheet) -> Iterator[str]:
     yield f"# Reporting sheet: {escaped(sheet.title)}"
-    yield from ("", DISCLAIMER, "", f"Guideline: {GUIDELINE}. Written by krisis {__version__}.", "")
+    yield from ("", DISCLAIMER, "", f"Guideline: {GUIDELINE}.", "")
+    yield from (f"Run: {escaped(sheet.file)}, read by krisis {__version__}.", "")
     for warning in sheet.warnings:
         yield from (f"**Note:** {escaped(warning)}", "")
     yield (
@@ -49,11 +50,11 @@ def _lines(sheet: Sheet) -> Iterator[str]:
         ("item", "what it asks", "status", "content", "source"), map(_row, sheet.items)
     )
     yield from ("", "## Flow of records", "")
-    yield from (
+    yield (
         f"Parts add up to their whole; a {escaped(sheet.person)} with several rows may be in "
-        "several parts. Evaluated is answered and abstained together.",
-        "",
+        "several parts. Evaluated is answered and abstained together."
     )
+    yield ""
     yield from ("```mermaid", mermaid(sheet.flow, sheet.person), "```", "")
     yield from ("```text", flow_text(sheet.flow, sheet.person), "```", "")
     yield from ("## Model card", "")
