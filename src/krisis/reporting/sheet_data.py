@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from krisis.json_values import JsonValue
+from krisis.metrics.base import EvaluationResult
 from krisis.reporting import wording
 from krisis.reporting.provenance import data_facts
 from krisis.reporting.sheet_run import Fact, SheetRun
@@ -60,16 +61,23 @@ def _unit(run: SheetRun) -> str:
     return task.unit if task else "record"
 
 
+def label_words(run: SheetRun, rows: Sequence[EvaluationResult], unit: str) -> str:
+    """Say how often each label is the truth, in the order of the answers."""
+    task = run.result.provenance.task_facts
+    said = {str(answer): words for answer, words in task.answers} if task else {}
+    # A run file may not say the right answer to what failed.
+    found = Counter(str(row.ground_truth) or "not stated" for row in rows)
+    names = [*(one for one in said if one in found), *sorted(set(found) - set(said))]
+    shown = {f"{one} = {said[one]}" if said.get(one) else one: found[one] for one in names}
+    return counted(shown, len(rows), unit)
+
+
 def labels_facts(run: SheetRun) -> list[Fact]:
     """Return how often each label is the truth, among the records of the run."""
-    task, rows = run.result.provenance.task_facts, run.records
-    if not rows:
+    if not run.records:
         return described(run, ("labels",))
-    order = [str(answer) for answer, _ in task.answers] if task else []
-    found = Counter(str(row.ground_truth) for row in rows)
-    names = [*(one for one in order if one in found), *sorted(set(found) - set(order))]
-    shown = {task.words(one) if task else one: found[one] for one in names}
-    return [Fact("labels", counted(shown, len(rows), _unit(run)), run.of_rows("ground_truth"))]
+    words = label_words(run, run.records, _unit(run))
+    return [Fact("labels", words, run.of_rows("ground_truth"))]
 
 
 def groups_facts(run: SheetRun) -> list[Fact]:

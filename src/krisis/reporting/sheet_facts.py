@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from krisis import registry
 from krisis.json_values import JsonValue, dumps
@@ -13,6 +13,7 @@ from krisis.reporting import wording
 from krisis.reporting.sheet_data import (
     deferral_facts,
     groups_facts,
+    label_words,
     labels_facts,
     missing_facts,
     preparation_facts,
@@ -89,31 +90,34 @@ def _prompts(run: SheetRun) -> list[Fact]:
     if found:
         n = len(prompts.prompt_templates)
         modes = ", ".join(prompts.prompt_modes) or "not stated"
-        words = (
-            f"{n:,} templates, sent as: {modes}; values of patients: {prompts.prompt_data_policy}"
-        )
+        policy = f"sent as: {modes}; values of patients: {prompts.prompt_data_policy}"
+        words = f"{n:,} template{'' if n == 1 else 's'}, {policy}"
         found.insert(0, Fact("prompts", words, run.of_run("prompt_templates")))
     return found
 
 
 def _settings(run: SheetRun) -> list[Fact]:
     made = run.result.provenance
-    given: dict[str, JsonValue] = dict(run.manifest.identity.backend) if run.manifest else {}
-    place = "manifest.json: identity.backend" if given else run.of_run("config", "config")
-    if not given:
-        named = ("model", "temperature", "max_output_tokens", "model_options")
-        given = {name: made.config.get(name) for name in named if name in made.config}
-    if made.imported or not given:
+    asked: dict[str, JsonValue] = dict(run.manifest.identity.backend) if run.manifest else {}
+    named = ("temperature", "max_output_tokens", "model_options")
+    given = {name: made.config[name] for name in named if name in made.config}
+    if made.imported or not (asked or given):
         return []
     found = [
-        Fact(name.replace("_", " "), "not set" if value is None else _plain(value), place)
-        for name, value in given.items()
+        Fact(name.replace("_", " "), _plain(value), "manifest.json: identity.backend")
+        for name, value in asked.items()
+        if name not in ("backend", "provider", "model")
     ]
+    place = run.of_run("config", "config")
+    sent = {**asked, **dict(asked.get("parameters") or {})}
+    for name, value in given.items():
+        if name not in sent and (value or name == "temperature"):
+            words = "not set: the default of the provider" if value is None else _plain(value)
+            found.append(Fact(name.replace("_", " "), words, f"{place}.{name}"))
     for name in ("seed", "batch_size", "repeats"):
-        value = getattr(made, name)
-        if value is not None:
+        if (number := getattr(made, name)) is not None:
             words = name.replace("_", " ")
-            found.append(Fact(words, str(value), run.of_run(name, f"identity.{name}")))
+            found.append(Fact(words, str(number), run.of_run(name, f"identity.{name}")))
     return found
 
 
@@ -282,6 +286,9 @@ def _analyses(run: SheetRun) -> list[Fact]:
     patients = f"{n_patients(scored):,} {person}s in {len(scored):,} evaluated rows"
     return [
         Fact("patients", patients, run.of_rows("cluster_id")),
+        Fact(
+            "labels of evaluated rows", label_words(run, scored, "row"), run.of_rows("ground_truth")
+        ),
         *(
             Fact(
                 f"rows in {score.name}",

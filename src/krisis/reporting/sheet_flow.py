@@ -138,7 +138,7 @@ def flow_text(boxes: Sequence[Box], person: str) -> str:
         is_sum = len(box.parents) > 1
         depth[box.key] = 0 if is_sum or not box.parents else depth[box.parents[0]] + 1
         label = f"{box.label} = {' + '.join(box.parents)}" if is_sum else box.label
-        lines.append((f"{'  ' * depth[box.key]}{_line(label)}", box.words(person)))
+        lines.append((f"{'  ' * depth[box.key]}{_line(label)}", _line(box.words(person))))
     width = max(len(label) for label, _ in lines)
     return "\n".join(f"{label.ljust(width)}  {words}" for label, words in lines).replace("`", "'")
 

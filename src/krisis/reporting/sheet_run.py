@@ -30,7 +30,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class SheetRun:
-    """A run with the names of its files; ``features`` are what the cases showed, where stored."""
+    """A run with the names of its files; ``features`` are what the cases showed, where stored.
+
+    ``ended`` says whether the scores are those that the files hold.
+    """
 
     result: BenchmarkResult
     file: str
@@ -70,7 +73,7 @@ class SheetRun:
 
     def of_scores(self, name: str) -> str:
         """Name a score, or say that it was computed for this sheet."""
-        if self.is_run_file or (self.manifest and not self.ended):
+        if not self.ended:
             return f"{self.of_rows('outcome')}, scored for this sheet"
         return f"{'metrics.json' if self.manifest else 'result'}: {name}"
 
@@ -79,9 +82,11 @@ def read_run_for_sheet(path: Path, mode: str | None = None) -> SheetRun:
     """Read a run directory, a saved result or a run file."""
     result = read_result(path, mode)
     if not path.is_dir():
-        is_run_file = "kind" not in read_object(path, lenient=True)
+        content = read_object(path, lenient=True)
+        is_run_file = "kind" not in content
         again = "" if is_run_file else reproduce_command(path)
-        return SheetRun(result, path.name, again, is_run_file=is_run_file)
+        ended = bool(content.get("metric_scores"))
+        return SheetRun(result, path.name, again, ended=ended, is_run_file=is_run_file)
     stored = read_run(path)
     return SheetRun(
         result,

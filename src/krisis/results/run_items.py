@@ -44,15 +44,16 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
 
 
 def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:
-    """Read a run as a result, whichever of the three kinds it is; a run file is scored."""
+    """Read a run as a result, whichever of the three kinds it is; scored, if it is not yet."""
     path = Path(path)
-    if path.is_file():
-        content = read_object(path, lenient=True)
-        if (run := _plain_run(content, mode, path)) is not None:
-            result = _result_of_plain_run(run)
-            return result.scored(metrics_asked(result), BootstrapOptions())
-    result = load_result(path)
-    _source(result, mode, path)
+    run = _plain_run(read_object(path, lenient=True), mode, path) if path.is_file() else None
+    if run is not None:
+        result = _result_of_plain_run(run)
+    else:
+        result = load_result(path)
+        _source(result, mode, path)
+    if result.rows and not result.metric_scores:
+        return result.scored(metrics_asked(result), BootstrapOptions())
     return result
 
 
