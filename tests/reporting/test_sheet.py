@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import Rows
 from krisis.reporting.sheet import DISCLAIMER, NOT_IN_RUN, Sheet, build_sheet, entries
 from krisis.reporting.sheet_flow import Box, flow, flow_text, mermaid
@@ -261,7 +262,7 @@ def nasty_run(words: str) -> BenchmarkResult:
     task = {"name": words, "answers": [[words, words], ["no", words]], "groups": {words: "site"}}
     task |= {"person": words, "unit": words}
     suite = {"suite": words, "task": words, "provenance": [{words: words}, {"licence": words}]}
-    return result_of(rows, words).__class__(
+    return BenchmarkResult(
         rows, {}, suite, words, {"task_facts": task, "models_answered": {words: 9}, words: words}
     )
 
@@ -319,6 +320,41 @@ def test_a_run_file_counts_what_failed_in_it(runs: dict[str, Path]) -> None:
     assert {fact.source for fact in sheet.data_sheet if fact.name == "answers of the task"} == {
         "run file: format.answers"
     }
+
+
+def test_two_models_that_answered_must_be_explained(tmp_path: Path) -> None:
+    for names, expected in ((["a"], "not applicable"), (["a", "b"], "author must fill")):
+        result = result_of(invented_rows(10))
+        answered = dict.fromkeys(names, 5)
+        result.provenance = replace(result.provenance, models_answered=answered)
+        sheet = sheet_of(result.save(tmp_path / f"{len(names)}.json"))
+        assert next(one.status for one in sheet.items if one.number == "18") == expected
+
+
+def test_real_and_synthetic_patients_are_told_apart(tmp_path: Path) -> None:
+    rows = invented_rows(40)
+    mixed = [
+        replace(row, metadata={**row.metadata, "synthetic": i % 2 == 0})
+        for i, row in enumerate(rows)
+    ]
+    plain = BenchmarkResult(mixed, {}, {"suite": "s"}, "m")
+    result = plain.scored(default_benchmark_metrics(), BootstrapOptions(n_resamples=100))
+    sheet = sheet_of(result.save(tmp_path / "mixed.json"))
+    names = {score["name"]: score["value"] for score in sheet.scores}
+    for kind, scores in result.scores_by_source.items():
+        assert names[f"Accuracy ({kind} patients)"] == scores["Accuracy"].value
+    assert "Accuracy" not in names
+    assert next(one.status for one in sheet.items if one.number == "13") == "author must fill"
+
+
+def test_a_run_without_any_answer_has_no_performance(tmp_path: Path) -> None:
+    lost = [replace(row, error="x", failure_class="timeout") for row in invented_rows(6)]
+    sheet = sheet_of(BenchmarkResult(lost, {}, {"suite": "s"}, "m").save(tmp_path / "x.json"))
+    status = {item.number: item.status for item in sheet.items}
+    assert (status["16d"], status["17"]) == ("author must fill", "author must fill")
+    assert not sheet.scores
+    assert "nothing to score" in sheet_markdown(sheet)
+    check_sums(sheet.flow)
 
 
 def sources(sheet: Sheet) -> Iterator[str]:

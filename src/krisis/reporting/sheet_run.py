@@ -78,8 +78,9 @@ class SheetRun:
         return f"{'metrics.json' if self.manifest else 'result'}: {name}"
 
 
-def read_run_for_sheet(path: Path, mode: str | None = None) -> SheetRun:
+def read_run_for_sheet(path: str | Path, mode: str | None = None) -> SheetRun:
     """Read a run directory, a saved result or a run file."""
+    path = Path(path)
     result = read_result(path, mode)
     if not path.is_dir():
         content = read_object(path, lenient=True)
@@ -125,11 +126,11 @@ def all_synthetic(run: SheetRun) -> Fact | None:
 
 def one_model(run: SheetRun) -> Fact | None:
     """Say that no second version of the model answered."""
-    answered = run.result.provenance.models_answered
-    if len(answered) > 1 or run.result.provenance.imported or run.is_run_file:
+    made = run.result.provenance
+    names = list(made.models_answered) or ([made.model] if made.batch_size is not None else [])
+    if len(names) != 1 or made.imported:
         return None
-    words = f"only {next(iter(answered), run.result.backend_name) or 'one model'} answered"
-    return Fact("model that answered", words, run.of_rows("model"))
+    return Fact("model that answered", f"only {names[0]} answered", run.of_rows("model"))
 
 
 def always(run: SheetRun) -> Fact | None:
