@@ -322,6 +322,21 @@ def test_a_run_file_counts_what_failed_in_it(runs: dict[str, Path]) -> None:
     }
 
 
+def test_the_moment_of_an_import_is_not_that_of_the_answers(runs: dict[str, Path]) -> None:
+    sheet = sheet_of(runs["imported"])
+    named = {fact.name for item in sheet.items for fact in item.facts}
+    named |= {fact.name for fact in sheet.model_card}
+    assert "started" not in named
+    assert {"imported at", "imported"} <= named
+
+
+def test_a_file_of_scores_alone_names_no_rows(demo: Path) -> None:
+    sheet = sheet_of(demo / "metrics.json")
+    assert not [source for source in sources(sheet) if "evaluation_results" in source]
+    assert {box.n_patients for box in sheet.flow} == {None}
+    check_sums(sheet.flow)
+
+
 def test_two_models_that_answered_must_be_explained(tmp_path: Path) -> None:
     for names, expected in ((["a"], "not applicable"), (["a", "b"], "author must fill")):
         result = result_of(invented_rows(10))

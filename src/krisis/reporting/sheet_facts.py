@@ -55,7 +55,7 @@ def _model(run: SheetRun) -> list[Fact]:
         found.append(Fact("provider", provider, run.of_run("backend_name", "backend_name")))
     if made.models_answered:
         words = ", ".join(f"{name} ({n:,} rows)" for name, n in made.models_answered.items())
-        found.append(Fact("models that answered", words, run.of_rows("model")))
+        found.append(Fact("models that answered", words, run.of_run("models_answered")))
     return found
 
 

@@ -53,6 +53,8 @@ class SheetRun:
         """Name a field of the rows."""
         if self.is_run_file:
             return "run file: experiments[].results"
+        if not self.result.rows:  # a file of scores has counts alone
+            return "metrics.json: attrition" if self.manifest else "result: attrition"
         return f"{'rows.jsonl: ' if self.manifest else 'result: evaluation_results[].'}{name}"
 
     def of_suite(self, name: str) -> str:
@@ -80,8 +82,7 @@ class SheetRun:
 
 def read_run_for_sheet(path: str | Path, mode: str | None = None) -> SheetRun:
     """Read a run directory, a saved result or a run file."""
-    path = Path(path)
-    result = read_result(path, mode)
+    result, path = read_result(path, mode), Path(path).resolve()
     if not path.is_dir():
         content = read_object(path, lenient=True)
         is_run_file = "kind" not in content
@@ -91,7 +92,7 @@ def read_run_for_sheet(path: str | Path, mode: str | None = None) -> SheetRun:
     stored = read_run(path)
     return SheetRun(
         result,
-        path.resolve().name,
+        path.name,
         reproduce_command(path),
         stored.manifest,
         stored.ended is not None and stored.scores_fit,
@@ -130,7 +131,9 @@ def one_model(run: SheetRun) -> Fact | None:
     names = list(made.models_answered) or ([made.model] if made.batch_size is not None else [])
     if len(names) != 1 or made.imported:
         return None
-    return Fact("model that answered", f"only {names[0]} answered", run.of_rows("model"))
+    asked = run.of_run("backend_name", "backend_name")
+    place = run.of_run("models_answered") if made.models_answered else asked
+    return Fact("model that answered", f"only {names[0]} answered", place)
 
 
 def always(run: SheetRun) -> Fact | None:
