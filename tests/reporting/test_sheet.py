@@ -20,7 +20,7 @@ from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import Rows
-from krisis.reporting.sheet import DISCLAIMER, NOT_IN_RUN, Sheet, build_sheet, entries
+from krisis.reporting.sheet import AUTHOR, DISCLAIMER, NOT_IN_RUN, Sheet, build_sheet, entries
 from krisis.reporting.sheet_flow import Box, flow, flow_text, mermaid
 from krisis.reporting.sheet_markdown import escaped, sheet_markdown
 from krisis.reporting.sheet_run import read_run_for_sheet
@@ -108,8 +108,8 @@ def test_the_table_of_items_is_that_of_the_guideline() -> None:
 def test_every_item_has_one_status_and_a_source(runs: dict[str, Path], kind: str) -> None:
     sheet = sheet_of(runs[kind])
     assert len(sheet.items) == len(entries())
-    statuses = ("filled", "author must fill", "not applicable")
-    assert sum(sheet.count(status) for status in statuses) == len(sheet.items)
+    n_counted = sheet.count("filled") + sheet.count(AUTHOR) + sheet.count("not applicable")
+    assert n_counted == len(sheet.items)
     for item in sheet.items:
         assert item.source.strip()
         assert bool(item.words) == (item.status != "filled")
@@ -149,10 +149,9 @@ def test_figures_are_those_of_the_run(runs: dict[str, Path], kind: str) -> None:
             assert shown[name]["value"] == pytest.approx(score.value, nan_ok=True, abs=0)
             if not math.isnan(score.value):
                 assert told_in_item[name].startswith(f"{score.value:.4f}")
-                assert (shown[name]["low"], shown[name]["high"]) == (
-                    score.interval.low,
-                    score.interval.high,
-                )
+                assert score.interval is not None
+                ends = (score.interval.low, score.interval.high)
+                assert (shown[name]["low"], shown[name]["high"]) == ends
     assert not stored or shown["Accuracy"]["n"] == stored["Accuracy"].n_evaluated
     scored_here = {"unscored", "cut", "run file"}
     said = {score["source"] for score in sheet.scores}
@@ -320,6 +319,39 @@ def test_a_run_file_counts_what_failed_in_it(runs: dict[str, Path]) -> None:
     assert {fact.source for fact in sheet.data_sheet if fact.name == "answers of the task"} == {
         "run file: format.answers"
     }
+
+
+@pytest.mark.parametrize("kind", ["demo", "saved", "imported", "run file"])
+def test_cards_name_what_they_lack(runs: dict[str, Path], kind: str) -> None:
+    sheet = sheet_of(runs[kind])
+    lacking = [
+        {fact.name for fact in card if fact.value == AUTHOR}
+        for card in (sheet.data_sheet, sheet.model_card)
+    ]
+    expected: dict[str, list[set[str]]] = {
+        "demo": [{"splits"}, set()],
+        "saved": [
+            {"splits", "missing values"},
+            {"settings", "prompts", "date of the answers", "cost"},
+        ],
+        "imported": [
+            {"version", "licence", "splits", "deferral", "groups", "missing values"},
+            {"settings", "prompts", "date of the answers", "cost"},
+        ],
+        "run file": [
+            {"provenance", "version", "licence", "splits", "deferral", "missing values"},
+            {"model", "settings", "prompts", "date of the answers", "tokens", "cost"},
+        ],
+    }
+    assert lacking == expected[kind]
+
+
+def test_people_may_have_labelled_synthetic_patients(tmp_path: Path) -> None:
+    rows = [replace(row, metadata={"synthetic": True}) for row in invented_rows(10)]
+    for suite, expected in (("vignettes", "author must fill"), ("ckd", "not applicable")):
+        path = BenchmarkResult(rows, {}, {"suite": suite}, "m").save(tmp_path / f"{suite}.json")
+        status = {item.number: item.status for item in sheet_of(path).items}
+        assert (status["8a"], status["13"]) == (expected, "not applicable")
 
 
 def test_the_moment_of_an_import_is_not_that_of_the_answers(runs: dict[str, Path]) -> None:

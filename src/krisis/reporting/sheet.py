@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
@@ -28,7 +29,26 @@ DISCLAIMER = (
     "guideline itself says what to report."
 )
 Status = Literal["filled", "author must fill", "not applicable"]
+AUTHOR: Status = "author must fill"
 NOT_IN_RUN = "not in the run"
+# What the cards must say, each with the names of the facts that say it.
+_MODEL_TOPICS = {
+    "model": "model asked|models that answered",
+    "settings": "temperature|parameters",
+    "prompts": "prompts",
+    "date of the answers": "started",
+    "tokens": "token total|token total reported",
+    "cost": "cost",
+}
+_DATA_TOPICS = {
+    "provenance": "provenance.*|imported|account",
+    "version": "version|.*sha256|content hash",
+    "licence": ".*licen[cs]e",
+    "splits": "split|account|n training participants",
+    "deferral": "deferral",
+    "groups": "group .*",
+    "missing values": "missing values",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +159,7 @@ def _item(entry: Entry, run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> It
     facts = tuple(dict.fromkeys(fact for part in parts for fact in part))
     if entry.enough and all(parts):
         return Item(*named, "filled", "", facts)
-    return Item(*named, "author must fill", entry.write, facts)
+    return Item(*named, AUTHOR, entry.write, facts)
 
 
 def _model_card(run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> tuple[Fact, ...]:
@@ -153,11 +173,16 @@ def _model_card(run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> tuple[Fact
     named = ("model", "settings", "prompts", "dates", "baselines", "abstentions", "failures")
     first = [fact for name in named for fact in known[name]]
     taken = {fact.name for fact in first}
-    return (
-        *([Fact("kind", no.value, no.source)] if no else []),
-        *first,
-        *(fact for fact in more if fact.name not in taken),
-    )
+    found = [*first, *(fact for fact in more if fact.name not in taken)]
+    gaps = () if no else _gaps(found, _MODEL_TOPICS)
+    return (*([Fact("kind", no.value, no.source)] if no else []), *found, *gaps)
+
+
+def _gaps(found: Sequence[Fact], topics: Mapping[str, str]) -> Iterator[Fact]:
+    """Name what a card must say and no fact is about."""
+    for topic, names in topics.items():
+        if not any(re.fullmatch(names, fact.name, re.DOTALL) for fact in found):
+            yield Fact(topic, AUTHOR, NOT_IN_RUN)
 
 
 def _data_sheet(run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> tuple[Fact, ...]:
@@ -165,7 +190,8 @@ def _data_sheet(run: SheetRun, known: dict[str, tuple[Fact, ...]]) -> tuple[Fact
     found = [fact for name in named for fact in known[name]]
     taken = {fact.name for fact in found}
     imported = [fact for fact in known["source"] if fact.name == "imported"]
-    return (*found, *imported, *(fact for fact in described(run) if fact.name not in taken))
+    found += [*imported, *(fact for fact in described(run) if fact.name not in taken)]
+    return (*found, *_gaps(found, _DATA_TOPICS))
 
 
 def _score_lines(run: SheetRun) -> Sequence[JsonObject]:

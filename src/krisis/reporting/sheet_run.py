@@ -125,6 +125,13 @@ def all_synthetic(run: SheetRun) -> Fact | None:
     return None
 
 
+def drawn(run: SheetRun) -> Fact | None:
+    """Say that a suite of krisis drew the labels; people may label other synthetic patients."""
+    suite = run.result.provenance.suite
+    is_own = suite in registry.BUILT_IN["suites"] and suite != "table"
+    return all_synthetic(run) if is_own and not run.result.provenance.imported else None
+
+
 def one_model(run: SheetRun) -> Fact | None:
     """Say that no second version of the model answered."""
     made = run.result.provenance
@@ -145,6 +152,7 @@ def always(run: SheetRun) -> Fact | None:
 STATES: dict[str, Callable[[SheetRun], Fact | None]] = {
     "no_model": no_model,
     "synthetic": all_synthetic,
+    "drawn": drawn,
     "one_model": one_model,
     "always": always,
 }
