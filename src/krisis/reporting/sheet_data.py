@@ -124,7 +124,7 @@ def preparation_facts(run: SheetRun) -> list[Fact]:
 
 
 def missing_facts(run: SheetRun) -> list[Fact]:
-    """Count what was missing in the cases that the model saw, where they are stored."""
+    """Count what was missing in what the model saw, row by row, where that is stored."""
     if not run.features:
         return []
     n = len(run.features)
@@ -137,7 +137,7 @@ def missing_facts(run: SheetRun) -> list[Fact]:
     words = ", ".join(
         f"{name}: {k:,} ({wording.percent(k / n)})" for name, k in sorted(gaps.items())
     )
-    words = f"{words or 'no value'} missing, of {n:,} stored cases"
+    words = f"{words or 'no value'} missing, of {n:,} stored rows"
     return [Fact("missing values", words, "rows.jsonl: features")]
 
 

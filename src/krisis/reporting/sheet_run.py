@@ -46,7 +46,8 @@ class SheetRun:
     @cached_property
     def records(self) -> Sequence[EvaluationResult]:
         """One row per record: repeats of a record have its label and groups."""
-        named = {row.record_id or str(i): row for i, row in enumerate(self.result.rows)}
+        rows = enumerate(self.result.rows)
+        named = {(row.cluster_id, row.record_id or i): row for i, row in rows}
         return list(named.values())
 
     def of_rows(self, name: str) -> str:
