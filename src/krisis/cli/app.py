@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Audit a run: does it hold in every group, and what if labels are wrong.",
     ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
+    "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
     "check": (
         "krisis.cli.check",
         "Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged.",

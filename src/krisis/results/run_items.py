@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -11,12 +11,15 @@ from typing import Protocol
 from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, read_object
+from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import STATED, RunItems, Source
 from krisis.metrics.repeats import collapse_repeats
 from krisis.metrics.table import Table
-from krisis.results.account import TaskFacts
+from krisis.results.account import Provenance, RunFacts, TaskFacts
+from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
+from krisis.results.loading import load_result, metrics_asked
 from krisis.results.store import load_run, read_manifest
 
 
@@ -27,10 +30,8 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
         return _of_directory(path, mode)
     # Programs write a missing signal as NaN: it is refused where a variant needs it, by name.
     content = read_object(path, lenient=True)
-    for name in registry.names("formats"):
-        file_format = registry.find("formats", name)
-        if file_format.recognises(content):
-            return _of_plain_run(file_format.read(content, mode, str(path)), path)
+    if (run := _plain_run(content, mode, path)) is not None:
+        return _of_plain_run(run, path)
     if "kind" not in content:
         raise InvalidFile(
             f"{path} is neither a krisis result (no kind) nor a file of a known format "
@@ -40,6 +41,20 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
     if not result.evaluation_results:
         raise InvalidFile(f"{path} holds scores but no rows; name the full result")
     return items_of_result(result, _source(result, mode, path))
+
+
+def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:
+    """Read a run as a result, whichever of the three kinds it is; scored, if it is not yet."""
+    path = Path(path)
+    run = _plain_run(read_object(path, lenient=True), mode, path) if path.is_file() else None
+    if run is not None:
+        result = _result_of_plain_run(run)
+    else:
+        result = load_result(path)
+        _source(result, mode, path)
+    if result.rows and not result.metric_scores:
+        return result.scored(metrics_asked(result), BootstrapOptions())
+    return result
 
 
 def _of_directory(path: Path, mode: str | None) -> RunItems:
@@ -107,6 +122,45 @@ class PlainRun(Protocol):
     run_id: str | None
     git_commit: str | None
     mode: str | None
+    provenance: JsonMapping
+
+
+def _plain_run(content: JsonMapping, mode: str | None, path: Path) -> PlainRun | None:
+    """Read a file of a suite's own format; None if it is of no known format."""
+    for name in registry.names("formats"):
+        file_format = registry.find("formats", name)
+        if file_format.recognises(content):
+            run: PlainRun = file_format.read(content, mode, str(path))
+            return run
+    return None
+
+
+def _result_of_plain_run(run: PlainRun) -> BenchmarkResult:
+    """Return the rows of a run file with what the file says of the run."""
+    made, task = run.provenance, TaskFacts.of(run.task.facts())
+    said = made.get("suite")
+    known = {"suite": run.suite, "task": task.name, "mode": run.mode}
+    n_planned = made.get("n_items_planned")
+    return BenchmarkResult(
+        [_row(row) for row in run.rows],
+        {},
+        {**known, **said} if isinstance(said, Mapping) else known,
+        str(made.get("backend") or ""),
+        facts=RunFacts(
+            provenance=Provenance(
+                task_facts=task,
+                run_id=run.run_id,
+                git_commit=run.git_commit,
+                started_at=_text(made.get("created_at")),
+                krisis_version=_text(made.get("krisis_version")),
+            ),
+            attrition=Attrition(n_loaded=n_planned if isinstance(n_planned, int) else 0),
+        ),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _of_plain_run(run: PlainRun, path: Path) -> RunItems:

@@ -1,0 +1,116 @@
+"""A sheet as Markdown in which nothing that a model or a user wrote is read as Markdown or HTML."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from krisis import __version__
+from krisis.json_values import JsonMapping
+from krisis.reporting.sheet import DISCLAIMER, GUIDELINE, Item, Sheet
+from krisis.reporting.sheet_flow import flow_text, mermaid
+from krisis.reporting.sheet_run import Fact
+from krisis.reporting.wording import spelled_out
+from krisis.results.report import format_value
+
+# Signs that Markdown, its tables, its links and HTML give a meaning; entities mean themselves in
+# every renderer. An underscore inside a word has none.
+_SIGNS = re.compile(r"[&<>|#`*\[\]~$\\@{}^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.")
+
+
+def escaped(text: object) -> str:
+    """Return text on one line in which no sign is markup.
+
+    >>> escaped("a|b <i> *c* d_e\\nf")
+    'a&#124;b &#60;i&#62; &#42;c&#42; d_e f'
+    """
+    line = " ".join(spelled_out(str(text)).split())
+    return _SIGNS.sub(lambda match: f"&#{ord(match[0])};", line)
+
+
+def sheet_markdown(sheet: Sheet) -> str:
+    """Return the whole sheet as one Markdown page."""
+    return "\n".join(_lines(sheet)) + "\n"
+
+
+def _lines(sheet: Sheet) -> Iterator[str]:
+    yield f"# Reporting sheet: {escaped(sheet.title)}"
+    yield from ("", DISCLAIMER, "", f"Guideline: {GUIDELINE}.", "")
+    yield from (f"Run: {escaped(sheet.file)}, read by krisis {__version__}.", "")
+    for warning in sheet.warnings:
+        yield from (f"**Note:** {escaped(warning)}", "")
+    yield (
+        f"Of {len(sheet.items)} items, {sheet.count('filled')} are filled from the run, "
+        f"{sheet.count('author must fill')} must be filled by the author, and "
+        f"{sheet.count('not applicable')} do not apply."
+    )
+    yield from ("", "## Items", "")
+    yield from _table(
+        ("item", "what it asks", "status", "content", "source"), map(_row, sheet.items)
+    )
+    yield from ("", "## Flow of records", "")
+    yield (
+        f"Parts add up to their whole; a {escaped(sheet.person)} with several rows may be in "
+        "several parts. Evaluated is answered and abstained together."
+    )
+    yield ""
+    yield from ("```mermaid", mermaid(sheet.flow, sheet.person), "```", "")
+    yield from ("```text", flow_text(sheet.flow, sheet.person), "```", "")
+    yield from ("## Model card", "")
+    yield from _facts(sheet.model_card)
+    yield from ("", "### Metrics", "")
+    if sheet.scores:
+        head = ("metric", "value", "95 % interval", "method", "n", "source")
+        yield from _table(head, map(_score, sheet.scores))
+    else:
+        yield "No record was answered, so there is nothing to score."
+    yield from ("", "## Data sheet", "")
+    yield from _facts(sheet.data_sheet)
+
+
+def _row(item: Item) -> Sequence[str]:
+    facts = "<br>".join(f"{escaped(fact.name)}: {escaped(fact.value)}" for fact in item.facts)
+    if item.status == "filled":
+        content = facts
+    elif item.status == "not applicable":
+        content = escaped(item.words)
+    else:
+        content = item.words + (f"<br>The run says: {facts}" if facts else "")
+    named = f"{item.number} {item.section}"
+    return named, item.asks, f"**{item.status}**", content, escaped(item.source)
+
+
+def _score(score: JsonMapping) -> Sequence[str]:
+    value, low = score["value"], score["low"]
+    if math.isnan(value):
+        return (
+            escaped(score["name"]),
+            escaped(f"undefined: {score['undefined']}"),
+            "",
+            "",
+            str(score["n"]),
+            escaped(score["source"]),
+        )
+    has_ends = low is not None and not math.isnan(low)
+    ends = f"{low:.4f} to {score['high']:.4f}" if has_ends else ""
+    return (
+        escaped(score["name"]),
+        format_value(value),
+        ends,
+        escaped(score["method"]),
+        str(score["n"]),
+        escaped(score["source"]),
+    )
+
+
+def _facts(facts: Sequence[Fact]) -> Iterator[str]:
+    lines = ((escaped(one.name), escaped(one.value), escaped(one.source)) for one in facts)
+    return _table(("what", "value", "source"), lines)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
