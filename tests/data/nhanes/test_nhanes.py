@@ -323,6 +323,12 @@ def test_shares_of_risk_are_those_of_people_who_are_not_evaluated():
     assert suite.assess(missing).reasons == ("bmi_missing",)
 
 
+def test_a_share_of_nobody_is_refused():
+    suite = DiabetesSuite(SuiteConfig(task="risk", test_size=0.9999))
+    with pytest.raises(InvalidValue, match="test_size=0.9999 leaves 1 people.*nobody in the row"):
+        suite.load()
+
+
 def test_the_table_suite_defers_the_same_bands(tmp_path):
     """The same deferral by another program: SQL of the table suite over the written adults."""
     adults = survey.read_survey().adults[:700]
@@ -499,6 +505,8 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
         ("http://127.0.0.1:8000/v1", ""),
         ("http://localhost:8000/v1", ""),
         ("http://[::1]:8000/v1", ""),
+        ("http://127.example.org/v1", "openai/x at 127.example.org"),
+        ("http://localhost.example.org/v1", "openai/x at localhost.example.org"),
     ],
 )
 def test_a_server_on_this_machine_is_no_third_party(address, who, monkeypatch):

@@ -18,6 +18,7 @@ from krisis.data.nhanes.suite import (
     chance_below,
 )
 from krisis.data.nhanes.survey import Person
+from krisis.errors import InvalidValue
 
 # Limits between the bands of HbA1c in percent (ADA Standards of Care 2025, section 2).
 LIMITS = (5.7, 6.5)
@@ -120,10 +121,13 @@ class DiabetesSuite(SurveySuite):
             counts[EVERYBODY][band] += 1
             if (row := row_of(person.values)) in counts:
                 counts[row][band] += 1
-        return {
-            row: tuple(
-                round(100 * found[band] / max(1, found.total()), 1) for band in range(len(BANDS))
+        if empty := [row for row, found in counts.items() if not found]:
+            raise InvalidValue(
+                f"test_size={self.config.test_size:g} leaves {len(self.parts[1])} people to count "
+                f"shares among, and nobody in the row {empty[0]!r}; give a smaller test_size"
             )
+        return {
+            row: tuple(round(100 * found[band] / found.total(), 1) for band in range(len(BANDS)))
             for row, found in counts.items()
         }
 
