@@ -15,8 +15,10 @@ from scipy.stats import norm
 from tests.data.nhanes import prompt_reader
 
 from krisis.backends.base import BaseBackend
+from krisis.backends.catalogue import backend_from_name
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.prompt import build_prompt
+from krisis.benchmark import Benchmark
 from krisis.cli.app import main
 from krisis.data.base import SuiteConfig, records_hash
 from krisis.data.nhanes import diabetes, hypertension, survey
@@ -24,7 +26,7 @@ from krisis.data.nhanes.diabetes import DiabetesSuite, band_of, chance_of_anothe
 from krisis.data.nhanes.hypertension import GUIDELINES, HypertensionSuite, Readings, category_of
 from krisis.data.nhanes.suite import SurveyRule
 from krisis.data.table.suite import TableSuite
-from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
 
 ACC, ESC = GUIDELINES.values()
 CASES = [
@@ -325,7 +327,7 @@ def test_shares_of_risk_are_those_of_people_who_are_not_evaluated():
 
 def test_a_share_of_nobody_is_refused():
     suite = DiabetesSuite(SuiteConfig(task="risk", test_size=0.9999))
-    with pytest.raises(InvalidValue, match="test_size=0.9999 leaves 1 people.*nobody in the row"):
+    with pytest.raises(InvalidValue, match=r"test_size=0.9999 leaves too few.*\(1; nobody in"):
         suite.load()
 
 
@@ -495,6 +497,15 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
     described = json.loads(manifest.read_text(encoding="utf-8"))["suite_description"]
     assert line in described["third_party"]
     assert "do not link the rows" in described["terms"]
+
+
+def test_a_run_from_python_warns_of_a_third_party(monkeypatch):
+    suite, backend = made(DiabetesSuite, "glycaemia"), backend_from_name("guideline")
+    Benchmark(suite, backend, []).run(suite.load()[:2])  # nobody else: no warning, or it would raise
+    monkeypatch.setattr(BaseBackend, "third_party", "openai/x")
+    with pytest.warns(ThirdPartyWarning, match="sent to a third party, openai/x") as caught:
+        result = Benchmark(suite, backend, []).run(suite.load()[:2])
+    assert [str(one.message) for one in caught] == [result.suite_description["third_party"]]
 
 
 @pytest.mark.parametrize(

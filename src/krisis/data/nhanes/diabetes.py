@@ -123,8 +123,8 @@ class DiabetesSuite(SurveySuite):
                 counts[row][band] += 1
         if empty := [row for row, found in counts.items() if not found]:
             raise InvalidValue(
-                f"test_size={self.config.test_size:g} leaves {len(self.parts[1])} people to count "
-                f"shares among, and nobody in the row {empty[0]!r}; give a smaller test_size"
+                f"test_size={self.config.test_size:g} leaves too few people to count shares among "
+                f"({len(self.parts[1])}; nobody in the row {empty[0]!r}); give a smaller test_size"
             )
         return {
             row: tuple(round(100 * found[band] / found.total(), 1) for band in range(len(BANDS)))
