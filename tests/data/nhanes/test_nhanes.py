@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from krisis.data.nhanes import diabetes, hypertension, survey
 from krisis.data.nhanes.diabetes import DiabetesSuite, band_of, chance_of_another_band
 from krisis.data.nhanes.hypertension import GUIDELINES, HypertensionSuite, Readings, category_of
 from krisis.data.nhanes.suite import SurveyRule
+from krisis.data.perturbation import in_second_unit
 from krisis.data.table.suite import TableSuite
 from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
 
@@ -416,6 +418,34 @@ def test_a_prompt_says_eighty_or_older_and_names_no_race():
     assert oldest.metadata["race_ethnicity"] not in prompt.user
 
 
+def read_back(described, name, value):
+    """Return a shown value as a reader has it who converts its second unit."""
+    second = described[name].second_unit
+    shown = Fraction(in_second_unit(value, second))
+    return float((shown - Fraction(str(second.offset))) / Fraction(str(second.factor)))
+
+
+def test_a_second_unit_moves_no_value_over_a_limit():
+    adults = survey.read_survey().adults
+    pressures = {v for p in adults for n, v in p.values.items() if "tolic" in n and v is not None}
+    described = HypertensionSuite.described
+    assert all(read_back(described, "diastolic_2", value) == value for value in pressures)
+    for value in {p.values["hba1c"] for p in adults} - {None}:
+        back = read_back(DiabetesSuite.described, "hba1c", value)
+        for limits in (diabetes.LIMITS, (diabetes.DIABETES_FROM,)):
+            chances = [chance_of_another_band(one, limits) for one in (value, back)]
+            assert band_of(back) == band_of(value)
+            assert len({chance >= 0.2 for chance in chances}) == 1
+
+
+@every_task
+def test_every_question_has_another_wording(kind, task, options):
+    asked = made(kind, task, **options).task
+    assert asked.paraphrase
+    assert asked.paraphrase != asked.question
+    assert options.get("guideline", "") in asked.paraphrase
+
+
 # Suite
 
 
@@ -501,7 +531,9 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
 
 def test_a_run_from_python_warns_of_a_third_party(monkeypatch):
     suite, backend = made(DiabetesSuite, "glycaemia"), backend_from_name("guideline")
-    Benchmark(suite, backend, []).run(suite.load()[:2])  # nobody else: no warning, or it would raise
+    Benchmark(suite, backend, []).run(
+        suite.load()[:2]
+    )  # nobody else: no warning, or it would raise
     monkeypatch.setattr(BaseBackend, "third_party", "openai/x")
     with pytest.warns(ThirdPartyWarning, match="sent to a third party, openai/x") as caught:
         result = Benchmark(suite, backend, []).run(suite.load()[:2])
