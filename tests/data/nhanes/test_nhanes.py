@@ -29,6 +29,7 @@ from krisis.data.nhanes.suite import SurveyRule
 from krisis.data.perturbation import in_second_unit
 from krisis.data.table.suite import TableSuite
 from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
+from krisis.results.report import format_report
 
 ACC, ESC = GUIDELINES.values()
 CASES = [
@@ -459,6 +460,21 @@ def test_the_guideline_reader_defers_where_it_is_due(kind, task, options):
         assert judged.abstain == record.metadata["should_abstain"]
         if not judged.abstain and task != "risk":
             assert judged.answer == record.label
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "named"),
+    [
+        ("category", {}, "ACC/AHA 2017"),
+        ("diagnosis", {"guideline": "ESC 2024"}, "ESC 2024"),
+        ("unnamed-guideline", {}, "none named"),
+    ],
+)
+def test_a_report_names_the_guideline(task, options, named):
+    suite = made(HypertensionSuite, task, **options)
+    result = Benchmark(suite, backend_from_name("guideline"), []).run()
+    assert f"; guideline: {named}\n" in format_report(result)
+    assert result.suite_description["guideline"] == named
 
 
 def test_the_same_people_are_held_out_in_every_task_and_nobody_is_in_both_parts():

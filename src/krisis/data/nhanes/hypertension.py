@@ -24,7 +24,7 @@ from krisis.json_values import JsonMapping, JsonObject
 # survey with two readings or more: the root of the mean of their variances.
 READING_SD_MMHG = (3.75, 3.49)
 LEAST_READINGS = 2
-# From this mean on, one occasion is enough (Hypertension Canada 2017, visit 1, recommendation 4).
+# From this mean on, one occasion is enough (Hypertension Canada 2020; no rule of the other two).
 ONE_OCCASION_MMHG = (180, 110)
 UNNAMED_ANSWERS: Mapping[Label, str] = {
     "normal": "normal (non-elevated)",
@@ -226,8 +226,13 @@ class HypertensionSuite(SurveySuite):
 
     def describe(self) -> JsonObject:
         """Add the guideline."""
-        named = self.config.task != "unnamed-guideline"
-        return {**super().describe(), "guideline": self.guideline.name if named else "none named"}
+        return {**super().describe(), "guideline": self._guideline_named()}
+
+    def _account(self) -> str:
+        return f"{super()._account()}; guideline: {self._guideline_named()}"
+
+    def _guideline_named(self) -> str:
+        return self.guideline.name if self.config.task != "unnamed-guideline" else "none named"
 
     def category_task(self) -> Task:
         """Ask for the category under the named guideline."""
