@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.data.checks import check_records
-from krisis.errors import InvalidValue, UserError
+from krisis.errors import InvalidValue, ThirdPartyWarning, UserError
 from krisis.execution.assembly import described, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.engine import answered_row
@@ -115,6 +116,7 @@ class Benchmark:
         if description is None:
             description = described(self.suite, None if records is None else cases)
         if warning := third_party_notice(self.suite, self.backend):
+            warnings.warn(warning, ThirdPartyWarning, stacklevel=2)
             description = {**description, "third_party": warning}
         sizes = {"batch_size": self.batch_size, "max_concurrency": self.max_concurrency}
         return Job(self.suite, self.backend, cases, description, **sizes)

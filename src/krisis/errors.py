@@ -191,3 +191,7 @@ class PromptLeak(KrisisError):
 
 class RunFailed(KrisisError):
     """A run ended without a usable result."""
+
+
+class ThirdPartyWarning(UserWarning):
+    """Rows of real people are about to leave this machine."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import ipaddress
 import logging
 import time
 from abc import abstractmethod
@@ -198,7 +199,11 @@ def _telling(headers: Mapping[str, str]) -> dict[str, str]:
 def _third_party(name: str, address: str) -> str:
     """Name who is sent the records; nobody where the server is on this machine."""
     host = urlsplit(address).hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127."):
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, which may begin with 127 and be anybody's
+        here = host == "localhost"
+    if here:
         return ""
     return f"{name} at {host}" if host else name
 

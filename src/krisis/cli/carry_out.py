@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from krisis.benchmark import Benchmark
 from krisis.cli.run_file import companions, run_format, tell_ties, write_beside
-from krisis.errors import BackendError, RunFailed
+from krisis.errors import BackendError, RunFailed, ThirdPartyWarning
 from krisis.execution.assembly import assemble, execution_of, third_party_notice
 from krisis.execution.config import RunConfig
 from krisis.execution.recorder import Recorder
@@ -48,7 +49,8 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
         config.max_concurrency,
         execution=execution_of(config, recorder, stop),
     )
-    with _ctrl_c(stop):
+    with _ctrl_c(stop), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ThirdPartyWarning)  # told above, in one line
         try:
             result = benchmark.run(parts.records, suite_description=parts.description)
         except BackendError as error:

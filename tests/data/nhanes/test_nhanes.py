@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,20 @@ from scipy.stats import norm
 from tests.data.nhanes import prompt_reader
 
 from krisis.backends.base import BaseBackend
+from krisis.backends.catalogue import backend_from_name
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.prompt import build_prompt
+from krisis.benchmark import Benchmark
 from krisis.cli.app import main
 from krisis.data.base import SuiteConfig, records_hash
 from krisis.data.nhanes import diabetes, hypertension, survey
 from krisis.data.nhanes.diabetes import DiabetesSuite, band_of, chance_of_another_band
 from krisis.data.nhanes.hypertension import GUIDELINES, HypertensionSuite, Readings, category_of
 from krisis.data.nhanes.suite import SurveyRule
+from krisis.data.perturbation import in_second_unit
 from krisis.data.table.suite import TableSuite
-from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
+from krisis.results.report import format_report
 
 ACC, ESC = GUIDELINES.values()
 CASES = [
@@ -323,6 +328,12 @@ def test_shares_of_risk_are_those_of_people_who_are_not_evaluated():
     assert suite.assess(missing).reasons == ("bmi_missing",)
 
 
+def test_a_share_of_nobody_is_refused():
+    suite = DiabetesSuite(SuiteConfig(task="risk", test_size=0.9999))
+    with pytest.raises(InvalidValue, match=r"test_size=0.9999 leaves too few.*\(1; nobody in"):
+        suite.load()
+
+
 def test_the_table_suite_defers_the_same_bands(tmp_path):
     """The same deferral by another program: SQL of the table suite over the written adults."""
     adults = survey.read_survey().adults[:700]
@@ -408,6 +419,34 @@ def test_a_prompt_says_eighty_or_older_and_names_no_race():
     assert oldest.metadata["race_ethnicity"] not in prompt.user
 
 
+def read_back(described, name, value):
+    """Return a shown value as a reader has it who converts its second unit."""
+    second = described[name].second_unit
+    shown = Fraction(in_second_unit(value, second))
+    return float((shown - Fraction(str(second.offset))) / Fraction(str(second.factor)))
+
+
+def test_a_second_unit_moves_no_value_over_a_limit():
+    adults = survey.read_survey().adults
+    pressures = {v for p in adults for n, v in p.values.items() if "tolic" in n and v is not None}
+    described = HypertensionSuite.described
+    assert all(read_back(described, "diastolic_2", value) == value for value in pressures)
+    for value in {p.values["hba1c"] for p in adults} - {None}:
+        back = read_back(DiabetesSuite.described, "hba1c", value)
+        for limits in (diabetes.LIMITS, (diabetes.DIABETES_FROM,)):
+            chances = [chance_of_another_band(one, limits) for one in (value, back)]
+            assert band_of(back) == band_of(value)
+            assert len({chance >= 0.2 for chance in chances}) == 1
+
+
+@every_task
+def test_every_question_has_another_wording(kind, task, options):
+    asked = made(kind, task, **options).task
+    assert asked.paraphrase
+    assert asked.paraphrase != asked.question
+    assert options.get("guideline", "") in asked.paraphrase
+
+
 # Suite
 
 
@@ -421,6 +460,21 @@ def test_the_guideline_reader_defers_where_it_is_due(kind, task, options):
         assert judged.abstain == record.metadata["should_abstain"]
         if not judged.abstain and task != "risk":
             assert judged.answer == record.label
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "named"),
+    [
+        ("category", {}, "ACC/AHA 2017"),
+        ("diagnosis", {"guideline": "ESC 2024"}, "ESC 2024"),
+        ("unnamed-guideline", {}, "none named"),
+    ],
+)
+def test_a_report_names_the_guideline(task, options, named):
+    suite = made(HypertensionSuite, task, **options)
+    result = Benchmark(suite, backend_from_name("guideline"), []).run()
+    assert f"; guideline: {named}\n" in format_report(result)
+    assert result.suite_description["guideline"] == named
 
 
 def test_the_same_people_are_held_out_in_every_task_and_nobody_is_in_both_parts():
@@ -491,6 +545,17 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
     assert "do not link the rows" in described["terms"]
 
 
+def test_a_run_from_python_warns_of_a_third_party(monkeypatch):
+    suite, backend = made(DiabetesSuite, "glycaemia"), backend_from_name("guideline")
+    Benchmark(suite, backend, []).run(
+        suite.load()[:2]
+    )  # nobody else: no warning, or it would raise
+    monkeypatch.setattr(BaseBackend, "third_party", "openai/x")
+    with pytest.warns(ThirdPartyWarning, match="sent to a third party, openai/x") as caught:
+        result = Benchmark(suite, backend, []).run(suite.load()[:2])
+    assert [str(one.message) for one in caught] == [result.suite_description["third_party"]]
+
+
 @pytest.mark.parametrize(
     ("address", "who"),
     [
@@ -499,6 +564,8 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
         ("http://127.0.0.1:8000/v1", ""),
         ("http://localhost:8000/v1", ""),
         ("http://[::1]:8000/v1", ""),
+        ("http://127.example.org/v1", "openai/x at 127.example.org"),
+        ("http://localhost.example.org/v1", "openai/x at localhost.example.org"),
     ],
 )
 def test_a_server_on_this_machine_is_no_third_party(address, who, monkeypatch):

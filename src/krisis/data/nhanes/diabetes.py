@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-from krisis.data.base import FeatureDescription, Features, Label, Task
+from krisis.data.base import FeatureDescription, Features, Label, SecondUnit, Task
 from krisis.data.nhanes.suite import (
     AGE,
     SEX,
@@ -18,6 +18,7 @@ from krisis.data.nhanes.suite import (
     chance_below,
 )
 from krisis.data.nhanes.survey import Person
+from krisis.errors import InvalidValue
 
 # Limits between the bands of HbA1c in percent (ADA Standards of Care 2025, section 2).
 LIMITS = (5.7, 6.5)
@@ -46,6 +47,28 @@ _SHOWN = {
     "diagnosis": ("age", "sex", "bmi", "told", "insulin", "pills", "hba1c"),
 }
 
+_CHOLESTEROL = SecondUnit("mmol/L", 10 / 386.65)  # molar mass in g/mol
+# The master equation of NGSP and IFCC: % = 0.09148 · mmol/mol + 2.152 (ngsp.org/ifcc.asp).
+_IFCC = SecondUnit("mmol/mol", 1 / 0.09148, -2.152 / 0.09148)
+_NO_YES: Mapping[Label, str] = {0: "no", 1: "yes"}
+_FEATURES: Mapping[str, FeatureDescription] = {
+    "age": AGE,
+    "sex": SEX,
+    "bmi": FeatureDescription("Body mass index", "kg/m²"),
+    "waist": FeatureDescription(
+        "Waist circumference", "cm", second_unit=SecondUnit("inches", 1 / 2.54)
+    ),
+    "cholesterol": FeatureDescription("Total cholesterol", "mg/dL", second_unit=_CHOLESTEROL),
+    "hdl": FeatureDescription("HDL cholesterol", "mg/dL", second_unit=_CHOLESTEROL),
+    "told": FeatureDescription(
+        "A doctor has told of diabetes", values={NO: "no", YES: "yes", BORDERLINE: "borderline"}
+    ),
+    "told_prediabetes": FeatureDescription("Ever told of prediabetes", values=_NO_YES),
+    "insulin": FeatureDescription("Takes insulin", values=_NO_YES),
+    "pills": FeatureDescription("Takes tablets that lower blood sugar", values=_NO_YES),
+    "hba1c": FeatureDescription("HbA1c", "%", second_unit=_IFCC),
+}
+
 
 def band_of(hba1c: float) -> int:
     """Return the band of an HbA1c; a value at a limit belongs to the upper one.
@@ -70,6 +93,7 @@ class DiabetesSuite(SurveySuite):
     """HbA1c bands and diabetes in real adults (NHANES): reading them, risk, and diagnosis."""
 
     name = "diabetes"
+    described = _FEATURES
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
         {
             "glycaemia": lambda suite: suite.glycaemia_task(),
@@ -120,10 +144,13 @@ class DiabetesSuite(SurveySuite):
             counts[EVERYBODY][band] += 1
             if (row := row_of(person.values)) in counts:
                 counts[row][band] += 1
-        return {
-            row: tuple(
-                round(100 * found[band] / max(1, found.total()), 1) for band in range(len(BANDS))
+        if empty := [row for row, found in counts.items() if not found]:
+            raise InvalidValue(
+                f"test_size={self.config.test_size:g} leaves too few people to count shares among "
+                f"({len(self.parts[1])}; nobody in the row {empty[0]!r}); give a smaller test_size"
             )
+        return {
+            row: tuple(round(100 * found[band] / found.total(), 1) for band in range(len(BANDS)))
             for row, found in counts.items()
         }
 
@@ -134,7 +161,9 @@ class DiabetesSuite(SurveySuite):
             "diagnosis. The answer is scored against the HbA1c shown, and the case is to be "
             "deferred where the usual HbA1c may well lie in another band, as stated below.",
             _BAND_WORDS,
-            features=_FEATURES,
+            paraphrase="Which band is the HbA1c of this person in? Bands sort values and diagnose "
+            "nothing. Right is the band of the HbA1c shown; where the usual HbA1c could well be in "
+            "a different one, as stated below, the case is to be deferred.",
             abstain=abstain_when(
                 self.risk, "the chance that the usual HbA1c lies in another band than the one shown"
             ),
@@ -152,7 +181,8 @@ class DiabetesSuite(SurveySuite):
             "In which band does this person's HbA1c lie? It was measured in the laboratory and is "
             "not shown: the answer is a risk, not a reading.",
             _BAND_WORDS,
-            features=_FEATURES,
+            paraphrase="Which band is the HbA1c of this person in? The laboratory has measured it, "
+            "and you are not shown it: judge a risk, since there is nothing to read.",
             abstain=abstain_when(
                 self.risk,
                 "by the row of the table that the person belongs to, the chance that your best "
@@ -175,7 +205,10 @@ class DiabetesSuite(SurveySuite):
             "the case is to be deferred where history, treatment and HbA1c leave it open, as "
             "stated below. A treatment that is not stated counts as not taken.",
             {0: "no diabetes", 1: "diabetes"},
-            features=_FEATURES,
+            paraphrase="Is diabetes present in this person? By the scoring it is if a doctor has "
+            f"told of diabetes, or if HbA1c is {DIABETES_FROM} % or higher; where history, "
+            "treatment and HbA1c do not settle it, as stated below, the case is to be deferred. "
+            "Take a treatment that is not stated as one that is not taken.",
             abstain=abstain_when(
                 self.risk,
                 "a doctor has told of no diabetes and the chance that the usual HbA1c lies on the "
@@ -262,19 +295,3 @@ _VARIATION = (
     "distributed around the value shown, with this variation of the value shown as its standard "
     "deviation."
 )
-_NO_YES: Mapping[Label, str] = {0: "no", 1: "yes"}
-_FEATURES: Mapping[str, FeatureDescription] = {
-    "age": AGE,
-    "sex": SEX,
-    "bmi": FeatureDescription("Body mass index", "kg/m²"),
-    "waist": FeatureDescription("Waist circumference", "cm"),
-    "cholesterol": FeatureDescription("Total cholesterol", "mg/dL"),
-    "hdl": FeatureDescription("HDL cholesterol", "mg/dL"),
-    "told": FeatureDescription(
-        "A doctor has told of diabetes", values={NO: "no", YES: "yes", BORDERLINE: "borderline"}
-    ),
-    "told_prediabetes": FeatureDescription("Ever told of prediabetes", values=_NO_YES),
-    "insulin": FeatureDescription("Takes insulin", values=_NO_YES),
-    "pills": FeatureDescription("Takes tablets that lower blood sugar", values=_NO_YES),
-    "hba1c": FeatureDescription("HbA1c", "%"),
-}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from krisis.data.base import FeatureDescription, Features, Label, SuiteConfig, Task
+from krisis.data.base import FeatureDescription, Features, Label, SecondUnit, SuiteConfig, Task
 from krisis.data.nhanes.suite import (
     AGE,
     SEX,
@@ -24,7 +24,7 @@ from krisis.json_values import JsonMapping, JsonObject
 # survey with two readings or more: the root of the mean of their variances.
 READING_SD_MMHG = (3.75, 3.49)
 LEAST_READINGS = 2
-# From this mean on, one occasion is enough (Hypertension Canada 2017, visit 1, recommendation 4).
+# From this mean on, one occasion is enough (Hypertension Canada 2020; no rule of the other two).
 ONE_OCCASION_MMHG = (180, 110)
 UNNAMED_ANSWERS: Mapping[Label, str] = {
     "normal": "normal (non-elevated)",
@@ -133,6 +133,19 @@ def _number(value: object) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
+# Exact, where kilopascals are not: 130 mmHg is 17.3 kPa, which is 129.8 mmHg and below the limit.
+_CENTIMETRES = SecondUnit("cmHg", 0.1)
+_FEATURES: Mapping[str, FeatureDescription] = {
+    "age": AGE,
+    "sex": SEX,
+    **{
+        f"{side}_{k}": FeatureDescription(f"Reading {k}, {side}", "mmHg", second_unit=_CENTIMETRES)
+        for k in range(1, N_READINGS + 1)
+        for side in ("systolic", "diastolic")
+    },
+}
+
+
 class HypertensionSuite(SurveySuite):
     """Blood pressure categories of real adults (NHANES) under a guideline, named or not.
 
@@ -140,6 +153,7 @@ class HypertensionSuite(SurveySuite):
     """
 
     name = "hypertension"
+    described = _FEATURES
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
         {
             "category": lambda suite: suite.category_task(),
@@ -212,8 +226,13 @@ class HypertensionSuite(SurveySuite):
 
     def describe(self) -> JsonObject:
         """Add the guideline."""
-        named = self.config.task != "unnamed-guideline"
-        return {**super().describe(), "guideline": self.guideline.name if named else "none named"}
+        return {**super().describe(), "guideline": self._guideline_named()}
+
+    def _account(self) -> str:
+        return f"{super()._account()}; guideline: {self._guideline_named()}"
+
+    def _guideline_named(self) -> str:
+        return self.guideline.name if self.config.task != "unnamed-guideline" else "none named"
 
     def category_task(self) -> Task:
         """Ask for the category under the named guideline."""
@@ -221,13 +240,14 @@ class HypertensionSuite(SurveySuite):
         return self.asked(
             f"In which category of the guideline {guideline.name} does this person's blood "
             f"pressure at this visit lie? {_SCORED}",
-            {
+            paraphrase=f"By the guideline {guideline.name}, which category is the blood pressure "
+            f"of this person at this visit in? {_SCORED_AGAIN}",
+            answers={
                 name: f"{name} blood pressure, {words}"
                 for name, words in zip(
                     guideline.categories, _in_words(guideline.limits), strict=True
                 )
             },
-            features=_FEATURES,
             setting=_SETTING,
             abstain=abstain_when(
                 self.risk,
@@ -252,7 +272,8 @@ class HypertensionSuite(SurveySuite):
         return self.asked(
             f"In which category does this person's blood pressure at this visit lie? {_SCORED}",
             UNNAMED_ANSWERS,
-            features=_FEATURES,
+            paraphrase="Which category is the blood pressure of this person at this visit in? "
+            f"{_SCORED_AGAIN}",
             setting=f"{_SETTING}\nTwo guidelines are in use, and it is not stated which of them "
             f"applies to this person. Their categories:\n{limits}",
             abstain=abstain_when(
@@ -278,10 +299,14 @@ class HypertensionSuite(SurveySuite):
             f"Does this person have hypertension by the guideline {self.guideline.name}? The mean "
             f"of the readings must reach {systolic} mmHg systolic or {diastolic} mmHg diastolic, "
             f"and a second occasion must confirm it, unless it reaches {high} systolic or {low} "
-            "diastolic, which one occasion settles. All readings shown are of one occasion. "
-            f"{_SCORED}",
+            "diastolic, which in this evaluation one occasion settles. All readings shown are of "
+            f"one occasion. {_SCORED}",
             {0: "no hypertension", 1: "hypertension"},
-            features=_FEATURES,
+            paraphrase=f"By the guideline {self.guideline.name}, is hypertension present in this "
+            f"person? It takes a mean of the readings of at least {systolic} mmHg systolic or "
+            f"{diastolic} mmHg diastolic, confirmed on a second occasion; in this evaluation a "
+            f"mean of at least {high} systolic or {low} diastolic needs no second one. One "
+            f"occasion gave every reading shown. {_SCORED_AGAIN}",
             setting=_SETTING,
             abstain=abstain_when(
                 self.risk,
@@ -301,6 +326,12 @@ _SCORED = (
     "known: judge the readings as they are. The answer is scored against this mean, and the case "
     "is to be deferred as stated below."
 )
+_SCORED_AGAIN = (
+    "Average the systolic readings shown, and the diastolic ones; of their two categories the "
+    "higher one counts. Nothing is known of drugs that lower blood pressure: judge the readings as "
+    "they are. This average says which answer is right, and what is stated below which case to "
+    "defer."
+)
 _SETTING = (
     "Adults of a population survey, examined once; after five minutes of rest a trained examiner "
     "took up to three readings. Readings of one visit scatter around the level of that visit with "
@@ -308,15 +339,6 @@ _SETTING = (
     "diastolic, independently of each other; the mean of n readings scatters by this divided by "
     "the square root of n. Take the level as normally distributed around the mean shown."
 )
-_FEATURES: Mapping[str, FeatureDescription] = {
-    "age": AGE,
-    "sex": SEX,
-    **{
-        f"{side}_{k}": FeatureDescription(f"Reading {k}, {side}", "mmHg")
-        for k in range(1, N_READINGS + 1)
-        for side in ("systolic", "diastolic")
-    },
-}
 
 
 def _in_words(limits: Limits) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
@@ -119,6 +120,7 @@ class SurveySuite(BaseDataSuite):
     name = "survey"
     baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
     terms = TERMS
+    described: Mapping[str, FeatureDescription] = MappingProxyType({})
 
     def __init__(
         self, config: SuiteConfig | None = None, *, deferral: JsonMapping | None = None
@@ -158,7 +160,7 @@ class SurveySuite(BaseDataSuite):
         question: str,
         answers: Mapping[Label, str],
         *,
-        features: Mapping[str, FeatureDescription],
+        paraphrase: str,
         setting: str,
         abstain: str,
         aliases: Mapping[str, Label | None],
@@ -168,9 +170,10 @@ class SurveySuite(BaseDataSuite):
             self.config.task,
             question,
             answers,
-            features,
+            self.described,
             abstain,
             aliases,
+            paraphrase=paraphrase,
             ordered=len(answers) > 2,
             positive=list(answers)[-1],
             groups=_GROUPS,
