@@ -42,12 +42,25 @@ def follow(
 def test_the_commands_of_the_tutorial_end_as_it_says(
     ward: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    smaller = PAGE.replace("--n-synthetic 600", "--n-synthetic 120 --no-baselines")
-    blocks = follow(smaller.replace("--risk 0.1 ", "--risk 0.3 "), monkeypatch, capsys)
+    monkeypatch.setattr("krisis.reporting.figure.Figure.svg", "<svg></svg>")  # drawing takes long
+    page = PAGE.replace("--n-synthetic 600", "--n-synthetic 70 --no-baselines")
+    page = page.replace("--risk 0.1 ", "--risk 0.3 ").replace(
+        "--half-width 0.04", "--half-width 0.3"
+    )
+    blocks = follow(page, monkeypatch, capsys)
     ends = [re.findall(r"^exit \d$", printed, re.MULTILINE) for shown, printed in blocks if shown]
     assert ends == [[]] * 7 + [["exit 1"], []]
-    assert (ward / "sheet.md").exists()
-    assert (ward / "report.html").stat().st_size > 10_000
+    sheet = (ward / "sheet.md").read_text(encoding="utf-8")
+    assert "other forms: Asked in another form as well: 70 of 70" in sheet
+    assert "of 70 stored rows" in sheet
+    refused = typed("krisis report second/* --prevalence 0.1 -o r.html", monkeypatch, capsys)
+    assert "add --cost or --curve" in refused
+    pilot = typed("krisis plan certify --risk 0.01 --from first/*", monkeypatch, capsys)
+    assert "which is not below 0.01; give the risk above a stricter threshold" in pilot
+    report = (ward / "report.html").read_text(encoding="utf-8")
+    for title in ("Certified threshold", "Costs", "Decision curve", "Audit"):
+        assert f">{title}</h2>" in report
+    assert report.count("Moved to") == 2
 
 
 @pytest.mark.slow
