@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -173,14 +174,8 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         return
     costs = costs_of_run(items, cost)
     team = _team(costs, rated, paced)
-    options = DecideOptions(
-        costs=costs,
-        score=score,
-        shares=moved,
-        team=team,
-        n_folds=folds,
-        answer_from=answer_from,
-    )
+    options = DecideOptions(costs=costs, score=score, shares=moved, team=team, n_folds=folds)
+    options = replace(options, answer_from=answer_from)
     decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
     _show(decide_facts(decision), decide_lines(decision), as_json)
 
