@@ -482,7 +482,8 @@ def test_a_report_shows_the_certificate_on_the_curve(tmp_path: Path) -> None:
     fresh = items(tmp_path, name="new")
     section = certificate_section(certificate, fresh)
     verdict = verify_run(certificate, fresh).verdict
-    assert section.tables["On the patients of this run"][0][""].startswith(f"{verdict}: With a")
+    assert section.tables["On the patients of this run"][0][""].startswith("promised: With a")
+    assert section.tables["On the patients of this run"][1][""].startswith(f"{verdict}: risk")
     assert "Risk, coverage" in section.figures[0].svg
 
 

@@ -108,6 +108,9 @@ def test_costs_along_coverage_are_those_computed_by_hand() -> None:
     assert decision.run.table.n_failed == 1
     for one in decision.curve:
         assert one.low <= one.cost <= one.high
+    assert policy(decided(answer_from=0.8), "answer from 0.8").cost == 5000
+    with pytest.raises(UserError, match="answer_from must be a number, not nan"):
+        decided(answer_from=math.nan)
     certain = policy(decided(costs=CostTable(costs=COSTS.costs, defer=7.0)), "always defer")
     assert (certain.low, certain.cost, certain.high) == (7000, 7000, 7000)
 

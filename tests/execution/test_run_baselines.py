@@ -8,7 +8,8 @@ from krisis.benchmark import baseline_scores
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
+from krisis.metrics.scoring import metrics_from_names
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 
@@ -37,6 +38,10 @@ def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
     report = format_report(BenchmarkResult.load(path))
     assert "Baselines on the same records" in report
     assert "this run: always-answer" in report
+    rescored = result.scored(metrics_from_names(["brier_score"]), BootstrapOptions())
+    assert "Baselines" in format_report(rescored)
+    unknown = result.scored(metrics_from_names(["mean_absolute_error"]), BootstrapOptions())
+    assert "Baselines" not in format_report(unknown)
 
 
 def test_nothing_is_added_unless_asked_for():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -98,7 +99,9 @@ Thresholds = Annotated[
 ]
 AnswerFrom = Annotated[
     float | None,
-    typer.Option("--answer-from", help="With --curve: defer answers below this confidence."),
+    typer.Option(
+        "--answer-from", help="Also price, or with --curve draw, deferring below this confidence."
+    ),
 ]
 DefaultAction = Annotated[
     str,
@@ -156,7 +159,7 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         "column": reader_column or None,
     }
     paced = {"minutes": minutes, "readers": readers, "hours": hours, "arrivals": arrivals}
-    _refuse_mixture(curve, (cost, baseline), (thresholds, default_action or None, answer_from))
+    _refuse_mixture(curve, (cost, baseline), (thresholds, default_action or None))
     if curve:
         asked = CurveOptions(
             score=score,
@@ -172,6 +175,7 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     costs = costs_of_run(items, cost)
     team = _team(costs, rated, paced)
     options = DecideOptions(costs=costs, score=score, shares=moved, team=team, n_folds=folds)
+    options = replace(options, answer_from=answer_from)
     decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
     _show(decide_facts(decision), decide_lines(decision), as_json)
 
@@ -189,8 +193,7 @@ def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence
         raise InvalidValue("--curve has neither costs nor baselines; omit --cost and --baseline")
     if not curve and any(value not in ("", None) for value in of_curves):
         raise InvalidValue(
-            "--thresholds, --answer-from and --default-action are of the decision curve; add "
-            "--curve or omit them"
+            "--thresholds and --default-action are of the decision curve; add --curve or omit them"
         )
 
 

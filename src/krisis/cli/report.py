@@ -12,7 +12,9 @@ from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
+from krisis.decisions.population import Shares
 from krisis.decisions.team import team_from
+from krisis.errors import InvalidValue
 from krisis.json_values import read_object, write_text
 from krisis.reporting.audit import audit_section
 from krisis.reporting.certificate import certificate_section
@@ -52,6 +54,9 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     curve: bool = typer.Option(
         False, "--curve", help="Show the decision curve of a binary task, as `decide --curve`."
     ),
+    prevalence: str = typer.Option(
+        "", "--prevalence", help="With --cost or --curve: move both, as `decide --prevalence`."
+    ),
     audit: bool = typer.Option(
         False, "--audit", help="Add the audit of the groups of the task, as `krisis audit` does."
     ),
@@ -62,10 +67,14 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     others = load_results(baseline)
     refuse_other_data({run.name: result, **others})
     shown = [] if certificate is None else [_certified(certificate, run, calibration)]
+    if prevalence and not (cost or curve):
+        raise InvalidValue("--prevalence moves costs and the decision curve; add --cost or --curve")
+    shares = Shares.from_text(prevalence, grouped=False) if prevalence else None
     if cost:
-        shown.append(_priced(run, cost, baseline))
+        shown.append(_priced(run, cost, baseline, shares))
     if curve:
-        shown.append(decision_curve_section(decision_curve(read_items(run), CurveOptions())))
+        drawn = decision_curve(read_items(run), CurveOptions(shares=shares))
+        shown.append(decision_curve_section(drawn))
     shown += [audit_section(read_items(run))] if audit else []
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
@@ -80,10 +89,10 @@ def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
     return certificate_section(certificate, read_items(run), calibrator=calibrator_of(calibration))
 
 
-def _priced(run: Path, cost: str, baseline: list[Path]) -> Section:
+def _priced(run: Path, cost: str, baseline: list[Path], shares: Shares | None) -> Section:
     items = read_items(run)
     costs = costs_of_run(items, None if cost == "preset" else Path(cost))
     team = None if costs.team is None else team_from(costs.team, costs.place)
-    options = DecideOptions(costs=costs, team=team)
+    options = DecideOptions(costs=costs, team=team, shares=shares)
     others = {path.resolve().name.removesuffix(".json"): read_items(path) for path in baseline}
     return decide_section(decide_run(items, options, baselines={**own_baselines(run), **others}))

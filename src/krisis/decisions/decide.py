@@ -30,7 +30,7 @@ from krisis.statistics.intervals import Interval, check_level
 PER = 1000
 _N_RESAMPLES = 2000
 _MOST_POINTS = 50
-Kind = Literal["curve", "always", "chow", "cross-fitted", "in-sample", "baseline"]
+Kind = Literal["curve", "always", "chow", "cross-fitted", "in-sample", "given", "baseline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,15 @@ class DecideOptions:
     shares: Shares | None = None
     team: Team | None = None
     n_folds: int = 10
+    answer_from: float | None = None
     level: float = 0.95
 
     def __post_init__(self) -> None:
         check_level(self.level)
         if self.n_folds < 2:
             raise InvalidValue(f"cross-fitting needs 2 folds or more, not {self.n_folds}")
+        if self.answer_from is not None and not math.isfinite(self.answer_from):
+            raise InvalidValue(f"answer_from must be a number, not {self.answer_from!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +201,12 @@ def _rules(rows: _Rows, chow: ChowRule, best: float | None, extra: FloatArray) -
         fitted = cross_fitted(rows.score, extra, patients.code, n_folds=n_folds, seed=seed)
         found.append(rows.asked("best threshold, cross-fitted", "cross-fitted", fitted, best))
     in_sample = accepts(rows.score, best)
-    return [*found, rows.asked("best threshold, in-sample", "in-sample", in_sample, best)]
+    found.append(rows.asked("best threshold, in-sample", "in-sample", in_sample, best))
+    given = rows.options.answer_from
+    if given is not None:
+        name = f"answer from {given:g}"
+        found.append(rows.asked(name, "given", accepts(rows.score, given), given))
+    return found
 
 
 def _along_coverage(rows: _Rows) -> list[_Asked]:

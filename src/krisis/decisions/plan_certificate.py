@@ -34,6 +34,11 @@ def plan_certificate(
         if pilot is None:
             raise InvalidValue("give --expected-risk, or a pilot with --from RUN")
         expected_risk = 1 - float(pilot.values()[0].mean())
+        if expected_risk >= risk:
+            raise InvalidValue(
+                f"all answers of the pilot together have a risk of {expected_risk:.4g}, which is "
+                f"not below {risk:g}; give the risk above a stricter threshold as --expected-risk"
+            )
     world = _certified_world(study, pilot, risk=risk, delta=delta, expected_risk=expected_risk)
     point, points = _certificate_points(study, world, Asked(study.patients, pilot))
     n_counted = Asked(study.patients, pilot).n_counted(point.n_patients)

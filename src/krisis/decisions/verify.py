@@ -323,7 +323,8 @@ def verification_lines(found: Verification) -> list[str]:
         lines.append(_exchangeable("patients earlier or later in time", found.p_time))
     if found.certificate.method == "crc":
         lines.append("crc bounds a mean over many calibrations, which one threshold cannot refute")
-    return [f"{found.verdict}: {found.certificate.promise}", *lines]
+    whole = [f"{found.verdict}: all groups together"] if len(found.parts) > 1 else []
+    return [f"promised: {found.certificate.promise}", *whole, *lines]
 
 
 def _exchangeable(others: str, p: float) -> str:

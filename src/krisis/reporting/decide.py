@@ -80,8 +80,9 @@ def cost_figure(decision: Decision) -> Figure:
     names = [point["policy"] for point in points]
     tones = [str(REFERENCE if name.startswith("baseline") else INK) for name in names]
     shapes = [_SHAPES[index % len(_SHAPES)] for index in range(len(names))]
-    shape = alt.Shape("policy:N", title=None, scale=alt.Scale(domain=names, range=shapes))
-    tone = alt.Color("policy:N", title=None, scale=alt.Scale(domain=names, range=tones))
+    legend = alt.Legend(title=None, orient="bottom", columns=2, columnPadding=40, labelLimit=240)
+    shape = alt.Shape("policy:N", legend=legend, scale=alt.Scale(domain=names, range=shapes))
+    tone = alt.Color("policy:N", legend=legend, scale=alt.Scale(domain=names, range=tones))
     drawn = alt.Chart(data(points)).mark_point(filled=True, size=90)
     chart = alt.layer(
         *_line_with_band(curve, x, "cost", title), drawn.encode(x=x, y=y, shape=shape, color=tone)

@@ -59,7 +59,7 @@ def decision_curve_figure(curve: DecisionCurve) -> Figure:
     colour = alt.Color(
         "strategy:N",
         title=None,
-        legend=alt.Legend(symbolType="stroke", symbolOpacity=1),
+        legend=alt.Legend(orient="bottom", symbolType="stroke", symbolOpacity=1),
         scale=alt.Scale(domain=names, range=[str(_TONES[name]) for name in names]),
     )
     x = alt.X("threshold:Q", title="threshold probability", scale=unit_scale())

@@ -29,6 +29,7 @@ from krisis.results.report_tables import (
     headline,
     headline_words,
     note_lines,
+    perturbed_lines,
     stopping_lines,
 )
 
@@ -303,7 +304,13 @@ def _analyses(run: SheetRun) -> list[Fact]:
 
 def _limits(run: SheetRun) -> list[Fact]:
     result = run.result
-    found = [Fact("stopped", line, run.of_run("stopped")) for line in stopping_lines(result)]
+    other = set(perturbed_lines(result))
+    found = [
+        Fact("other forms", line, run.of_rows("metadata.perturbation"))
+        if line in other
+        else Fact("stopped", line, run.of_run("stopped"))
+        for line in stopping_lines(result)
+    ]
     if result.damage:
         found.append(Fact("damage", result.damage, run.of_rows("check")))
     found += [

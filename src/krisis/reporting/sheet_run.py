@@ -97,7 +97,11 @@ def read_run_for_sheet(path: str | Path, mode: str | None = None) -> SheetRun:
         reproduce_command(path),
         stored.manifest,
         stored.ended is not None and stored.scores_fit,
-        features=list(stored.journal.features.values()),
+        features=[
+            shown
+            for position, shown in stored.journal.features.items()
+            if "perturbation" not in stored.journal.rows[position].metadata
+        ],
     )
 
 

@@ -265,8 +265,11 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
     columns = {**({leading.name: leading.name} if leading else {}), **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
     if not names:  # the run was scored with others
-        names = list(result.metric_scores)
+        scored = {name for scores in result.baselines.values() for name in scores}
+        names = [name for name in result.metric_scores if name in scored]
         columns = dict(zip(names, names, strict=True))
+    if not names:
+        return []
     title = "Baselines on the same records"
     width = max(len(title), *map(len, table))
     widths = {name: max(13, len(columns[name]) + 2) for name in names}
@@ -278,7 +281,7 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
 
 
 def _baseline_cell(score: MetricScore | None) -> str:
-    return "undefined" if score is None else format_value(score.value)
+    return "not scored" if score is None else format_value(score.value)
 
 
 def _execution(result: BenchmarkResult) -> list[str]:

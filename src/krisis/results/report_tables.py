@@ -251,10 +251,10 @@ def stopping_lines(result: BenchmarkResult) -> list[str]:
             f"The rule assumes independent {_persons(result)}; looking after every record, it "
             "decides wrongly in at most 5 % of runs."
         )
-    return [*lines, *_perturbed_lines(result)]
+    return [*lines, *perturbed_lines(result)]
 
 
-def _perturbed_lines(result: BenchmarkResult) -> list[str]:
+def perturbed_lines(result: BenchmarkResult) -> list[str]:
     """Say how often records were asked in another form, which no score counts."""
     if not result.n_perturbed:
         return []
