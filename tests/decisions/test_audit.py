@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import LabelOptions, audit_labels, label_lines
-from krisis.decisions.group_audit import Group, GroupAudit, group_lines, group_table
+from krisis.decisions.group_findings import Group, GroupAudit, group_lines, group_table
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.label_noise import FlipRates, Judged, corrected_risk, swapping_rate
 from krisis.errors import InvalidValue, UserError
@@ -193,7 +193,7 @@ def test_numbers_are_divided_where_asked(tmp_path: Path) -> None:
     [
         (["--by", "age"], "--by age:40:60"),
         (["--by", "sit"], "did you mean 'site'"),
-        (["--by", "age:60:40"], "rising numbers, not 60:40"),
+        (["--by", "age:60:40"], "rising numbers, not '60:40'"),
         (["--by", "site:1"], "holds 'a', which is no number"),
         (["--by", "site,site"], "name every group once"),
         (["--by", "name"], "name a column with fewer"),
@@ -258,7 +258,7 @@ def test_one_flip_rate_maps_the_risk_and_its_interval() -> None:
 def test_flip_rates_by_answer_are_inverted() -> None:
     # 100 true 0, answered 0 in 80; 50 true 1, answered 1 in 40. 10 % of the 1 are labelled 0.
     rows = judged([[80 + 1, 10 - 1], [20 + 4, 40 - 4]])
-    found = corrected_risk(rows, FlipRates(by_label={1: 0.1}))
+    found = corrected_risk(rows, FlipRates(by_label={0: 0.0, 1: 0.1}))
     assert found.risk == pytest.approx(30 / 150)
     assert found.low < 0.2 < found.high
     assert found.possible
