@@ -25,6 +25,7 @@ BoolArray = NDArray[np.bool_]
 
 EQUAL = (67, 67, 67, 67, 66, 66)
 UNEQUAL = (150, 100, 70, 40, 24, 16)
+SITE = (20, 76, 76, 76, 76, 76)
 ONE_OF_60 = (60, 68, 68, 68, 68, 68)
 
 
@@ -81,6 +82,7 @@ NULL_WORLDS = (
     World("clusters of 4", rows=(4,) * 6, icc=0.4),
     World("clusters, confidence says nothing", UNEQUAL, rows=(4,) * 6, icc=0.4, slope=0.0),
     World("clusters in one group only", UNEQUAL, rows=(1, 1, 1, 8, 1, 1), icc=0.4),
+    World("large clusters in one group only", SITE, rows=(20, 1, 1, 1, 1, 1), icc=0.4),
     World("groups within patients", rows=(6,) * 6, icc=0.4, within=True),
 )
 DOUBLED_WORLDS = tuple(

@@ -38,8 +38,8 @@ FACTORS = {
     ("potassium", "mEq/L"): 1,
     ("haemoglobin", "g/L"): 10,
     ("packed cell volume", "L/L"): 0.01,
-    ("white blood cell count", "10⁹ cells/L"): 1e6 / 1e9,
-    ("red blood cell count", "10¹² cells/L"): 1e6 * 1e6 / 1e12,
+    ("white blood cell count", "×10⁹ cells/L"): 1e6 / 1e9,
+    ("red blood cell count", "×10¹² cells/L"): 1e6 * 1e6 / 1e12,
     ("reading", "cmHg"): 0.1,
     ("waist", "inches"): 1 / 2.54,
     ("cholesterol", "mmol/L"): 10 / 386.65,
@@ -157,11 +157,12 @@ def test_what_is_said_before_the_findings_keeps_its_figures(
     ("value", "factor", "offset", "shown"),
     [
         (2.4, 88.4, 0, "212"),  # 212.16; back 2.398
-        (1, 88.4, 0, "88"),
+        (1, 88.4, 0, "88.4"),
         (120, 0.05551, 0, "6.66"),  # 6.7 would be 121
-        (121, 0.05551, 0, "6.7"),
-        (6.5, 10.93, -23.5, "48"),  # HbA1c in mmol/mol: 47.545; back 6.54
-        (37, 1.8, 32, "99"),
+        (121, 0.05551, 0, "6.72"),
+        (20, 0.1665, 0, "3.33"),  # 3.3 would be 19.8, and the kidney rules speak of below 20
+        (6.5, 10.93, -23.5, "47.5"),  # HbA1c in mmol/mol: 47.545; back 6.496
+        (37, 1.8, 32, "98.6"),
         ("0.95", 88.4, 0, "84"),
         (0, 0.05551, 0, "0"),
         ([2.4, None], 88.4, 0, ["212", None]),

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import LabelOptions, audit_labels, label_lines
-from krisis.decisions.group_audit import Group, GroupAudit, group_lines, group_table
+from krisis.decisions.group_findings import Group, GroupAudit, group_lines, group_table
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.label_noise import FlipRates, Judged, corrected_risk, swapping_rate
 from krisis.errors import InvalidValue, UserError
@@ -193,7 +193,7 @@ def test_numbers_are_divided_where_asked(tmp_path: Path) -> None:
     [
         (["--by", "age"], "--by age:40:60"),
         (["--by", "sit"], "did you mean 'site'"),
-        (["--by", "age:60:40"], "rising numbers, not 60:40"),
+        (["--by", "age:60:40"], "rising numbers, not '60:40'"),
         (["--by", "site:1"], "holds 'a', which is no number"),
         (["--by", "site,site"], "name every group once"),
         (["--by", "name"], "name a column with fewer"),
@@ -206,6 +206,7 @@ def test_numbers_are_divided_where_asked(tmp_path: Path) -> None:
         (["--flip-rate", "x"], "from 0 up to 1"),
         (["--flip-rate", "0.5"], "say nothing of the truth"),
         (["--flip-rate", "7:0.1"], "which is no answer; use 0, 1"),
+        (["--flip-rate", "1:0.1"], "no rate for the answer 0"),
         (["--flip-rate", "1:0.1,1:0.2"], "names an answer twice"),
         (["--flip-range", "0.1"], "two numbers with a colon"),
         (["--flip-range", "0.2:0.1"], "must rise"),
@@ -225,6 +226,25 @@ def test_what_cannot_be_audited_is_said_in_one_sentence(
     found = CliRunner().invoke(app, ["audit", str(path), *options])
     assert isinstance(found.exception, UserError), found.output
     assert said in str(found.exception)
+
+
+def test_names_forge_no_line_and_runs_without_scores_are_ordered(tmp_path: Path) -> None:
+    def change(i: int, rng: Draw) -> dict[str, Any]:
+        return {
+            "metadata": {"site": ["a", "b\nFLAG b: worse"][i % 2], "reader": 0 if i < 60 else 1}
+        }
+
+    rows = rows_of(120, change)
+    path = saved(tmp_path, [replace(row, ground_truth=int(i >= 60)) for i, row in enumerate(rows)])
+    bare = [replace(row, ground_truth=int(i >= 60), confidence=None) for i, row in enumerate(rows)]
+    options = ["--against", str(saved(tmp_path, bare, "bare")), "--labels", "reader"]
+    found = CliRunner().invoke(app, ["audit", str(path), *options])
+    assert found.exit_code == 0, found.output
+    assert not [line for line in found.output.splitlines() if line.startswith("FLAG")]
+    assert "b FLAG b: worse" in found.output
+    assert "no order to change" in found.output
+    assert "no list of suspect labels: " in found.output
+    assert "1.000 (no interval: " in found.output
 
 
 def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
@@ -258,11 +278,11 @@ def test_one_flip_rate_maps_the_risk_and_its_interval() -> None:
 def test_flip_rates_by_answer_are_inverted() -> None:
     # 100 true 0, answered 0 in 80; 50 true 1, answered 1 in 40. 10 % of the 1 are labelled 0.
     rows = judged([[80 + 1, 10 - 1], [20 + 4, 40 - 4]])
-    found = corrected_risk(rows, FlipRates(by_label={1: 0.1}))
+    found = corrected_risk(rows, FlipRates(by_label={0: 0.0, 1: 0.1}))
     assert found.risk == pytest.approx(30 / 150)
     assert found.low < 0.2 < found.high
     assert found.possible
-    assert not corrected_risk(rows, FlipRates(by_label={1: 0.8})).possible
+    assert not corrected_risk(rows, FlipRates(by_label={0: 0.0, 1: 0.8})).possible
 
 
 def test_several_answers_flip_to_any_other() -> None:

@@ -23,6 +23,7 @@ from krisis.statistics.group_gaps import (
     student_interval,
 )
 from krisis.statistics.intervals import Interval
+from krisis.statistics.shares import share_interval
 
 DRAWS = 20_000
 
@@ -44,6 +45,32 @@ def test_one_row_per_patient_is_fishers_exact_test() -> None:
         assert found.gap[g] == pytest.approx(errors[g] / sizes[g] - rest[0] / rest[1])
         exact = stats.fisher_exact(table, alternative="greater").pvalue
         assert found.p_higher[g] == pytest.approx(exact, abs=4 * math.sqrt(exact / DRAWS))
+
+
+def test_large_patients_of_one_group_are_not_taken_for_many() -> None:
+    # 20 patients with 20 rows each, of which one is wrong throughout; 76 with one row, 13 wrong.
+    site = np.concatenate([np.full(20, 20.0), np.zeros(76)])
+    rows = np.stack([site, (site == 0) * 1.0], axis=1)
+    wrong = np.isin(np.arange(96), [0, *range(20, 33)])
+    found = gap_tests(rows * wrong[:, None], rows, n_draws=999, seed=1)
+    assert found.gap[1] == pytest.approx(13 / 76 - 1 / 20)
+    # By independent limits: at this confidence those of both sides reach a gap of 0.
+    p = float(found.p_higher[1])
+    limits = [
+        share_interval(rows[mine, g] * wrong[mine], rows[mine, g], level=1 - 2 * p)
+        for g, mine in ((1, site == 0), (0, site > 0))
+    ]
+    assert gap_interval((13 / 76, 1 / 20), tuple(limits), 0.0).low == pytest.approx(0, abs=0.003)
+    assert 0.01 < p < 0.1
+    assert found.p_higher[0] > 0.9
+    # Where all patients have as many rows, exchange alone decides.
+    same = gap_tests(*one_row_each([12, 9], [40, 60]), n_draws=999, seed=1)
+    assert (
+        gap_tests(
+            *(3 * a for a in one_row_each([12, 9], [40, 60])), n_draws=999, seed=1
+        ).p_higher.tolist()
+        == same.p_higher.tolist()
+    )
 
 
 def test_patients_without_rows_change_nothing_and_whole_patients_are_exchanged() -> None:

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode, calibrator_of
-from krisis.cli.streams import echo_json
+from krisis.cli.streams import echo_json, echo_lines
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import LabelOptions, audit_labels, label_lines
-from krisis.decisions.group_audit import group_lines
+from krisis.decisions.group_findings import group_lines
 from krisis.decisions.group_tests import GroupOptions
 from krisis.decisions.label_noise import FlipRates
 from krisis.decisions.run_sample import ScoreOptions
@@ -113,7 +113,7 @@ def audit(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comma
     if as_json:
         echo_json(dumps({"kind": "krisis.audit", "schema_version": 1, **facts}))
     else:
-        typer.echo("\n".join(lines))
+        echo_lines(lines)
 
 
 def _names(text: str) -> list[str]:

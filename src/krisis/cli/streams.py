@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable
 
 import typer
 
@@ -74,6 +75,11 @@ def _plain_ascii(name: str) -> codecs.CodecInfo | None:
         streamwriter=known.streamwriter,
         streamreader=known.streamreader,
     )
+
+
+def echo_lines(lines: Iterable[str]) -> None:
+    """Print lines; a break or another sign of control within one, as in a name, is a space."""
+    typer.echo("\n".join("".join(c if c.isprintable() else " " for c in one) for one in lines))
 
 
 def echo_json(text: str) -> None:

@@ -20,7 +20,7 @@ NONE = "none"
 Named = TypeVar("Named", str, Label)
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 # A converted value that reads back to the shown digits may still lie this far from it.
-_CLOSE = Decimal("0.01")
+_CLOSE = Decimal("0.001")
 
 
 class Perturbation(StrEnum):
@@ -134,7 +134,7 @@ def in_second_unit(value: object, second: SecondUnit) -> object:
     """Return a number, or a list of numbers, in the second unit; None of anything else.
 
     A number has the fewest decimals with which it converts back to what was shown, at the
-    precision at which it was shown, and to within 1 %. The conversion is made in decimals.
+    precision at which it was shown, and to within 0.1 %. The conversion is made in decimals.
 
     >>> creatinine = SecondUnit("µmol/L", 88.4)
     >>> in_second_unit(2.4, creatinine), in_second_unit("0.95", creatinine)

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from krisis.confidence.variants import scores_of
-from krisis.decisions.audit_columns import SMALLEST_GROUP, Parts, columns_of
-from krisis.decisions.group_audit import MEASURES, Group, GroupAudit, Measure
+from krisis.decisions.group_findings import MEASURES, Group, GroupAudit, Measure
 from krisis.decisions.group_tests import (
     ALPHA,
     GroupOptions,
@@ -22,6 +21,7 @@ from krisis.decisions.group_tests import (
     ratio_limits,
     tested_gaps,
 )
+from krisis.decisions.groups_by_column import SMALLEST_GROUP, Parts, columns_of
 from krisis.decisions.run_sample import losses_of
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue

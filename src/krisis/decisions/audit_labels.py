@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from krisis.confidence.variants import scores_of
-from krisis.decisions.label_agreement import TRUTH, Agreement, agreement_lines, agreement_of
+from krisis.decisions.label_agreement import TRUTH, LabelAgreement, agreement_lines, agreement_of
 from krisis.decisions.label_noise import (
     CorrectedRisk,
     FlipRates,
@@ -72,8 +72,9 @@ class LabelAudit:
     flip_rates: FlipRates | None
     range: Sequence[CorrectedRisk]
     order: Sequence[Order]
-    agreement: Agreement | None
+    agreement: LabelAgreement | None
     suspects: Sequence[Mapping[str, object]] | None
+    no_suspects: str
     n_confident: int
     words: tuple[str, str]
 
@@ -93,7 +94,7 @@ def audit_labels(
     rates = options.flip_rates
     low, high = options.flip_range or (math.nan, math.nan)
     steps = np.linspace(low, high, _N_RANGE).tolist() if options.flip_range else []
-    suspects, n_confident = _suspects([run, *others], options) if others else (None, 0)
+    suspects, n_confident, why_none = _suspects([run, *others], options)
     return LabelAudit(
         n_answered=int(answered.sum()),
         n_patients=int(np.unique(judged.patient).size),
@@ -106,6 +107,7 @@ def audit_labels(
         if options.columns
         else None,
         suspects=suspects,
+        no_suspects=why_none,
         n_confident=n_confident,
         words=run.words,
     )
@@ -180,14 +182,21 @@ def _order(run: RunItems, other: RunItems, given: FlipRates | None) -> Order:
 
 def _suspects(
     runs: Sequence[RunItems], options: LabelOptions
-) -> tuple[list[Mapping[str, object]], int]:
+) -> tuple[list[Mapping[str, object]] | None, int, str]:
     """Return the rows on which all runs are sure of one answer that is not the label.
 
-    Sure is a score that is at least the median of the run's answers.
+    Sure is a score that is at least the median of the run's answers. Without scores there are none,
+    for a reason, unless scores were asked for.
     """
-    places = _shared(runs)
-    score = options.score
-    scores = [scores_of(run, score.variant(run), calibrator=score.calibrator) for run in runs]
+    if len(runs) < 2:
+        return None, 0, ""
+    places, score = _shared(runs), options.score
+    try:
+        scores = [scores_of(run, score.variant(run), calibrator=score.calibrator) for run in runs]
+    except InvalidValue as error:
+        if score.confidence or score.calibrator is not None:
+            raise
+        return None, 0, str(error)
     with np.errstate(invalid="ignore"):
         sure = np.all(
             [s[p] >= np.nanmedian(s) for s, p in zip(scores, places, strict=True)], axis=0
@@ -213,7 +222,7 @@ def _suspects(
                     },
                 }
             )
-    return found, int(sure.sum())
+    return found, int(sure.sum()), ""
 
 
 _MOST_SHOWN = 20
@@ -229,6 +238,7 @@ def label_lines(audit: LabelAudit) -> list[str]:
         lines += _order_lines(order)
     lines += [] if audit.agreement is None else agreement_lines(audit.agreement)
     lines += [] if audit.suspects is None else _suspect_lines(audit)
+    lines += [f"no list of suspect labels: {audit.no_suspects}"] if audit.no_suspects else []
     assumed = label_assumptions(audit)
     return [*lines, *(["Assumptions:"] if assumed else []), *(f"  - {one}" for one in assumed)]
 

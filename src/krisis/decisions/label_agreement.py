@@ -22,7 +22,7 @@ _N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class LabelAgreement:
     """Krippendorff's α of label columns, and the risk of the run against each of them."""
 
     columns: Sequence[str]
@@ -36,7 +36,7 @@ class Agreement:
     risks: Mapping[str, Mapping[str, float]]
 
 
-def agreement_of(run: RunItems, columns: Sequence[str], seed: int) -> Agreement:
+def agreement_of(run: RunItems, columns: Sequence[str], seed: int) -> LabelAgreement:
     """Return the agreement of label columns; one alone is compared with the truth."""
     columns = list(columns)
     if len(set(columns)) < len(columns):
@@ -65,7 +65,7 @@ def agreement_of(run: RunItems, columns: Sequence[str], seed: int) -> Agreement:
         options=BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed),
     )
     same = "every label is the same, so that agreement beyond chance has no meaning"
-    return Agreement(
+    return LabelAgreement(
         columns=columns,
         alpha=alpha,
         low=interval.low,
@@ -111,13 +111,15 @@ def _risk_against(run: RunItems, labels: Sequence[Label | None]) -> dict[str, fl
     return {"risk": risk, "low": interval.low, "high": interval.high, "n_rows": n}
 
 
-def agreement_lines(found: Agreement) -> list[str]:
+def agreement_lines(found: LabelAgreement) -> list[str]:
     """Return the agreement in words."""
     kind = "ordinal" if found.ordered else "nominal"
     names = ", ".join(found.columns)
     shown = f"{found.alpha:.3f} ({found.low:.3f} to {found.high:.3f})"
     if math.isnan(found.alpha):
         shown = f"undefined, {found.reason}"
+    elif math.isnan(found.low):
+        shown = f"{found.alpha:.3f} (no interval: {found.reason.replace('_', ' ')})"
     counts = f"{found.n_labels} labels of {found.n_rows} rows with two or more"
     lines = [f"agreement of {names}: Krippendorff's α ({kind}) {shown}; {counts}"]
     for column, risk in found.risks.items():

@@ -142,6 +142,12 @@ def corrected_risk(judged: Judged, rates: FlipRates, level: float = 0.95) -> Cor
     if len(judged.labels) < 2:
         raise InvalidValue("a label can only be wrong where there are two answers or more")
     chance = rates.matrix(judged.labels)
+    for label in judged.labels:
+        if rates.by_label is not None and label not in rates.by_label:
+            raise InvalidValue(
+                f"--flip-rate has no rate for the answer {label!r}; give one for every answer, 0 "
+                "where its labels are never wrong"
+            )
     if np.linalg.det(chance) < 1e-6:
         raise InvalidValue(
             "with these flip rates the labels say nothing of the truth; for two answers they must "

@@ -60,6 +60,7 @@ class Shift:
 class Agreement:
     """How far the askings of the same cases agree.
 
+    A case is a record with its repeats, or a pair of askings of a record in two forms or runs.
     ``answer_flips`` is the share of pairs of answers that differ, ``abstention_flips`` that of
     pairs of which one is an abstention. ``n_failed`` cases are left out because an asking failed,
     ``n_not_asked`` because they were not asked in this form.

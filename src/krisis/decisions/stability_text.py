@@ -19,17 +19,19 @@ def stability_lines(found: Stability) -> list[str]:
 
 
 def _agreement_lines(one: Agreement) -> list[str]:
+    # With --repeats every repeat of a record is one pair.
+    words = "pairs of askings" if one.accuracy is not None else "records asked again"
     lines = [
         (
-            f"  {one.name}: {one.n_cases} cases of {one.n_patients} patients; left out: "
+            f"  {one.name}: {one.n_cases} {words} of {one.n_patients} patients; left out: "
             f"{one.n_failed} with a failed asking, {one.n_not_asked} not asked in both forms"
         ),
         f"    answer flips        {one.answer_flips} pairs of answers",
         f"    abstention flips    {one.abstention_flips} pairs",
-        f"    SD of confidence    {one.confidence_sd} cases",
+        f"    SD of confidence    {one.confidence_sd} {words}",
         (
-            f"    variance between cases: confidence {one.confidence_between} cases, correctness "
-            f"{one.correct_between} cases"
+            f"    variance between cases: confidence {one.confidence_between}, correctness "
+            f"{one.correct_between} {words}"
         ),
     ]
     for words, shift in (("accuracy", one.accuracy), ("abstention rate", one.abstention)):

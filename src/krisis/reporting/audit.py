@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from krisis.decisions.audit_groups import audit_groups
-from krisis.decisions.group_audit import (
+from krisis.decisions.group_findings import (
     HEADINGS,
     Group,
     GroupAudit,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from krisis.decisions.audit_columns import LARGEST_NUMBER_OF_GROUPS, SMALLEST_GROUP
+from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS, SMALLEST_GROUP
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from scipy import optimize, special
 
 from krisis.statistics.intervals import Interval
+from krisis.statistics.shares import ShareDistribution
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -39,9 +40,11 @@ def gap_tests(sums: ArrayLike, rows: ArrayLike, *, n_draws: int, seed: int) -> G
     The figure is Σ sums / Σ rows. With e = sums − r·rows, r the ratio of all rows, the statistic is
     (E_g/T_g − E_r/T_r)/√(Q_g/T_g² + Q_r/T_r²), E, T and Q being the sums of e, of rows and of e²
     over patients. Where every patient belongs to one group, patients exchange their groups; those
-    without rows say nothing and are not exchanged. Where patients have rows of several groups, what
-    each brings to the group and to the rest is exchanged with probability ½, and p is at least that
-    of Student's t. One row of 0 or 1 per patient makes it Fisher's exact test.
+    without rows say nothing and are not exchanged. Where patients bring different numbers of rows
+    this is no exact test, and p is at least that of the limits of both sides (`gap_interval`).
+    Where patients have rows of several groups, what each brings to the group and to the rest is
+    exchanged with probability ½, and p is at least that of Student's t. One row of 0 or 1 per
+    patient makes it Fisher's exact test.
 
     References: Chung and Romano, Exact and asymptotically robust permutation tests, Annals of
     Statistics 41 (2013) 484–507; Phipson and Smyth, Permutation p-values should never be zero,
@@ -60,6 +63,8 @@ def gap_tests(sums: ArrayLike, rows: ArrayLike, *, n_draws: int, seed: int) -> G
         return GapTests(gap, gap, gap)
     one_each = (np.count_nonzero(t, axis=1) == 1).all()
     reached = (_exchanged if one_each else _flipped)(e, t, n_draws, seed)
+    if one_each and np.ptp(t.sum(axis=1)) > 0:
+        reached = tuple(np.maximum(p, q) for p, q in zip(reached, _by_limits(x, t), strict=True))
     higher, lower = (np.where(np.isnan(gap), math.nan, p) for p in reached)
     return GapTests(gap, higher, np.minimum(1.0, 2 * np.minimum(higher, lower)))
 
@@ -81,6 +86,46 @@ def _exchanged(e: FloatArray, t: FloatArray, n_draws: int, seed: int) -> tuple[F
     p = np.full((2, t.shape[1]), math.nan)
     p[:, filled] = (1 + n_reached) / (1 + n_draws)
     return p[0], p[1]
+
+
+def _by_limits(x: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the p at which the one-sided limits of each gap, and of its reverse, reach 0."""
+    p = np.full((2, t.shape[1]), math.nan)
+    for group, inside in enumerate((t > 0).T):
+        if inside.any() and not inside.all():
+            sides = [
+                _limits(x[rows].sum(axis=1), t[rows].sum(axis=1)) for rows in (inside, ~inside)
+            ]
+            p[:, group] = _p_above(*sides), _p_above(*sides[::-1])
+    return p[0], p[1]
+
+
+# A figure, and its limit below which the truth lies with a given confidence.
+_Limits = tuple[float, Callable[[float], float]]
+
+
+def _limits(x: FloatArray, t: FloatArray) -> _Limits:
+    """Return Σx/Σt and its limits: of a share, or by Student's t where it is none."""
+    value = float(x.sum() / t.sum())
+    if (x >= 0).all() and (x <= t + _SAME).all():
+        share = ShareDistribution.of(np.minimum(x, t), t)
+        return value, lambda chance: float(share.quantile(chance))
+    n = max(2, x.size)
+    spread = math.sqrt(n / (n - 1) * float(np.square(x - value * t).sum())) / float(t.sum())
+    return value, lambda chance: value + float(special.stdtrit(n - 1, chance)) * spread
+
+
+def _p_above(here: _Limits, there: _Limits) -> float:
+    gap = here[0] - there[0]
+
+    def low(p: float) -> float:
+        ends = (here[0] - here[1](p), there[1](1 - p) - there[0])
+        return gap - math.hypot(*(max(0.0, end) for end in ends))
+
+    least, most = 1e-9, 0.5
+    if low(most) <= 0:
+        return 1.0
+    return least if low(least) > 0 else float(optimize.brentq(low, least, most, rtol=1e-6))
 
 
 def _statistic(e: FloatArray, t: FloatArray, q: FloatArray) -> FloatArray:
@@ -193,12 +238,18 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 
 def doubled_risk_power(
-    rows: tuple[float, float], risk: float, *, level: float, factor: float = 2.0
+    rows: tuple[float, float],
+    risk: float,
+    *,
+    level: float,
+    factor: float = 2.0,
+    mid_p: bool = False,
 ) -> float:
     """Return the chance that Fisher's one-sided test at a level finds a group with doubled risk.
 
     ``rows`` are those of the group and of the rest, effective ones where patients have several;
-    ``risk`` is that of the rest. NaN where the rest has no errors or twice its risk is above 1.
+    ``risk`` is that of the rest; ``mid_p`` counts the observed table half. NaN where the rest has
+    no errors or twice its risk is above 1.
     """
     n, m = (max(1, round(one)) for one in rows)
     if not 0 < risk * factor <= 1:
@@ -213,6 +264,7 @@ def doubled_risk_power(
         k = np.arange(least, most + 1)
         mass = np.exp(_log_choose(n, k) + _log_choose(m, total - k) - _log_choose(n + m, total))
         tail = np.cumsum(mass[::-1])[::-1]
+        tail -= mid_p * mass / 2
         found = k[tail <= level * (1 + _SAME)]
         power += float(here[found] @ there[total - found])
     return power

@@ -122,7 +122,7 @@ FEATURES: dict[str, Feature] = {
         "usual 4,000 to 11,000",
         low=300,
         high=300_000,
-        second_unit=SecondUnit("10⁹ cells/L", 0.001),
+        second_unit=SecondUnit("×10⁹ cells/L", 0.001),
     ),
     "rbcc": Feature(
         "Red blood cell count",
@@ -130,7 +130,7 @@ FEATURES: dict[str, Feature] = {
         "usual 4.0 to 5.9",
         low=0.8,
         high=10,
-        second_unit=SecondUnit("10¹² cells/L", 1),
+        second_unit=SecondUnit("×10¹² cells/L", 1),
     ),
     "htn": Feature("Hypertension known", codes=_YES_NO),
     "dm": Feature("Diabetes mellitus known", codes=_YES_NO),

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from krisis.decisions.audit_columns import SMALLEST_GROUP
 from krisis.decisions.group_tests import ALPHA, FlagTests
+from krisis.decisions.groups_by_column import SMALLEST_GROUP
 from krisis.json_values import JsonObject
 
 MEASURES = (

@@ -63,8 +63,8 @@ def _banded(run: RunItems, column: str, cuts: Sequence[str]) -> Parts:
         ends = [math.nan]
     if not np.all(np.diff([-math.inf, *ends, math.inf]) > 0):
         raise InvalidValue(
-            f"the column {column!r} must be divided at rising numbers, not {':'.join(cuts)}; write "
-            f"for instance {column}:40:60"
+            f"the column {column!r} must be divided at rising numbers, not {':'.join(cuts)!r}; "
+            f"write for instance {column}:40:60"
         )
     given = run.table.metadata(run.table.answers.groups.get(column, column))
     numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in given]
