@@ -12,6 +12,7 @@ from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
+from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
 from krisis.json_values import read_object, write_text
 from krisis.reporting.audit import audit_section
@@ -44,7 +45,7 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         None, "--certificate", help="Show this certificate of `krisis certify`, and verify it."
     ),
     calibration: Path | None = typer.Option(
-        None, "--calibration", help="The calibrator that the certificate was made with."
+        None, "--calibration", help="The calibrator of the certificate, and of costs and curve."
     ),
     cost: str = typer.Option(
         "", "--cost", help="Show what the run costs: a cost table (YAML), or `preset`."
@@ -63,9 +64,10 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     refuse_other_data({run.name: result, **others})
     shown = [] if certificate is None else [_certified(certificate, run, calibration)]
     if cost:
-        shown.append(_priced(run, cost, baseline))
+        shown.append(_priced(run, cost, baseline, calibration))
     if curve:
-        shown.append(decision_curve_section(decision_curve(read_items(run), CurveOptions())))
+        asked = CurveOptions(score=ScoreOptions(calibrator=calibrator_of(calibration)))
+        shown.append(decision_curve_section(decision_curve(read_items(run), asked)))
     shown += [audit_section(read_items(run))] if audit else []
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
     write_text(output, report_html(page), overwrite=overwrite)
@@ -80,10 +82,12 @@ def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
     return certificate_section(certificate, read_items(run), calibrator=calibrator_of(calibration))
 
 
-def _priced(run: Path, cost: str, baseline: list[Path]) -> Section:
+def _priced(run: Path, cost: str, baseline: list[Path], calibration: Path | None) -> Section:
     items = read_items(run)
     costs = costs_of_run(items, None if cost == "preset" else Path(cost))
     team = None if costs.team is None else team_from(costs.team, costs.place)
-    options = DecideOptions(costs=costs, team=team)
+    options = DecideOptions(
+        costs=costs, team=team, score=ScoreOptions(calibrator=calibrator_of(calibration))
+    )
     others = {path.resolve().name.removesuffix(".json"): read_items(path) for path in baseline}
     return decide_section(decide_run(items, options, baselines={**own_baselines(run), **others}))
