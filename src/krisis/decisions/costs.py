@@ -232,7 +232,7 @@ def cost_file_text(run: RunItems) -> str:
     note = table.note if table else "Placeholders: 1 for every wrong answer. Replace them."
     lines = [
         f"# What answers and deferrals cost, for `krisis decide` and `krisis certify`. {OWNERSHIP}",
-        f"note: {dumps(note)}",
+        f"# {' '.join(note.split())}",
         f"unit: {dumps(table.unit if table else 'points')}",
         "costs: # truth, then answer; a right answer costs 0 unless it is listed",
     ]
