@@ -92,7 +92,7 @@ def cost_figure(decision: Decision) -> Figure:
     names = [point["policy"] for point in points]
     tones = [str(REFERENCE if name.startswith("baseline") else INK) for name in names]
     shapes = [_SHAPES[index % len(_SHAPES)] for index in range(len(names))]
-    shown = {"title": None, "legend": alt.Legend(labelLimit=240)}
+    shown = {"title": None, "legend": alt.Legend(orient="bottom", columns=2, labelLimit=240)}
     shape = alt.Shape("policy:N", scale=alt.Scale(domain=names, range=shapes), **shown)
     tone = alt.Color("policy:N", scale=alt.Scale(domain=names, range=tones), **shown)
     drawn = alt.Chart(data(points)).mark_point(filled=True, size=90)
