@@ -21,11 +21,20 @@ COSTS, DEFER = np.array([50.0, 150.0]), 20.0
 POSITIVE, FACTORS = 0.3, np.array([0.8, 1.4])
 FIXED = 0.8
 DESIGNS = ((50, None), (100, None), (300, None), (50, 0.4), (100, 0.4))
+CELLS = [
+    (world, n_patients, icc, share)
+    for world in WORLDS[:2]
+    for n_patients, icc in DESIGNS
+    for share in (POSITIVE, 0.1)
+]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Mean costs per row over the runs of a world, and how often intervals hold the truth."""
+    """Mean costs per row over the runs of a world, and how often intervals hold the truth.
+
+    ``standard_error`` is that of the mean of cross-fitted cost − truth, over the truth.
+    """
 
     world: str
     icc: float | None
@@ -37,11 +46,13 @@ class Cell:
     covers_all: float
     covers_fixed: float
     covers_fitted: float
+    standard_error: float
 
     def line(self) -> str:
         """Return the cell as a row of a Markdown table."""
         rows = "1" if self.icc is None else f"{ROWS_PER_PATIENT}, ICC {self.icc}"
         off = [f"{value:.2f} ({100 * (value / self.truth - 1):+.1f} %)" for value in self.means]
+        off.insert(1, f"{100 * self.standard_error:.1f} %")
         held = (self.covers_all, self.covers_fixed, self.covers_fitted)
         words = [*off, *(f"{100 * value:.1f} %" for value in held)]
         place = f"{self.world} | {rows} | {self.n_patients} | {self.share:g}"
@@ -117,9 +128,10 @@ def simulated(world: World, n_patients: int, icc: float | None, share: float, n_
         ]
         means = [population.mean(costs[name]) for name in ("fitted", "in-sample")]
         found.append([truths["fitted"], *means, *held])
-    return Cell(
-        world.name, icc, n_patients, share, *np.array(found, dtype=float).mean(axis=0).tolist()
-    )
+    runs = np.array(found, dtype=float)
+    spread = float(np.std(runs[:, 1] - runs[:, 0])) / math.sqrt(n_runs)
+    means = runs.mean(axis=0).tolist()
+    return Cell(world.name, icc, n_patients, share, *means, spread / means[0])
 
 
 def main() -> None:
@@ -127,13 +139,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000)
     asked = parser.parse_args()
     print(
-        "| world | rows per patient | patients | share | true cost | cross-fitted | in-sample | "
-        "holds: answer all | holds: fixed threshold | holds: cross-fitted |\n" + "|---" * 10 + "|"
+        "| world | rows per patient | patients | share | true cost | cross-fitted | its "
+        "standard error | in-sample | holds: answer all | holds: fixed threshold | "
+        "holds: cross-fitted |\n" + "|---" * 11 + "|"
     )
-    for world in WORLDS[:2]:
-        for n_patients, icc in DESIGNS:
-            for share in (POSITIVE, 0.1):
-                print(simulated(world, n_patients, icc, share, asked.runs).line(), flush=True)
+    for world, n_patients, icc, share in CELLS:
+        print(simulated(world, n_patients, icc, share, asked.runs).line(), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
 from krisis.decisions.population import Shares
+from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
 from krisis.errors import InvalidValue
 from krisis.json_values import read_object, write_text
@@ -46,7 +47,7 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         None, "--certificate", help="Show this certificate of `krisis certify`, and verify it."
     ),
     calibration: Path | None = typer.Option(
-        None, "--calibration", help="The calibrator that the certificate was made with."
+        None, "--calibration", help="The calibrator of the certificate, and of costs and curve."
     ),
     cost: str = typer.Option(
         "", "--cost", help="Show what the run costs: a cost table (YAML), or `preset`."
@@ -70,10 +71,11 @@ def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
     if prevalence and not (cost or curve):
         raise InvalidValue("--prevalence moves costs and the decision curve; add --cost or --curve")
     shares = Shares.from_text(prevalence, grouped=False) if prevalence else None
+    score = ScoreOptions(calibrator=calibrator_of(calibration))
     if cost:
-        shown.append(_priced(run, cost, baseline, shares))
+        shown.append(_priced(run, cost, baseline, score, shares))
     if curve:
-        drawn = decision_curve(read_items(run), CurveOptions(shares=shares))
+        drawn = decision_curve(read_items(run), CurveOptions(score=score, shares=shares))
         shown.append(decision_curve_section(drawn))
     shown += [audit_section(read_items(run))] if audit else []
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
@@ -89,10 +91,12 @@ def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
     return certificate_section(certificate, read_items(run), calibrator=calibrator_of(calibration))
 
 
-def _priced(run: Path, cost: str, baseline: list[Path], shares: Shares | None) -> Section:
+def _priced(
+    run: Path, cost: str, baseline: list[Path], score: ScoreOptions, shares: Shares | None
+) -> Section:
     items = read_items(run)
     costs = costs_of_run(items, None if cost == "preset" else Path(cost))
     team = None if costs.team is None else team_from(costs.team, costs.place)
-    options = DecideOptions(costs=costs, team=team, shares=shares)
+    options = DecideOptions(costs=costs, team=team, score=score, shares=shares)
     others = {path.resolve().name.removesuffix(".json"): read_items(path) for path in baseline}
     return decide_section(decide_run(items, options, baselines={**own_baselines(run), **others}))

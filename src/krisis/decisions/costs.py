@@ -19,6 +19,8 @@ from krisis.metrics.table import FloatArray
 
 Costs = Mapping[tuple[Label, Label], float]
 _FIELDS = ("costs", "defer", "needless_deferral", "unit", "note", "team")
+# Beyond this, sums of costs lose the small ones and at last overflow.
+_MOST = 1e12
 OWNERSHIP = "Whoever decides by these figures must own them: they are values, not measurements."
 
 
@@ -82,6 +84,12 @@ class CostTable:
         if self.needless_deferral:
             if table.unreadable_deferral:
                 raise InvalidValue(table.unreadable_deferral)
+            if (table.should_abstain < 0).any():
+                n_unknown = int(np.count_nonzero(table.should_abstain < 0))
+                raise InvalidValue(
+                    f"{self.place} prices needless_deferral, and {n_unknown} of {run.n_items} rows "
+                    "have no deferral label (should_abstain); add the labels or omit it"
+                )
             found += self.needless_deferral * (table.should_abstain == 0)
         return np.asarray(found, dtype=np.float64)
 
@@ -146,9 +154,21 @@ def _label(value: JsonValue, place: str) -> Label:
 
 def _cost(value: JsonValue, what: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and 0 <= value < math.inf):
-        raise InvalidValue(f"{what} must be a number of 0 or more, not {value!r}")
+    if not (number and 0 <= value <= _MOST):
+        said = repr(value) if len(repr(value)) < 30 else f"{repr(value)[:30]}…"
+        raise InvalidValue(
+            f"{what} must be a number from 0 to {_MOST:.0e}, not {said}{_why(value)}"
+        )
     return float(value)
+
+
+def _why(value: JsonValue) -> str:
+    """Explain a number that YAML took for text."""
+    try:
+        number = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        number = math.nan
+    return f", which is a text; write {_figure(number)}" if math.isfinite(number) else ""
 
 
 def _deferral(value: JsonValue, place: str) -> float | Mapping[Label, float] | None:
@@ -156,18 +176,36 @@ def _deferral(value: JsonValue, place: str) -> float | Mapping[Label, float] | N
         return None
     if isinstance(value, Mapping):
         what = f"{place}: the cost of deferring where %r is right"
-        return {_label(truth, place): _cost(cost, what % truth) for truth, cost in value.items()}
+        found = {_label(truth, place): _cost(cost, what % truth) for truth, cost in value.items()}
+        if len(found) < len(value):
+            raise InvalidValue(f"{place}: defer lists a true answer twice; remove one")
+        return found
     return _cost(value, f"{place}: defer")
 
 
 def read_costs(path: Path) -> CostTable:
     """Read the cost table of a YAML file."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+        _refuse_repeats(yaml.compose(text, yaml.SafeLoader), depth=3)
+        content = yaml.safe_load(text)
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # a date may be none
         why = " ".join(str(error).split())
         raise InvalidFile(f"{path} cannot be read as a cost table: {why}; mend the YAML") from None
     return costs_from(content if isinstance(content, dict) else {}, str(path))
+
+
+def _refuse_repeats(node: yaml.Node | None, depth: int) -> None:
+    """Refuse a key that is written twice, of which YAML would drop the first."""
+    if depth and isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            if name in seen:
+                line = key.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: the key {name!r} is written twice")
+            seen.add(name)
+            _refuse_repeats(value, depth - 1)
 
 
 def costs_of_run(run: RunItems, path: Path | None) -> CostTable:
@@ -191,27 +229,38 @@ def costs_of_run(run: RunItems, path: Path | None) -> CostTable:
 def cost_file_text(run: RunItems) -> str:
     """Return a cost table to edit: the preset of the task, else 1 for every wrong answer."""
     table = costs_of_run(run, None) if run.costs is not None else None
-    answers = answers_of(run)
+    note = table.note if table else "Placeholders: 1 for every wrong answer. Replace them."
     lines = [
         f"# What answers and deferrals cost, for `krisis decide` and `krisis certify`. {OWNERSHIP}",
-        f"# {table.note}" if table else "# Placeholders: 1 for every wrong answer. Replace them.",
+        f"# {' '.join(note.split())}",
         f"unit: {dumps(table.unit if table else 'points')}",
         "costs: # truth, then answer; a right answer costs 0 unless it is listed",
     ]
+    answers = answers_of(run)
     for truth in answers:
-        row = {a: table.of(truth, a) if table else 1.0 for a in answers if a != truth}
-        lines.append(
-            f"  {_key(truth)}: {{{', '.join(f'{_key(a)}: {c:g}' for a, c in row.items())}}}"
-        )
-    defer: JsonValue = table.defer if table else 0.2
-    if isinstance(defer, Mapping):
-        defer = "{" + ", ".join(f"{_key(t)}: {c:g}" for t, c in defer.items()) + "}"
-    needless = table.needless_deferral if table else 0.0
-    lines += [
-        f"defer: {defer} # one figure, or one per truth",
-        f"needless_deferral: {needless:g} # added where deferral was not due",
-    ]
+        priced = {a: table.costs.get((truth, a)) if table else 1.0 for a in answers}
+        # What the preset does not price, such as an answer beyond the task, costs its most.
+        most = table.most if table else 1.0
+        row = {a: most if c is None else c for a, c in priced.items() if a != truth}
+        right = table.costs.get((truth, truth)) if table else None
+        lines.append(f"  {_key(truth)}: {_flow(row if right is None else {truth: right, **row})}")
+    defer = table.defer if table else 0.2
+    if defer is not None:
+        figure = _flow(defer) if isinstance(defer, Mapping) else _figure(defer)
+        lines.append(f"defer: {figure} # one figure, or one per truth")
+    needless = _figure(table.needless_deferral if table else 0.0)
+    lines.append(f"needless_deferral: {needless} # added where deferral was not due")
+    lines += [f"team: {dumps(dict(table.team))}"] if table and table.team else []
     return "\n".join(lines) + "\n"
+
+
+def _flow(row: Mapping[Label, float]) -> str:
+    return "{" + ", ".join(f"{_key(label)}: {_figure(cost)}" for label, cost in row.items()) + "}"
+
+
+def _figure(cost: float) -> str:
+    """Write a figure so that YAML reads it back; 1e-07, which has no point, would be a text."""
+    return f"{cost:.0f}" if cost == int(cost) else str(yaml.safe_dump(cost)).split()[0]
 
 
 def _key(label: Label) -> str:

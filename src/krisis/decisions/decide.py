@@ -77,9 +77,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What the cross-fitted threshold saves against another policy, per 1,000 rows."""
+    """What the cross-fitted threshold saves against another policy, per 1,000 of ``n_rows``."""
 
     against: str
+    n_rows: int
     saved: float
     low: float
     high: float
@@ -219,10 +220,8 @@ def _along_coverage(rows: _Rows) -> list[_Asked]:
 
 def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
     """Price another run on the rows of this one; rows that it lacks or failed have no cost."""
-    costs = rows.options.costs
-    answering, deferring = costs.answer_costs(other), costs.deferral_costs(other)
     place = {row.record_id: index for index, row in enumerate(other.table.rows)}
-    priced, answers = np.full(rows.run.n_items, math.nan), np.full(rows.run.n_items, math.nan)
+    shared = dict[int, int]()
     for index, row in enumerate(rows.run.table.rows):
         found = place.get(row.record_id) if row.record_id else None
         if found is None:
@@ -233,13 +232,17 @@ def _baseline(rows: _Rows, name: str, other: RunItems) -> _Asked:
                 f"{rows.run.place(index)} has another true answer in the baseline {name}; name a "
                 "run of the same cases"
             )
-        answers[index] = float(other.predicted[found])
-        priced[index] = answering[found] if answers[index] else deferring[found]
-    if np.isnan(priced).all():
+        shared[index] = found
+    if not shared:
         raise InvalidValue(
             f"the baseline {name} shares no record_id with {rows.run.source.path}; name a run of "
             "the same cases"
         )
+    answering = rows.options.costs.answer_costs(other)
+    priced, answers = np.full(rows.run.n_items, math.nan), np.full(rows.run.n_items, math.nan)
+    here, there = list(shared), list(shared.values())
+    answers[here] = other.predicted[there]
+    priced[here] = np.where(other.predicted[there], answering[there], rows.deferring[here])
     return _Asked(f"baseline {name}", "baseline", answers, priced)
 
 
@@ -314,6 +317,7 @@ def _savings(rows: _Rows, asked: Sequence[_Asked]) -> list[Saving]:
     return [
         Saving(
             against=other.name,
+            n_rows=int(np.count_nonzero(~np.isnan(other.costs))),
             saved=PER * rows.population.mean(quantities[index, "saved"].values),
             low=PER * intervals[index, "saved"].low,
             high=PER * intervals[index, "saved"].high,

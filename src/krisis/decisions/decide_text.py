@@ -10,6 +10,7 @@ import numpy as np
 
 from krisis.decisions.costs import OWNERSHIP
 from krisis.decisions.decide import PER, Decision, Policy
+from krisis.decisions.population import positive_of
 from krisis.json_values import JsonObject
 
 _MOST_LINES = 11
@@ -86,7 +87,7 @@ def _share_lines(decision: Decision) -> list[str]:
     if not population.moved:
         return []
     pairs = zip(population.names, population.shares.tolist(), strict=True)
-    listed = ", ".join(f"{name} {share:.4g}" for name, share in pairs)
+    listed = ", ".join(f"{name} = {share:.4g}" for name, share in pairs)
     return [
         (
             f"Moved to other shares: {listed}; all figures rest on {population.effective_rows:.1f} "
@@ -131,23 +132,33 @@ def number(value: float) -> str:
 
 def best_lines(decision: Decision) -> list[str]:
     """Say which threshold costs least, what it saves, and what Chow's rule asks for."""
-    best, found = decision.best_threshold, []
+    best, found, unit = decision.best_threshold, [], decision.run.words[1]
     name = decision.options.score.variant(decision.run)
     if decision.n_scored:
-        rule = f"answer where {name} ≥ {best:.6g}" if best is not None else "defer everything"
-        found.append(
-            f"Least cost on these rows: {rule}. What that will cost is told by the cross-fitted "
-            "line, whose rows did not choose their own threshold; the in-sample line flatters it."
+        rule = "defer everything" if best is None else f"answer where {name} ≥ {exact(best)}"
+        told = (
+            "What that will cost is told by the cross-fitted line, whose rows did not choose their "
+            "own threshold; the in-sample line flatters it."
+            if decision.savings
+            else f"One {decision.run.words[0]} cannot be divided into folds, so nothing tells what "
+            "that will cost; the in-sample line flatters it."
         )
+        found.append(f"Least cost on these rows: {rule}. {told}")
     found += [
-        f"Saved against {saving.against}: {number(saving.saved)} ({number(saving.low)} to "
-        f"{number(saving.high)})."
+        f"Saved by the cross-fitted threshold against {saving.against}, per {PER:,} {unit}s on "
+        f"{saving.n_rows}: {number(saving.saved)} ({number(saving.low)} to {number(saving.high)})."
         for saving in decision.savings
     ]
     if decision.chow.thresholds:
         each = (_chow_words(str(a), t) for a, t in decision.chow.thresholds.items())
         found.append(f"Chow's rule answers {', '.join(each)}.")
     return found
+
+
+def exact(threshold: float) -> str:
+    """Write a threshold with six digits, or all where six would answer other rows."""
+    short = f"{threshold:.6g}"
+    return short if float(short) == threshold else repr(threshold)
 
 
 def _chow_words(answer: str, threshold: float) -> str:
@@ -186,13 +197,17 @@ def team_table(decision: Decision) -> list[str]:
         )
     reasons = [work.reason for work in done.values() if work.reason]
     said = [f"A wait is undefined where {reasons[0]}."] if reasons else []
-    if all(math.isnan(work.missed) for work in done.values()):
-        said.append("Missed cases are undefined: the task names no positive answer.")
+    positive = positive_of(decision.run)
+    said.append(
+        "Missed cases are undefined: the task names no positive answer."
+        if positive is None
+        else f"Missed are {unit}s whose true answer is {positive} and whose final answer is not."
+    )
     return [f"Model and readers together, per {PER:,} {unit}s:", *_aligned(rows), *said]
 
 
 def _threshold(point: Policy) -> str:
-    return "defer all" if point.threshold is None else f"≥ {point.threshold:.6g}"
+    return "defer all" if point.threshold is None else f"≥ {exact(point.threshold)}"
 
 
 def shown_points(curve: Sequence[Policy]) -> list[Policy]:
@@ -221,12 +236,15 @@ def assumptions(decision: Decision) -> list[str]:
         f"Future {person}s are like these {n_patients} {person}s, and their labels are right.",
         "Rows on which the model abstained, or without a score, are deferred at any threshold.",
         f"Deferring costs what the table says, whatever the reader of the {unit} then does.",
-        f"Intervals resample {person}s and take thresholds as given.",
-        (
+        f"Intervals resample {person}s and take thresholds as given."
+        if n_patients > 1
+        else f"One {person} cannot be resampled: intervals are all that the costs allow.",
+    ]
+    if n_patients > 1:
+        found.append(
             f"Cross-fitting is over {min(options.n_folds, n_patients)} folds of {person}s, seed "
             f"{options.score.seed}; its interval leaves out how the choice itself would vary."
-        ),
-    ]
+        )
     if run.table.patients.n < run.n_items:
         found.append(f"The figures count {unit}s, of which a {person} has several.")
     if run.table.n_failed:

@@ -251,4 +251,5 @@ def positive_of(run: RunItems) -> Label | None:
     stated = run.table.answers.positive
     if stated is not None:
         return canonical_label(stated)
-    return 1 if set(run.table.labels) <= {0, 1} and run.table.labels else None
+    answers = set(answers_of(run))
+    return 1 if answers and answers <= {0, 1} else None

@@ -16,6 +16,8 @@ from krisis.metrics.labels import canonical_label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.intervals import Interval
 
+_MOST_READERS = 10_000  # Erlang's recursion takes a step for each
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
@@ -50,10 +52,10 @@ class Team:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InvalidValue(f"{name} must be above 0, not {value!r}")
-        if self.hours > 24 or self.readers < 1:
+        if self.hours > 24 or not 1 <= self.readers <= _MOST_READERS:
             raise InvalidValue(
-                f"give 1 reader or more and at most 24 hours a day, not {self.readers} and "
-                f"{self.hours:g}"
+                f"give 1 to {_MOST_READERS:,} readers and at most 24 hours a day, not "
+                f"{self.readers} and {self.hours:g}"
             )
 
     def errors(self, run: RunItems) -> FloatArray:

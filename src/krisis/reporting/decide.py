@@ -6,7 +6,14 @@ import math
 from collections.abc import Sequence
 
 from krisis.decisions.decide import PER, Decision, Policy
-from krisis.decisions.decide_text import assumptions, decide_opening, number, shown_points
+from krisis.decisions.decide_text import (
+    assumptions,
+    best_lines,
+    decide_opening,
+    exact,
+    number,
+    shown_points,
+)
 from krisis.json_values import JsonObject
 from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
 from krisis.reporting.palette import CORRECT, INK, REFERENCE, WRONG
@@ -27,10 +34,15 @@ _TEAM_READING = (
 def decide_section(decision: Decision) -> Section:
     """Return the section of a report that shows what a run costs."""
     figures = [cost_figure(decision)]
-    tables = {"Policies": [_row(p) for p in decision.policies]}
+    tables = {
+        "Policies": [_row(p, decision.options.level) for p in decision.policies],
+        "What follows": [{"": line} for line in best_lines(decision)],
+    }
     if decision.options.team is not None:
         figures.append(team_figure(decision))
-        tables["Model and readers"] = [_team_row(p) for p in shown_points(decision.curve)]
+        tables[f"Model and readers, per {PER:,} {decision.run.words[1]}s"] = [
+            _team_row(p) for p in shown_points(decision.curve)
+        ]
     tables["Assumptions"] = [{"": line} for line in assumptions(decision)]
     return Section(
         "costs",
@@ -42,15 +54,15 @@ def decide_section(decision: Decision) -> Section:
     )
 
 
-def _row(policy: Policy) -> JsonObject:
+def _row(policy: Policy, level: float) -> JsonObject:
     interval = f"{number(policy.low)} to {number(policy.high)}"
     return {
-        "policy": policy.name,
+        "policy": policy.name + (" (optimistic)" if policy.kind == "in-sample" else ""),
         "answered": f"{policy.n_answered} of {policy.n_rows}" if policy.n_rows else "",
         "effective rows": f"{policy.effective_rows:.1f}" if policy.n_rows else "",
         "coverage": "" if math.isnan(policy.coverage) else f"{100 * policy.coverage:.1f} %",
         f"cost per {PER:,}": number(policy.cost),
-        "interval": policy.reason or interval,
+        f"{100 * level:g} % interval": policy.reason or interval,
     }
 
 
@@ -59,7 +71,7 @@ def _team_row(point: Policy) -> JsonObject:
     if work is None:
         return {}
     return {
-        "threshold": "defer all" if point.threshold is None else f"{point.threshold:.6g}",
+        "threshold": "defer all" if point.threshold is None else f"≥ {exact(point.threshold)}",
         "coverage": f"{100 * point.coverage:.1f} %",
         "wrong": f"{number(work.wrong)} ({number(work.wrong_low)} to {number(work.wrong_high)})",
         "missed": number(work.missed),
@@ -80,9 +92,10 @@ def cost_figure(decision: Decision) -> Figure:
     names = [point["policy"] for point in points]
     tones = [str(REFERENCE if name.startswith("baseline") else INK) for name in names]
     shapes = [_SHAPES[index % len(_SHAPES)] for index in range(len(names))]
-    legend = alt.Legend(title=None, orient="bottom", columns=2, columnPadding=40, labelLimit=240)
-    shape = alt.Shape("policy:N", legend=legend, scale=alt.Scale(domain=names, range=shapes))
-    tone = alt.Color("policy:N", legend=legend, scale=alt.Scale(domain=names, range=tones))
+    legend = alt.Legend(orient="bottom", columns=2, columnPadding=40, labelLimit=240)
+    shown = {"title": None, "legend": legend}
+    shape = alt.Shape("policy:N", scale=alt.Scale(domain=names, range=shapes), **shown)
+    tone = alt.Color("policy:N", scale=alt.Scale(domain=names, range=tones), **shown)
     drawn = alt.Chart(data(points)).mark_point(filled=True, size=90)
     chart = alt.layer(
         *_line_with_band(curve, x, "cost", title), drawn.encode(x=x, y=y, shape=shape, color=tone)
