@@ -32,6 +32,8 @@ from krisis.statistics.intervals import Interval
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a terminal
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Wider tables are turned: a line per figure.
+_WIDEST_TABLE = 160
 _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
     "Selective Accuracy (answered only)": "Selective",
@@ -270,15 +272,19 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
     title = "Baselines on the same records"
     width = max(len(title), *map(len, table))
     widths = {name: max(13, len(columns[name]) + 2) for name in names}
-    lines = [title.ljust(width) + "".join(columns[name].rjust(widths[name]) for name in names)]
-    for backend, scores in table.items():
-        cells = "".join(_baseline_cell(scores.get(name)).rjust(widths[name]) for name in names)
-        lines.append(f"{backend.ljust(width)}{cells}")
-    return lines
+    cells = {name: [_baseline_cell(scores.get(name)) for scores in table.values()] for name in names}
+    if width + sum(widths.values()) > _WIDEST_TABLE:
+        return _aligned([[title, *table], *([columns[name], *cells[name]] for name in names)])
+    lines = [[columns[name].rjust(widths[name]) for name in names]]
+    lines += zip(*([cell.rjust(widths[name]) for cell in cells[name]] for name in names), strict=True)
+    return [
+        f"{first.ljust(width)}{''.join(line)}"
+        for first, line in zip([title, *table], lines, strict=True)
+    ]
 
 
 def _baseline_cell(score: MetricScore | None) -> str:
-    return "undefined" if score is None else format_value(score.value)
+    return "not scored" if score is None else format_value(score.value)
 
 
 def _execution(result: BenchmarkResult) -> list[str]:
