@@ -117,7 +117,7 @@ class Agreement(Form):
         return Uncertainty(found.clipped(self.low, self.high))
 
     def _with_unseen(self, table: Table, level: float) -> float:
-        """Return the coefficient if as many rows disagreed as the upper limit of their share allows.
+        """Return the coefficient with as many disagreements as the limit of their share allows.
 
         Few disagreements, or none, say little about their number when they are drawn again. The
         rows added are like those that disagreed, or one step of the scale where none did.
