@@ -463,8 +463,8 @@ def test_why_a_figure_has_no_interval_or_a_baseline_no_figure_is_said(
     assert [s["name"] for s in sheet.scores if s["no_interval"]] == ["E50"]
     for words in (f"none: {reason}", f"(no interval: {reason})"):
         assert sheet_markdown(sheet).count(escaped(words)) == 1
-    lines = metric_lines(load_result(saved).metric_scores, [])
-    assert [(one.interval, one.method) for one in lines][0] == ("none", reason.replace("_", " "))
+    line = metric_lines(load_result(saved).metric_scores, [])[0]
+    assert (line.interval, line.method) == ("none", reason.replace("_", " "))
 
 
 def test_a_run_named_by_a_dot_is_repeated_by_its_name(

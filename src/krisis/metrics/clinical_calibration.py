@@ -27,7 +27,7 @@ from krisis.metrics.level_form import (
     Recalibration,
     SmoothedGap,
 )
-from krisis.metrics.table import Table, canonical_label
+from krisis.metrics.table import FloatArray, Table, canonical_label
 from krisis.statistics.loess import Summary
 from krisis.statistics.recalibration import separated
 
@@ -80,7 +80,7 @@ def _of_positive(table: Table) -> Outcomes | Undefined:
     if not (is_known[prediction] & is_known[truth]).all():
         return Undefined("non_binary_labels_or_predictions")
     confidence = table.confidence[usable]
-    stated = np.where(is_positive[prediction], confidence, 1.0 - confidence)
+    stated: FloatArray = np.where(is_positive[prediction], confidence, 1.0 - confidence)
     return Outcomes.of(np.round(stated, DIGITS), is_positive[truth], usable)
 
 

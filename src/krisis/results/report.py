@@ -272,18 +272,13 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
     title = "Baselines on the same records"
     width = max(len(title), *map(len, table))
     widths = {name: max(13, len(columns[name]) + 2) for name in names}
-    cells = {
-        name: [_baseline_cell(scores.get(name)) for scores in table.values()] for name in names
-    }
+    shown = {one: [_baseline_cell(found.get(n)) for n in names] for one, found in table.items()}
+    shown = {title: [columns[name] for name in names], **shown}
     if width + sum(widths.values()) > _WIDEST_TABLE:
-        return _aligned([[title, *table], *([columns[name], *cells[name]] for name in names)])
-    lines = [[columns[name].rjust(widths[name]) for name in names]]
-    lines += zip(
-        *([cell.rjust(widths[name]) for cell in cells[name]] for name in names), strict=True
-    )
+        return _aligned(list(zip(*([one, *cells] for one, cells in shown.items()), strict=True)))
     return [
-        f"{first.ljust(width)}{''.join(line)}"
-        for first, line in zip([title, *table], lines, strict=True)
+        one.ljust(width) + "".join(map(str.rjust, cells, widths.values()))
+        for one, cells in shown.items()
     ]
 
 
