@@ -269,6 +269,14 @@ def test_the_positive_answer_is_that_of_the_task() -> None:
     assert CalibrationSlope("positive")(Rows(named, task)).value == expected
 
 
+def test_nine_tenths_against_the_positive_answer_are_one_tenth_for_it() -> None:
+    """1 − 0.9 is a hair below 0.1: as two levels, isotonic regression would tell them apart."""
+    rows = [EvaluationResult(0, 0, confidence=0.9), EvaluationResult(1, 1, confidence=0.1)]
+    assert CorpDiscrimination("positive")(rows).value == 0
+    assert CorpMiscalibration("positive")(rows).value == pytest.approx((0.5 - 0.1) ** 2)
+    assert CalibrationSlope("positive")(rows).details["reason"] == "all_probabilities_are_equal"
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     [

@@ -196,3 +196,27 @@ def test_nothing_among_them_has_no_slope_and_no_value():
     )
     assert (empty.slope, empty.n_evaluated) == (0.0, 0)
     assert math.isnan(empty.value())
+
+
+def test_no_error_among_sixty_leaves_room_for_as_many_as_the_limit_of_their_share():
+    truths = [0, 1] * 30
+    rows = rows_of(truths, truths, task=Answers((0, 1), positive=1))
+    key = "quadratic_weighted_kappa"
+    interval = score_all([QuadraticWeightedKappa()], rows, intervals=FEW)[key].interval
+    most = 1 - 0.05 ** (1 / 60)  # mid-P limit of 0 of 60
+    assert interval.low == pytest.approx(1 - 2 * most, abs=0.001)
+    assert interval.high == 1
+
+
+@pytest.mark.slow
+def test_the_interval_holds_the_kappa_of_good_models():
+    """Answers right in 96.75 %: the truth is 0.935; held in 87 % where only seen errors count."""
+    rng, held = np.random.default_rng(3), 0
+    for _ in range(300):
+        truths = rng.integers(0, 2, 60)
+        answers = np.where(rng.random(60) < 0.9675, truths, 1 - truths)
+        rows = rows_of(answers.tolist(), truths.tolist(), task=Answers((0, 1), positive=1))
+        score = score_all([QuadraticWeightedKappa()], rows, intervals=FEW)
+        interval = score["quadratic_weighted_kappa"].interval
+        held += interval.low <= 0.935 <= interval.high
+    assert held >= 280

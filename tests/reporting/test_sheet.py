@@ -20,13 +20,14 @@ from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.reporting.metric_lines import metric_lines
 from krisis.reporting.sheet import AUTHOR, DISCLAIMER, NOT_IN_RUN, Sheet, build_sheet, entries
 from krisis.reporting.sheet_flow import Box, flow, flow_text, mermaid
 from krisis.reporting.sheet_markdown import escaped, sheet_markdown
 from krisis.reporting.sheet_run import read_run_for_sheet
 from krisis.results.account import Imported
 from krisis.results.base import BenchmarkResult
-from krisis.results.loading import load_result
+from krisis.results.loading import load_result, reproduce_command
 
 IMPORTED = Path(__file__).parents[1] / "fixtures" / "imported"
 RUN_FILE = {
@@ -449,3 +450,25 @@ def test_a_file_that_is_no_run_is_refused(tmp_path: Path, content: str, words: s
 def test_entities_read_as_the_signs_they_stand_for() -> None:
     assert escaped("snake_case _x_") == "snake_case &#95;x&#95;"
     assert escaped("www.a.b http://c") == "www&#46;a.b http&#58;//c"
+
+
+def test_why_a_figure_has_no_interval_or_a_baseline_no_figure_is_said(
+    demo: Path, tmp_path: Path
+) -> None:
+    saved, reason = tmp_path / "saved.json", "no_method_was_shown_to_cover"
+    shown = told("score", demo, "-m", "e50", "-m", "disease_f1", "-o", saved)
+    assert f"E50 has no interval: {reason}" in shown
+    assert re.search("^majority  .*not scored", shown, re.MULTILINE)
+    sheet = build_sheet(read_run_for_sheet(saved))
+    assert [s["name"] for s in sheet.scores if s["no_interval"]] == ["E50"]
+    for words in (f"none: {reason}", f"(no interval: {reason})"):
+        assert sheet_markdown(sheet).count(escaped(words)) == 1
+    line = metric_lines(load_result(saved).metric_scores, [])[0]
+    assert (line.interval, line.method) == ("none", reason.replace("_", " "))
+
+
+def test_a_run_named_by_a_dot_is_repeated_by_its_name(
+    demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(demo)
+    assert reproduce_command(Path()).split()[3] == f"{demo.name}/manifest.json"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import pytest
+from rich.console import Console
 
+from krisis.cli.leaderboard import _drawn
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.leaderboard import Leaderboard, leaderboards
 from krisis.results.result import BenchmarkResult
@@ -63,3 +66,25 @@ def test_an_area_is_ranked_as_if_every_row_had_been_answered() -> None:
     cell = table.entries[1].cells["aurc"]
     assert cell.interval is not None
     assert (cell.value, cell.interval.low, cell.interval.high) == (0.1, 0.05, 0.2)
+
+
+def test_a_table_too_wide_for_the_console_has_a_line_per_figure_and_keeps_every_name() -> None:
+    scores = {
+        f"Figure Number {i} [of=positive]": MetricScore(
+            f"Figure Number {i} [of=positive]", -0.125, interval=Interval(-1.5, 1.0), key=f"f{i}"
+        )
+        for i in range(20)
+    }
+    console = Console(width=80, file=io.StringIO())
+    for shown, line in ((scores, "Figure Number 19 [of=positive]"), ({}, "A")):
+        runs = {name: BenchmarkResult([], shown, {"suite": "ckd"}, name) for name in ("A", "B")}
+        (table,) = leaderboards(runs)
+        console.print(_drawn(table, console))
+        assert any(text.strip().startswith(line) for text in _text(console).splitlines())
+    assert "…" not in _text(console)
+    assert "-1.50 to 1.00" in _text(console)
+
+
+def _text(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -14,12 +16,13 @@ from krisis.cli.console import warn_of_damage, wide_console
 from krisis.cli.streams import echo_json
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
-from krisis.results.leaderboard import Cell, Leaderboard, leaderboards
+from krisis.results.leaderboard import Cell, Column, Leaderboard, leaderboards
 from krisis.results.loading import load_results
 from krisis.results.report import failure_lines
 from krisis.results.store import is_run, list_runs
 
 app = typer.Typer(add_completion=False)
+_ANY_WIDTH = 100_000
 
 
 @app.command(
@@ -42,7 +45,7 @@ def leaderboard(
         return
     console = wide_console()
     for table in tables:
-        console.print(_drawn(table))
+        console.print(_drawn(table, console))
         for entry in table.entries:
             for line in failure_lines(entry.attrition, entry.name):
                 console.print(line, markup=False, soft_wrap=True)
@@ -68,22 +71,39 @@ def _expanded(paths: list[Path]) -> list[Path]:
     return found
 
 
-def _drawn(table: Leaderboard) -> Table:
-    title = Text(f"{table.suite} · {table.task}" if table.task else table.suite, style="bold")
-    drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    if table.sorted_by:
-        drawn.add_column("rank", justify="right")
-    drawn.add_column("Model", overflow="fold")
+def _drawn(table: Leaderboard, console: Console) -> Table:
+    """Return one line per run, or one per figure where that is wider than the console."""
+    names = ["\n".join([entry.name, *entry.warnings]) for entry in table.entries]
+    ranks = ["not comparable" if e.rank is None else f"{e.rank:g}" for e in table.entries]
+    figures = {"rank": ranks} if table.sorted_by else {}
     for column in table.columns:
-        chosen = {column.key, column.name} & set(table.sorted_by)
-        drawn.add_column(f"{column.heading} *" if chosen else column.heading, justify="right")
-    for entry in table.entries:
-        place = "not comparable" if entry.rank is None else f"{entry.rank:g}"
-        rank = [place] if table.sorted_by else []
-        name = Text("\n".join([entry.name, *entry.warnings]))
-        figures = [_words(c.key, entry.cells[c.name]) for c in table.columns]
-        drawn.add_row(*rank, name, *figures)
-    return drawn
+        cells = [_words(column.key, entry.cells[column.name]) for entry in table.entries]
+        figures[_heading(table, column)] = cells
+    by_run = _empty(table)
+    for heading in ("Model", *figures):
+        by_run.add_column(Text(heading), justify="left" if heading == "Model" else "right")
+    for name, *cells in zip(names, *figures.values(), strict=True):
+        by_run.add_row(Text(name), *cells)
+    unbound = console.options.update(max_width=_ANY_WIDTH)
+    if Measurement.get(console, unbound, by_run).maximum <= console.width:
+        return by_run
+    by_figure = _empty(table)
+    by_figure.add_column("Model")
+    for name in names:
+        by_figure.add_column(Text(name), justify="right", overflow="fold")
+    for heading, cells in figures.items():
+        by_figure.add_row(Text(heading), *cells)
+    return by_figure
+
+
+def _empty(table: Leaderboard) -> Table:
+    title = Text(f"{table.suite} · {table.task}" if table.task else table.suite, style="bold")
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
+def _heading(table: Leaderboard, column: Column) -> str:
+    chosen = {column.key, column.name} & set(table.sorted_by)
+    return f"{column.heading} *" if chosen else column.heading
 
 
 def _words(column: str, cell: Cell) -> str:
@@ -98,4 +118,5 @@ def _words(column: str, cell: Cell) -> str:
     interval = cell.interval
     if interval is None or math.isnan(interval.low):
         return f"{cell.value:.3f}"
-    return f"{cell.value:.3f}\n{interval.low:.2f}–{interval.high:.2f}"
+    between = "–" if interval.low >= 0 else " to "
+    return f"{cell.value:.3f}\n{interval.low:.2f}{between}{interval.high:.2f}"

@@ -15,6 +15,7 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.calibration import NO_CONFIDENCE, confidence_bin
+from krisis.metrics.discrimination import DIGITS
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.gap_form import DebiasedGap
 from krisis.metrics.level_form import (
@@ -26,7 +27,7 @@ from krisis.metrics.level_form import (
     Recalibration,
     SmoothedGap,
 )
-from krisis.metrics.table import Table, canonical_label
+from krisis.metrics.table import FloatArray, Table, canonical_label
 from krisis.statistics.loess import Summary
 from krisis.statistics.recalibration import separated
 
@@ -79,8 +80,8 @@ def _of_positive(table: Table) -> Outcomes | Undefined:
     if not (is_known[prediction] & is_known[truth]).all():
         return Undefined("non_binary_labels_or_predictions")
     confidence = table.confidence[usable]
-    probability = np.where(is_positive[prediction], confidence, 1.0 - confidence)
-    return Outcomes.of(probability, is_positive[truth], usable)
+    stated: FloatArray = np.where(is_positive[prediction], confidence, 1.0 - confidence)
+    return Outcomes.of(np.round(stated, DIGITS), is_positive[truth], usable)
 
 
 class _OfProbability(BaseMetric, ABC):

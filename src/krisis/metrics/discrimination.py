@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 # 1 − 0.9 is a hair below 0.1: probabilities that differ by rounding alone are equal.
-_DIGITS = 12
+DIGITS = 12
 
 RankedInterval = Callable[..., Interval]
 
@@ -50,7 +50,7 @@ def probability_of_positive(sides: Sides, confidence: FloatArray) -> FloatArray:
     """Return P(positive) of every answer on a side; NaN without a confidence or a side."""
     other = np.where(sides.called_negative, 1 - confidence, math.nan)
     found: FloatArray = np.where(sides.called_positive, confidence, other)
-    return np.round(found, _DIGITS)
+    return np.round(found, DIGITS)
 
 
 class Ranking(Form):

@@ -10,10 +10,11 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined, Weighted, ratio
+from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined, Weighted, prior_icc, ratio
 from krisis.metrics.table import BoolArray, FloatArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval, expanded_tail
+from krisis.statistics.shares import share_interval
 
 __all__ = ["Agreement", "EvaluationResult", "MeanAbsoluteError", "QuadraticWeightedKappa"]
 
@@ -110,9 +111,32 @@ class Agreement(Form):
         scale = math.sqrt(pools.n / (pools.n - 1))
         tail = expanded_tail((1 - options.level) / 2, pools.n, scale=scale)
         low, high = np.nanquantile(values[0], tail), np.nanquantile(values[1], 1 - tail)
+        low = np.fmin(low, self._with_unseen(table, options.level))
         ends = min(float(low), value), max(float(high), value)
         found = Interval(*ends, options.level, "expanded_percentile")
         return Uncertainty(found.clipped(self.low, self.high))
+
+    def _with_unseen(self, table: Table, level: float) -> float:
+        """Return the coefficient with as many disagreements as the limit of their share allows.
+
+        Few disagreements, or none, say little about their number when they are drawn again. The
+        rows added are like those that disagreed, or one step of the scale where none did.
+        """
+        among, a, t = self.columns[:3]
+        apart = (a != t).astype(np.float64)
+        units, n, n_apart = table.patients, among.sum(), apart.sum()
+        share = share_interval(
+            units.sums(apart), units.sums(among), level=level, prior_icc=prior_icc(table)
+        ).high
+        if share >= 1:
+            return math.nan
+        last, step = self.ends[1], np.diff(np.unique(t[among > 0])).min()
+        like = np.array([1.0, last - step, last, (last - step) ** 2, last**2, last * (last - step)])
+        if n_apart:
+            like = np.array([column @ apart for column in self.columns]) / n_apart
+        added = max(0.0, (share * n - n_apart) / (1 - share))
+        total = np.array([column.sum() for column in self.columns]) + added * like
+        return float(self.coefficient(total[:, None])[0])
 
 
 _ONE, _STEP = np.ones((1, 1)), 1e-4

@@ -127,12 +127,15 @@ def _line(score: MetricScore, direction: str, others: tuple[float, ...]) -> Metr
     arrow, words = _ARROWS.get(direction, ("", "neither way is better by itself"))
     interval = score.interval if score.interval is not None and score.interval.defined else None
     undefined = math.isnan(score.value)
+    missing = score.interval.reason if score.interval and not undefined else ""
     return MetricLine(
         name=score.name,
         value=score.value,
         reason=str(score.details.get("reason", "")).replace("_", " ") if undefined else "",
-        interval=f"{interval.low:.4f} to {interval.high:.4f}" if interval else "",
-        method=interval.method.replace("_", " ") if interval else "",
+        interval=f"{interval.low:.4f} to {interval.high:.4f}"
+        if interval
+        else "none" * bool(missing),
+        method=(interval.method if interval else missing).replace("_", " "),
         n_evaluated=score.n_evaluated,
         arrow=arrow,
         direction_words=words,

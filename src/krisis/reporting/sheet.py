@@ -206,6 +206,7 @@ def _score_lines(run: SheetRun) -> Sequence[JsonObject]:
             "method": score.interval.method if score.interval else "",
             "n": score.n_evaluated,
             "undefined": str(score.details.get("reason", "")),
+            "no_interval": score.interval.reason if score.interval else "",
             "source": run.of_scores(name),
         }
         for kind, found in scores_by_kind(run.result).items()

@@ -190,7 +190,8 @@ def score_words(score: MetricScore) -> str:
     if math.isnan(score.value):
         return f"undefined: {score.details.get('reason', 'no reason was given')}"
     interval = format_interval(score.interval)
-    ends = f" {interval}" if interval else ""
+    why = f" (no interval: {score.interval.reason})" if score.interval else ""
+    ends = f" {interval}" if interval else why
     return f"{format_value(score.value)}{ends}, n = {score.n_evaluated:,}"
 
 

@@ -93,11 +93,12 @@ def _score(score: JsonMapping) -> Sequence[str]:
             escaped(score["source"]),
         )
     has_ends = low is not None and not math.isnan(low)
-    ends = f"{low:.4f} to {score['high']:.4f}" if has_ends else ""
+    why = f"none: {score['no_interval']}" if score["no_interval"] else ""
+    ends = f"{low:.4f} to {score['high']:.4f}" if has_ends else why
     return (
         escaped(score["name"]),
         format_value(value),
-        ends,
+        escaped(ends),
         escaped(score["method"]),
         str(score["n"]),
         escaped(score["source"]),

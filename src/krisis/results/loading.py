@@ -61,5 +61,5 @@ def reproduce_command(path: Path) -> str:
         imported = read_manifest(path).imported
         if imported is not None:
             return f"{imported.command}   # the same import again"
-        return f"krisis run --config {path.name}/manifest.json   # the same run again"
+        return f"krisis run --config {path.resolve().name}/manifest.json   # the same run again"
     return f"krisis score {path.name}   # the metrics again, from the stored rows"

@@ -32,6 +32,8 @@ from krisis.statistics.intervals import Interval
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a terminal
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Wider tables are turned: a line per figure.
+_WIDEST_TABLE = 160
 _BASELINE_COLUMNS = {
     "Accuracy": "Accuracy",
     "Selective Accuracy (answered only)": "Selective",
@@ -273,11 +275,14 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
     title = "Baselines on the same records"
     width = max(len(title), *map(len, table))
     widths = {name: max(13, len(columns[name]) + 2) for name in names}
-    lines = [title.ljust(width) + "".join(columns[name].rjust(widths[name]) for name in names)]
-    for backend, scores in table.items():
-        cells = "".join(_baseline_cell(scores.get(name)).rjust(widths[name]) for name in names)
-        lines.append(f"{backend.ljust(width)}{cells}")
-    return lines
+    shown = {one: [_baseline_cell(found.get(n)) for n in names] for one, found in table.items()}
+    shown = {title: [columns[name] for name in names], **shown}
+    if width + sum(widths.values()) > _WIDEST_TABLE:
+        return _aligned(list(zip(*([one, *cells] for one, cells in shown.items()), strict=True)))
+    return [
+        one.ljust(width) + "".join(map(str.rjust, cells, widths.values()))
+        for one, cells in shown.items()
+    ]
 
 
 def _baseline_cell(score: MetricScore | None) -> str:
