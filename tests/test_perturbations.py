@@ -156,16 +156,16 @@ def test_what_is_said_before_the_findings_keeps_its_figures(
 @pytest.mark.parametrize(
     ("value", "factor", "offset", "shown"),
     [
-        (2.4, 88.4, 0, "212"),  # 212.16; back 2.398
+        (2.4, 88.4, 0, "212.2"),  # 212.16; 212 would be 2.398
         (1, 88.4, 0, "88.4"),
-        (120, 0.05551, 0, "6.66"),  # 6.7 would be 121
+        (120, 0.05551, 0, "6.662"),  # 6.66 would be 119.98, 6.67 is 0.13 % too much
         (121, 0.05551, 0, "6.72"),
         (20, 0.1665, 0, "3.33"),  # 3.3 would be 19.8, and the kidney rules speak of below 20
-        (6.5, 10.93, -23.5, "47.5"),  # HbA1c in mmol/mol: 47.545; back 6.496
+        (6.5, 10.93, -23.5, "47.6"),  # HbA1c in mmol/mol: 47.545; 47.5 would be below 6.5
         (37, 1.8, 32, "98.6"),
         ("0.95", 88.4, 0, "84"),
         (0, 0.05551, 0, "0"),
-        ([2.4, None], 88.4, 0, ["212", None]),
+        ([2.4, None], 88.4, 0, ["212.2", None]),
         ("high", 88.4, 0, None),
         (float("nan"), 88.4, 0, None),
         (True, 88.4, 0, None),
@@ -184,7 +184,7 @@ def test_a_value_that_is_no_number_keeps_the_unit_that_it_has() -> None:
     assert build_prompt(task, [{"sc": ">15"}], perturbed=asked).user.endswith(
         "Creatinine: >15 mg/dL"
     )
-    assert build_prompt(task, [{"sc": 2.4}], perturbed=asked).user.endswith("212 µmol/L")
+    assert build_prompt(task, [{"sc": 2.4}], perturbed=asked).user.endswith("212.2 µmol/L")
 
 
 @pytest.mark.parametrize("factor", [0, float("nan"), float("inf")])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import StrEnum
 from typing import TypeVar
 
@@ -134,13 +134,14 @@ def in_second_unit(value: object, second: SecondUnit) -> object:
     """Return a number, or a list of numbers, in the second unit; None of anything else.
 
     A number has the fewest decimals with which it converts back to what was shown, at the
-    precision at which it was shown, and to within 0.1 %. The conversion is made in decimals.
+    precision at which it was shown, to within 0.1 % and never to less, so that a value at a limit
+    still reaches it. The conversion is made in decimals.
 
     >>> creatinine = SecondUnit("µmol/L", 88.4)
     >>> in_second_unit(2.4, creatinine), in_second_unit("0.95", creatinine)
-    ('212', '84')
+    ('212.2', '84')
     >>> in_second_unit(120, SecondUnit("mmol/L", 0.05551)), in_second_unit("high", creatinine)
-    ('6.66', None)
+    ('6.662', None)
     """
     tolist = getattr(value, "tolist", None)  # NumPy arrays and scalars
     value = tolist() if callable(tolist) else value
@@ -156,8 +157,9 @@ def in_second_unit(value: object, second: SecondUnit) -> object:
     factor, offset = Decimal(str(second.factor)), Decimal(str(second.offset))
     exact = number * factor + offset
     n_shown = max(0, -int(number.as_tuple().exponent))
+    upwards = ROUND_CEILING if factor > 0 else ROUND_FLOOR
     for n_decimals in range(40):
-        shown = round(exact, n_decimals)
+        shown = exact.quantize(Decimal(1).scaleb(-n_decimals), upwards)
         back = (shown - offset) / factor
         if round(back, n_shown) == number and abs(back - number) <= _CLOSE * abs(number):
             return f"{shown:f}"
