@@ -231,7 +231,12 @@ def test_the_command_and_the_section_say_the_same(saved):
 
 @pytest.mark.parametrize(
     "options",
-    [["--default-action", "treat"], ["--curve", "--cost", "x"], ["--curve", "--thresholds=a"]],
+    [
+        ["--default-action", "treat"],
+        ["--curve", "--cost", "x"],
+        ["--curve", "--minutes", "5"],
+        ["--curve", "--thresholds=a"],
+    ],
 )
 def test_options_that_do_not_fit_are_refused(saved, options):
     shown = CliRunner().invoke(app, [str(saved), *options])

@@ -159,13 +159,13 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         "column": reader_column or None,
     }
     paced = {"minutes": minutes, "readers": readers, "hours": hours, "arrivals": arrivals}
-    _refuse_mixture(curve, (cost, baseline), (thresholds, default_action or None))
+    _refuse_mixture(curve, (cost, baseline, *paced.values()), (thresholds, default_action))
     if curve:
         asked = CurveOptions(
             score=score,
             thresholds=_numbers(thresholds) or THRESHOLDS,
             answer_from=answer_from,
-            team=_team(None, rated, paced),
+            team=_team(None, rated, {}),
             default_action=default_action or "none",  # type: ignore[arg-type] # checked there
             shares=moved,
         )
@@ -189,9 +189,12 @@ def _draft(items: RunItems, path: Path, cost: Path | None) -> None:
 
 def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence[object]) -> None:
     """Refuse options of costs for a decision curve, and the other way round."""
-    if curve and any(of_costs):
-        raise InvalidValue("--curve has neither costs nor baselines; omit --cost and --baseline")
-    if not curve and any(value not in ("", None) for value in of_curves):
+    if curve and any(value is not None for value in of_costs):
+        raise InvalidValue(
+            "--curve has neither costs nor baselines nor a queue; omit --cost, --baseline, "
+            "--minutes, --readers, --hours and --arrivals"
+        )
+    if not curve and any(of_curves):
         raise InvalidValue(
             "--thresholds and --default-action are of the decision curve; add --curve or omit them"
         )
