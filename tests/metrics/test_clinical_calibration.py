@@ -129,6 +129,25 @@ def told(*pairs: tuple[float, int, int]) -> list[EvaluationResult]:
     ]
 
 
+def test_the_interval_of_very_many_probabilities_is_that_of_groups_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, kind = invented(200), IntegratedCalibrationIndex()
+    whole = kind.form(rows.table).uncertainty(rows.table, OPTIONS).interval
+    monkeypatch.setattr("krisis.metrics.level_form.MOST_LEVELS", 60)
+    grouped = kind.form(rows.table).uncertainty(rows.table, OPTIONS).interval
+    assert grouped.low < kind(rows).value < grouped.high
+    assert (grouped.low, grouped.high) == pytest.approx((whole.low, whole.high), abs=0.02)
+    assert grouped != whole
+
+
+def test_the_discrimination_of_one_patient_has_an_interval_that_holds_it() -> None:
+    rows = invented(30, per_patient=30)
+    form = CorpDiscrimination().form(rows.table)
+    interval = form.uncertainty(rows.table, OPTIONS).interval
+    assert interval.low <= form.value() <= interval.high
+
+
 def test_few_levels_of_confidence_are_compared_with_their_own_shares() -> None:
     """Nine tenths of the rows have one confidence: no parabola goes through their neighbours."""
     rows = told((0.9, 18, 15), (0.5, 2, 2))
@@ -290,6 +309,8 @@ def test_a_wrong_parameter_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         CalibrationSlope(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="n_bins must be a whole number of 1 or more, not 0"):
+        DebiasedCalibrationError(n_bins=0)
 
 
 def test_a_bundle_is_one_word_and_takes_parameters() -> None:

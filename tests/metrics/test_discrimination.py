@@ -252,6 +252,17 @@ def test_a_perfect_ranking_is_not_certain():
         assert 0.8 < interval.low < 0.95
 
 
+def test_a_ratio_without_a_logarithm_is_not_compared():
+    missed = rows_of([*[(1, 0, 0.9)] * 3, (0, 1, 0.9), (0, 0, 0.9)]).table
+    assert PositiveLikelihoodRatio().form(missed).value() == 0
+    assert PositiveLikelihoodRatio().comparison_form(missed).reason == (
+        "the_ratio_is_0_and_has_no_logarithm"
+    )
+    healthy = rows_of([(0, 0, 0.9)] * 3).table
+    form = PositiveLikelihoodRatio().form(healthy)
+    assert form.reason == PositiveLikelihoodRatio().comparison_form(healthy).reason
+
+
 def test_runs_are_compared_and_ratios_by_their_logarithm():
     rng = np.random.default_rng(2)
     truth = rng.random(200) < 0.4
