@@ -44,6 +44,7 @@ def test_the_kept_file_has_the_published_hash(smollm2: Path) -> None:
     assert is_intact(smollm2, PULLABLE["smollm2"])
 
 
+@pytest.mark.slow
 def test_a_batch_is_held_to_the_schema_and_each_case_has_its_own_signals(
     local: LocalBackend, records: list[PatientRecord]
 ) -> None:

@@ -428,6 +428,7 @@ def test_a_group_without_new_rows_is_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sizes", "losses"])
 def test_the_size_is_planned_for_the_sample_that_was_seen(kind: str) -> None:
     generator, mixed, n_runs = np.random.default_rng(3), kind == "sizes", 150

@@ -86,6 +86,7 @@ def test_two_processes_cannot_write_one_run(
     no_key_in(tmp_path, errors)
 
 
+@pytest.mark.slow
 def test_a_journal_deleted_under_a_run_is_one_sentence(
     tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
 ) -> None:

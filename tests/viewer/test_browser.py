@@ -316,6 +316,7 @@ def test_the_report_reads_from_disk_in_every_light(watched: Watched, tmp_path: P
     watched.picture("report-narrow")
 
 
+@pytest.mark.slow
 def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(report_html(build_report(result_of(invented_rows(60)))), encoding="utf-8")
