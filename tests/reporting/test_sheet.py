@@ -452,9 +452,7 @@ def test_entities_read_as_the_signs_they_stand_for() -> None:
     assert escaped("www.a.b http://c") == "www&#46;a.b http&#58;//c"
 
 
-def test_why_a_figure_has_no_interval_is_said(
-    demo: Path, tmp_path: Path
-) -> None:
+def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> None:
     saved, reason = tmp_path / "saved.json", "no_method_was_shown_to_cover"
     shown = told("score", demo, "-m", "e50", "-m", "disease_f1", "-o", saved)
     assert f"E50 has no interval: {reason}" in shown
