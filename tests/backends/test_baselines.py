@@ -255,6 +255,7 @@ def demo():
     return runpy.run_path(str(Path(__file__).parents[2] / "examples" / "demo.py"))
 
 
+@pytest.mark.slow
 def test_every_task_has_all_baselines_in_the_demo(demo):
     results = {task: demo["run_task"](task) for task in demo["TASKS"]}
     console = Console(width=110, file=io.StringIO())

@@ -101,6 +101,7 @@ def address(smollm2: Path) -> Iterator[str]:
     del server
 
 
+@pytest.mark.slow
 def test_the_server_of_llama_cpp_is_spoken_to_like_any_compatible_one(
     address: str, suite: RecordListSuite, records: list[PatientRecord]
 ) -> None:

@@ -361,6 +361,7 @@ def test_the_power_is_that_of_the_test_of_the_command(
     assert told == pytest.approx(kept, abs=3.5 * math.sqrt(told * (1 - told) / 150))
 
 
+@pytest.mark.slow
 def test_the_assurance_of_clustered_rows_is_that_of_the_interval_of_a_run() -> None:
     patients, study = Patients(4, 0.3), Study(patients=Patients(4, 0.3), n_patients=38)
     plan = plan_estimate(ACCURACY, study, expected=0.85, half_width=0.09)

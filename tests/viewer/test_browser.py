@@ -331,6 +331,7 @@ def test_the_report_is_read_with_the_keyboard_alone(watched: Watched, tmp_path: 
     page.wait_for_function("document.querySelector('details').open")
 
 
+@pytest.mark.slow
 def test_a_hostile_run_makes_a_harmless_report(watched: Watched, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(report_html(build_report(payload_run())), encoding="utf-8")
