@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from krisis import registry
 from krisis.benchmark import baseline_rows
-from krisis.cli.certify import calibrator_of
+from krisis.cli.certify import AsJson, Calibration, Confidence, Mode, calibrator_of
 from krisis.cli.streams import echo_json
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
@@ -37,7 +36,7 @@ from krisis.results.store import load_run
 
 app = typer.Typer(add_completion=False)
 
-# The options, one name each.
+# The options, one name each; those that `certify` has too are taken from there.
 Cost = Annotated[
     Path | None,
     typer.Option("--cost", help="YAML with `costs` and `defer`; default: the preset of the task."),
@@ -45,13 +44,6 @@ Cost = Annotated[
 WriteCost = Annotated[
     Path | None,
     typer.Option("--write-cost", help="Write the preset to this new file, to be edited, and end."),
-]
-Confidence = Annotated[
-    str, typer.Option("--confidence", help="Confidence variant; default: that of the task.")
-]
-Calibration = Annotated[
-    Path | None,
-    typer.Option("--calibration", help="Artifact of `krisis calibrate` that makes the score."),
 ]
 Baseline = Annotated[
     list[Path] | None,
@@ -89,7 +81,6 @@ Arrivals = Annotated[
     float | None, typer.Option("--arrivals", help="Cases that arrive per day, for the wait.")
 ]
 Folds = Annotated[int, typer.Option("--folds", help="Folds of patients for cross-fitting.")]
-Mode = Annotated[str | None, typer.Option("--mode", help="Experiment of a run file.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of folds and drawn patients.")]
 Curve = Annotated[
     bool, typer.Option("--curve", help="Show the decision curve of a binary task, not the costs.")
@@ -110,7 +101,6 @@ DefaultAction = Annotated[
         help="With --curve: treat, or none (the default), where neither model nor reader decides.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not text.")]
 
 
 @app.command(
@@ -174,8 +164,9 @@ def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the comm
         return
     costs = costs_of_run(items, cost)
     team = _team(costs, rated, paced)
-    options = DecideOptions(costs=costs, score=score, shares=moved, team=team, n_folds=folds)
-    options = replace(options, answer_from=answer_from)
+    options = DecideOptions(
+        costs=costs, score=score, shares=moved, team=team, n_folds=folds, answer_from=answer_from
+    )
     decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
     _show(decide_facts(decision), decide_lines(decision), as_json)
 
