@@ -15,13 +15,14 @@ from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError, UnknownName
 from krisis.json_values import JsonMapping, read_object
-from krisis.metrics.table import Answers
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.table import Answers, Table
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.journal_reading import JournalTail
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.store import RunDirectory, is_run, read_manifest, read_run, seems_whole
-from krisis.viewer.row_index import RowIndex
+from krisis.viewer.row_index import IntArray, RowFilter, RowIndex
 
 N_RUNS_IN_MEMORY = 4
 _QUIET_SECONDS = 90.0
@@ -70,6 +71,24 @@ class LoadedRun:
             for place, position in enumerate(sorted(stored.rows))
             if position in stored.features
         }
+
+    @property
+    def n_rows(self) -> int:
+        """Return how many rows the run has."""
+        return len(self.rows)
+
+    @property
+    def table(self) -> Table:
+        """Return the rows as columns."""
+        return self.rows.table
+
+    def row(self, position: int) -> EvaluationResult:
+        """Return one row."""
+        return self.rows[position]
+
+    def select(self, wanted: RowFilter) -> IntArray:
+        """Return the positions of the rows that pass a filter, in the order asked for."""
+        return self.index.select(wanted)
 
     @cached_property
     def index(self) -> RowIndex:

@@ -21,7 +21,7 @@ N_ROWS_SHOWN = 20
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     """Show the curve and the working point nearest above the coverage asked for."""
     run = catalogue.load(name)
-    columns = run.rows.table
+    columns = run.table
     curve = run_curve(columns)
     content: JsonObject = {
         "name": name,
@@ -42,7 +42,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
 def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> JsonObject:
     index = min(int(np.searchsorted(curve.coverage, wanted)), curve.coverage.size - 1)
     threshold = float(curve.threshold[index])
-    deferred = run.index.select(RowFilter(deferred_at=threshold, sort="-confidence"))
+    deferred = run.select(RowFilter(deferred_at=threshold, sort="-confidence"))
     n_wrong = int(np.count_nonzero(~run.index.correct[deferred]))
     return {
         **points_at(curve, np.array([index]))[0],

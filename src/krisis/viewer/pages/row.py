@@ -19,14 +19,14 @@ SHOWN_CHARACTERS = 50_000
 def page(catalogue: Catalogue, name: str, position: int, query: Mapping[str, str]) -> Page:
     """Show everything that is stored of one row."""
     run = catalogue.load(name)
-    if not 0 <= position < len(run.rows):
-        raise InvalidValue(f"the run has rows 0 to {len(run.rows) - 1}, not {position}")
-    row = run.rows[position]
+    if not 0 <= position < run.n_rows:
+        raise InvalidValue(f"the run has rows 0 to {run.n_rows - 1}, not {position}")
+    row = run.row(position)
     cell = deferral_cell(row)
     content: JsonObject = {
         "name": name,
         "position": position,
-        "n_rows": len(run.rows),
+        "n_rows": run.n_rows,
         "row": row_to_dict(row),
         "tone": tone_of(row),
         "cell": cell,

@@ -24,7 +24,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     """Show one page of the rows that pass the filters."""
     run = catalogue.load(name)
     wanted = parse_filter(query)
-    positions = run.index.select(wanted)
+    positions = run.select(wanted)
     size = whole_of(query, "size", default=PAGE_SIZE, most=LARGEST_PAGE)
     number = whole_of(query, "page", default=1, most=10**9)
     n_pages = max(1, -(-len(positions) // size))
@@ -33,7 +33,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     content: JsonObject = {
         "name": name,
         "filter": asdict(wanted),
-        "n_rows": len(run.rows),
+        "n_rows": run.n_rows,
         "n_found": len(positions),
         "page": number,
         "n_pages": n_pages,
@@ -67,7 +67,7 @@ def parse_filter(query: Mapping[str, str]) -> RowFilter:
 
 def row_line(run: LoadedRun, position: int) -> JsonObject:
     """Return a row as a line of a table."""
-    row = run.rows[position]
+    row = run.row(position)
     return {
         "position": position,
         "record_id": row.record_id or f"row {position}",
