@@ -33,14 +33,17 @@ class OpenAIFamilyBackend(ProviderBackend):
 
     async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
         """Ask for one chat completion."""
+        # The SDK walks through every typed argument, which takes longer than the call; what is
+        # passed as extra body replaces it and goes out as it is.
         raw = await client.chat.completions.with_raw_response.create(
-            **self._arguments(request, dialect)
+            model=request.model, messages=[], extra_body=self.body(request, dialect)
         )
         body = read_body(raw.content, "completion")
         _refuse_error(body)
         return reply_from_completion(body, raw.headers)
 
-    def _arguments(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
+    def body(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
+        """Return what is sent."""
         parameters = dict(request.parameters)
         if not self.ladder.with_logprobs:
             parameters.pop("top_logprobs", None)
@@ -53,9 +56,7 @@ class OpenAIFamilyBackend(ProviderBackend):
             ],
             **parameters,
             **({"logprobs": True} if "top_logprobs" in parameters else {}),
-            # The SDK walks through every typed argument, which for a schema takes longer than
-            # the call; what is passed as extra body goes out as it is.
-            "extra_body": _response_format(request, dialect),
+            **_response_format(request, dialect),
         }
 
 
