@@ -349,6 +349,9 @@ class Table:
         """
         if loss not in LOSSES:
             raise UnknownName.among("loss", loss, LOSSES)
+        return self.shared(("losses", loss), lambda: self._losses(loss))
+
+    def _losses(self, loss: Loss) -> FloatArray:
         if loss == "error":
             return np.where(self.answered, (~self.correct).astype(np.float64), math.nan)
         place = np.append(self.answers.positions(self.labels), math.nan)  # −1 is the last

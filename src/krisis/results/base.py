@@ -27,6 +27,7 @@ from krisis.results.account import (
     TaskFacts,
 )
 from krisis.results.attrition import Attrition, FailureClass
+from krisis.results.column_rows import ColumnRows
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -87,7 +88,8 @@ class BenchmarkResult(RunFacts):
         task = known.provenance.task_facts
         answers = None if task is None else task.answers_to_score()
         rows = evaluation_results
-        if not isinstance(rows, Rows) or rows.answers != answers:
+        same = isinstance(rows, ColumnRows) or getattr(rows, "answers", None) == answers
+        if not isinstance(rows, Rows) or not same:
             rows = Rows(rows, answers)
         self.evaluation_results = rows
         self.perturbed = Rows(perturbed, answers)
@@ -95,7 +97,9 @@ class BenchmarkResult(RunFacts):
         self.suite_description = dict(suite_description)
         self.backend_name = backend_name
         self.provenance = _described(known.provenance, self.suite_description, backend_name)
-        if self.evaluation_results:
+        if isinstance(rows, ColumnRows):
+            self.attrition = rows.attrition
+        elif self.evaluation_results:
             n_loaded = known.attrition.n_loaded or None
             self.attrition = Attrition.of(self.evaluation_results, n_loaded)
 
@@ -232,6 +236,8 @@ def scores_by_source(
 
 def rows_by_source(results: Sequence[EvaluationResult]) -> dict[str, Rows]:
     """Return the rows of real patients, of synthetic ones and of those that do not say."""
+    if isinstance(results, ColumnRows):
+        return results.by_source()
     answers = Rows(results).answers
     found: dict[str, list[EvaluationResult]] = {"real": [], "synthetic": [], "unstated": []}
     for row in results:

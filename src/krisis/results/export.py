@@ -29,6 +29,7 @@ class Column:
     type: str  # text, integer or number
     meaning: str
     values: str = ""
+    source: tuple[str, str] | None = None  # metadata or signals, and the key there
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def tidy_table(result: BenchmarkResult) -> TidyTable:
     for place, ((of, key), name) in enumerate(zip(further, names, strict=True), len(_FIXED)):
         words = "Metadata of the record" if of == "metadata" else "Signal of the reply"
         kind = _type([line[place] for line in lines])
-        columns.append(Column(name, kind, f"{words}: {key}", "lists and objects as JSON"))
+        told = {type(getattr(row, of).get(key)) for row in rows} - {type(None)}
+        values = _YES_NO if told == {bool} else "lists and objects as JSON"
+        columns.append(Column(name, kind, f"{words}: {key}", values, (of, key)))
     return TidyTable(columns, lines)
 
 
@@ -196,7 +199,11 @@ _LINES_AT_ONCE = 10_000  # row by row DuckDB takes minutes for a hundred thousan
 _SQL_TYPES: Mapping[str, str] = {"text": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
 
 
-def write_parquet(table: TidyTable, path: Path) -> None:
+# Under this key the file says of what run its rows are, so that they can be scored as the run is.
+FACTS = "krisis"
+
+
+def write_parquet(table: TidyTable, path: Path, result: BenchmarkResult) -> None:
     """Write the table as Parquet, whole or not at all, over an older file if there is one."""
     try:
         import duckdb
@@ -214,11 +221,25 @@ def write_parquet(table: TidyTable, path: Path) -> None:
         half = path.with_name(f".{path.name}.half")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            base.table("rows").write_parquet(str(half))
+            place, told = (_quoted(text) for text in (str(half), _facts(table, result)))
+            base.execute(f"copy rows to {place} (format parquet, kv_metadata {{{FACTS}: {told}}})")
             half.replace(path)
         except (duckdb.Error, OSError) as error:
             half.unlink(missing_ok=True)
             raise InvalidFile(f"{path} cannot be written: {error}") from None
+
+
+def _facts(table: TidyTable, result: BenchmarkResult) -> str:
+    """Return what is known of the run, and where each column of the rows comes from."""
+    columns = {
+        one.name: [*one.source, one.values == _YES_NO] for one in table.columns if one.source
+    }
+    about = {**result.to_dict(include_results=False), "metric_scores": {}}
+    return dumps({"result": about, "columns": columns}, indent=None)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _as(kind: str, cell: Cell) -> Cell:

@@ -12,6 +12,7 @@ from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
 from krisis.results.base import BenchmarkResult
+from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.store import load_run, read_manifest
 
 # Enough for a look at a run that has not ended; the run itself scores with more.
@@ -19,11 +20,18 @@ _N_RESAMPLES = 2000
 
 
 def load_result(path: Path) -> BenchmarkResult:
-    """Read a run directory or a saved result; a run that has not ended is scored as it is."""
+    """Read a run directory, a saved result or a Parquet file of rows.
+
+    A run that has not ended is scored as it is.
+    """
     if not path.exists():
         raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
-    result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
-    if path.is_dir() and result.evaluation_results and not result.metric_scores:
+    if path.is_file() and is_parquet(path):
+        result = load_parquet(path)
+    else:
+        result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
+    unscored = path.is_dir() or is_parquet(path)
+    if unscored and result.evaluation_results and not result.metric_scores:
         return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
     return result
 
