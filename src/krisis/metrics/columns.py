@@ -186,9 +186,12 @@ class ColumnTable(Table):
         codes = Codes(lambda value: group_name(column, value), {})
         found = self.reader.metadata_column(self.answers.groups.get(column, column))
         if found is None:
-            codes[None]
+            if self.n_scored:
+                codes[None]
             return sorted_groups(codes, np.zeros(self.n_scored, dtype=np.int64))
-        place = np.array([codes[hashable(value)] for value in found.values], dtype=np.int64)
+        place = np.zeros(len(found.values), dtype=np.int64)
+        for one in np.flatnonzero(np.bincount(found.code, minlength=place.size)).tolist():
+            place[one] = codes[hashable(found.values[one])]
         return sorted_groups(codes, place[found.code])
 
     def restricted(self, rows: BoolArray) -> ColumnTable:

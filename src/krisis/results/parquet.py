@@ -246,7 +246,7 @@ class _File:
         record = str(cells.get("record_id") or "")
         return EvaluationResult(
             None if error is not None else _label(cells["prediction"]),
-            _label(cells["ground_truth"]) or "",
+            _label(cells["ground_truth"]),
             abstained and error is None,
             None if cells.get("confidence") is None else float(cells["confidence"]),
             metadata={**told["metadata"], **extra},
@@ -361,8 +361,8 @@ class _File:
         if not self._has("record_id"):
             return False
         n_named, n_different = self._query(
-            "select count(h), count(distinct h) from (select hash(nullif(record_id::varchar, '')) "
-            f"as h from {self._scored} where record_id is not null)"
+            "select count(h), count(distinct h) from (select hash(record_id) as h "
+            f"from {self._scored} where record_id::varchar <> '')"
         )[0]
         return int(n_different) < int(n_named)
 
@@ -420,10 +420,8 @@ def _connected() -> duckdb.DuckDBPyConnection:
 
 
 def _label(value: JsonValue) -> JsonValue:
-    if value is None or isinstance(value, str | int):
-        return value
-    number = float(value)
-    return int(number) if number.is_integer() else str(value)
+    """Return a label as it was written; a whole number in a column of floats is whole."""
+    return value if value is None or isinstance(value, str | int) else canonical_label(float(value))
 
 
 def _canonical(value: JsonValue, place: str, name: str) -> Label:
