@@ -157,17 +157,22 @@ class Connection:
 
 
 async def _local_cluster(n_workers: int) -> Any:
-    """Start processes of one thread each, on loopback, without a dashboard."""
+    """Start processes of one thread each, on loopback, without a dashboard or other web pages."""
     import dask
     from distributed import LocalCluster
 
-    with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):
+    settings = {
+        "distributed.worker.multiprocessing-method": "spawn",
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+    with dask.config.set(settings):
         return await LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             asynchronous=True,
             silence_logs=logging.CRITICAL + 1,

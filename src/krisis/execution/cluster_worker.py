@@ -130,6 +130,10 @@ def _differences(here: JsonObject, there: JsonObject) -> list[str]:
     ]
 
 
+class OwnError(BackendError):
+    """An error of the user's own kind: none of krisis's, and no plain one either."""
+
+
 def portable(error: BaseException) -> BackendError | UserError:
     """Return an error as the nearest of krisis's own, since a class of the user's may not travel.
 
@@ -145,6 +149,8 @@ def portable(error: BaseException) -> BackendError | UserError:
     if not isinstance(known, BackendError | UserError):
         return BackendError(error_text(error))
     kind = next(one for one in type(known).__mro__ if one.__module__ == errors.__name__)
+    if kind is BackendError and type(known) is not BackendError:
+        kind = OwnError
     made: BackendError | UserError = kind(str(known))
     if isinstance(made, BackendError) and isinstance(known, BackendError):
         names = [*vars(made), "failure_class", "retryable", "may_be_billed"]
