@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import threading
 import time
@@ -29,7 +30,7 @@ from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.journal_reading import read_journal
-from krisis.results.stops import Interrupted
+from krisis.results.stops import ClusterLost, Interrupted
 from krisis.results.store import RunDirectory
 
 PARITY = Task(
@@ -88,8 +89,8 @@ def chat(request: ChatRequest) -> ChatReply:
     markers = [int(line.split()[-1]) for line in request.user.splitlines() if "marker" in line]
     if any(marker % 10 == 4 for marker in markers):
         return ChatReply('{"abst', "stop", "script", 10, 3)
-    one = ['{"abstained": false, "prediction": %d, "confidence": 0.8}' % (m % 2) for m in markers]
-    text = one[0] if request.mode == "single" else '{"answers": [%s]}' % ", ".join(one)
+    one = [{"abstained": False, "prediction": m % 2, "confidence": 0.8} for m in markers]
+    text = json.dumps(one[0] if request.mode == "single" else {"answers": one})
     return ChatReply(text, "stop", "script", 10, 3)
 
 
@@ -273,7 +274,7 @@ def test_a_scheduler_that_stays_away_ends_the_run_and_resume_finishes_it(
 
     faked(2, goes_down)
     cut = run(OneByOne(), 60, Cluster(HERE, print), recorder=Recorder(tmp_path))
-    assert cut.stop is not None and cut.stop.name == "ClusterLost"
+    assert isinstance(cut.stop, ClusterLost)
     assert "the connection to tcp://127.0.0.1:8786 was lost" in str(cut.stop)
     assert 0 < len(cut.evaluation_results) < 60
     resumed = Recorder.resume(str(cut.provenance.run_directory))
@@ -318,7 +319,7 @@ def test_a_model_that_is_too_large_for_every_worker_ends_the_run(
         raise WorkerGone
 
     monkeypatch.setattr(connection, "result", lost)
-    with pytest.raises(RunFailed, match="3 workers .* were lost while they loaded the model"):
+    with pytest.raises(RunFailed, match=r"3 workers .* were lost while they loaded the model"):
         run(OneByOne(), 20, Cluster(HERE))
 
 
@@ -454,5 +455,5 @@ def test_no_cluster_can_be_chosen_for_a_resume() -> None:
 
 def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("krisis.execution.cluster_connection.CONNECT_SECONDS", 0.2)
-    with pytest.raises(InvalidValue, match="no Dask scheduler answers at tcp://127.0.0.1:9 "):
+    with pytest.raises(InvalidValue, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9 "):
         run(OneByOne(), 5, Cluster("tcp://127.0.0.1:9"))

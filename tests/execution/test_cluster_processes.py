@@ -33,8 +33,6 @@ class Burn(BaseBackend):
 
     def evaluate(self, record):
         total = sum(i * i % 7 for i in range(self.n))
-        if hash(record.record_id[-1]) is None:
-            raise AssertionError
         last = int(record.record_id[-1], 36)
         if last == 7:
             return BackendResponse(None, abstained=True)
@@ -85,7 +83,7 @@ def n_rows(out: Path) -> int:
     return files[0].read_bytes().count(b'"kind": "row"') if files else 0
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 240.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline
@@ -122,16 +120,14 @@ def test_sixty_killed_workers_lose_and_double_nothing(
     n, out, draws, n_killed = 1500, tmp_path / "runs", random.Random(0), 0
     options = ("--model-option", "n=200000", "--cluster", "local:2")
     process = start(*run_words(burn, n, out, *options))
-    wait_until(lambda: n_rows(out))
-    while n_killed < 60 and process.poll() is None:
-        time.sleep(draws.uniform(0.05, 0.6))
-        if workers := of_the_cluster(process):
-            draws.choice(workers).kill()
-            n_killed += 1
-    printed, errors = process.communicate(timeout=400)
-    assert process.returncode == 0, errors
-    assert n_killed == 60
-    assert "Traceback" not in errors and "distributed" not in errors
+    for n_before in sorted(draws.sample(range(1, n - 100), 60)):
+        # Spread over the run by its progress, whatever the speed of the machine.
+        wait_until(lambda n_before=n_before: n_rows(out) >= n_before)
+        draws.choice(wait_until(lambda: of_the_cluster(process))).kill()
+        n_killed += 1
+    _, errors = process.communicate(timeout=400)
+    assert (process.returncode, n_killed) == (0, 60), errors
+    assert set(errors.splitlines()) <= {"no worker is at local:2; waiting for one"}
     check_same_as_one_machine(start, burn, n, out, tmp_path)
 
 
@@ -214,11 +210,9 @@ def test_a_restarted_scheduler_and_late_workers_finish_the_run(
     worker(start, address)
     _, errors = process.communicate(timeout=400)
     assert process.returncode == 0, errors
-    assert [line.split(" tcp")[0] for line in errors.splitlines()] == [
-        "no worker is at",
-        "the connection to",
-        "connected to",
-    ] or "waiting for one" in errors.splitlines()[-1], errors
+    said = [line.split(" tcp")[0] for line in errors.splitlines()]
+    assert [words for words in said if "connect" in words] == ["the connection to", "connected to"]
+    assert set(said) == {"the connection to", "connected to", "no worker is at"}
     check_same_as_one_machine(start, burn, n, out, tmp_path)
 
 
@@ -230,7 +224,7 @@ def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     text = "Metadata-Version: 2.1\nName: krisis\nVersion: 9.9\n"
     (facts / "METADATA").write_text(text, encoding="utf-8", newline="")
     other = os.pathsep.join([str(facts.parent), os.environ.get("PYTHONPATH", "")])
-    out, (address, begin) = tmp_path / "runs", scheduler
+    n, out, (address, begin) = 400, tmp_path / "runs", scheduler
     begin()
     strange = worker(start, address, PYTHONPATH=other)
     options = ("--model-option", "n=200000", "--cluster", address)
@@ -242,10 +236,10 @@ def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     strange.terminate()
     strange.wait()
     worker(start, address)
-    process = start(*run_words(burn, 150, out, *options))
+    process = start(*run_words(burn, n, out, *options))
     wait_until(lambda: n_rows(out) >= 10)
     worker(start, address, PYTHONPATH=other)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0
-    assert "is refused: it has krisis 9.9, this machine 0.1.0" in errors or n_rows(out) == 150
-    check_same_as_one_machine(start, burn, 150, out, tmp_path)
+    assert "is refused: it has krisis 9.9, this machine 0.1.0" in errors
+    check_same_as_one_machine(start, burn, n, out, tmp_path)

@@ -6,29 +6,36 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
-from krisis.backends.failures import own_backend_error
 from krisis.backends.provider import ProviderBackend
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.scrubbing import Shown, ShownRecords, scrub
 from krisis.backends.secrets import recognisable_keys
 from krisis.errors import (
     BackendError,
-    CallTimedOut,
     MalformedReply,
-    MissingExtra,
-    MissingKey,
     TruncatedReply,
     Unreachable,
 )
 from krisis.execution.batches import Case
 from krisis.execution.cache import ReplyCache
+from krisis.execution.cluster import Workers
 from krisis.execution.pacing.budget import Asked
 from krisis.execution.pacing.gate import Gate, Usage
-from krisis.execution.plain_calls import PlainCall, checked_count, error_text, evaluated, usage_of
+from krisis.execution.plain_calls import (
+    PlainCall,
+    checked_count,
+    copied,
+    error_text,
+    evaluated,
+    known_error,
+    paid,
+    timed_out_error,
+)
 from krisis.execution.stopping import FirstCalls, StopRequested
 from krisis.results.journal import Spent
 
@@ -135,29 +142,7 @@ class Attempts:
         own."""
         if isinstance(error, TimeoutError) and timed_out:
             return timed_out_error(self._timeout_seconds or 0.0)
-        return known_error(error)
-
-
-def timed_out_error(seconds: float) -> CallTimedOut:
-    """Return the error of a call that was cut by its clock."""
-    return CallTimedOut(
-        f"no reply within {seconds:g} seconds; raise timeout_seconds if the model is slow"
-    )
-
-
-def known_error(error: BaseException) -> BaseException:
-    """Return an error of krisis for whatever a backend raised; the user's own pass as they are."""
-    if isinstance(error, asyncio.CancelledError) and not _is_being_cancelled():
-        return BackendError("CancelledError: the backend cancelled its own call")
-    known = (BackendError, MissingKey, MissingExtra, StopRequested)
-    if isinstance(error, known) or not isinstance(error, Exception):
-        return error
-    return own_backend_error(error, error_text(error))
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+        return error if isinstance(error, StopRequested) else known_error(error)
 
 
 class Caller(Protocol):
@@ -308,7 +293,7 @@ class ThreadCaller:
         try:
             responses = await self._attempts.make(
                 lambda cap: self._evaluated(call),
-                usage_of,
+                _usage,
                 asked=Asked(0, call.n_records),
                 spent=spent,
                 shown=ShownRecords(call.records),
@@ -340,3 +325,44 @@ class ThreadCaller:
     async def close(self) -> None:
         """End the threads; none is at work any more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class ClusterChatCaller(ChatCaller):
+    """Lets workers complete the requests; building, reading and the cache stay here."""
+
+    def __init__(
+        self,
+        backend: ChatBackend,
+        attempts: Attempts,
+        *,
+        cache: ReplyCache | None,
+        workers: Workers,
+    ) -> None:
+        super().__init__(backend, attempts, cache=cache)
+        self._workers = workers
+
+    def _completed(self, request: ChatRequest) -> Awaitable[ChatReply]:
+        return self._workers.call(request)
+
+    async def open(self) -> None:
+        """Need nothing: the model is on the workers."""
+
+    async def close(self) -> None:
+        """Need nothing, likewise."""
+
+
+class ClusterPlainCaller(ThreadCaller):
+    """Lets workers call a plain backend."""
+
+    def __init__(self, backend: BaseBackend, attempts: Attempts, *, workers: Workers) -> None:
+        super().__init__(backend, attempts, n_threads=1)
+        self._workers = workers
+
+    def _evaluated(self, call: PlainCall) -> Awaitable[list[BackendResponse]]:
+        return self._workers.call(replace(call, records=[copied(one) for one in call.records]))
+
+
+def _usage(responses: list[BackendResponse]) -> Usage:
+    # A plain backend that states no tokens has none to pay for.
+    tokens = paid(responses)
+    return Usage(tokens["input_tokens"], tokens["output_tokens"])

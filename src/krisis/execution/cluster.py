@@ -14,23 +14,19 @@ import importlib.util
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 from krisis import registry
-from krisis.backends.base import BackendResponse, BaseBackend
-from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
+from krisis.backends.base import BaseBackend
 from krisis.backends.provider import ProviderBackend
 from krisis.errors import InvalidValue, MissingExtra, RunFailed, WorkerLost
-from krisis.execution.cache import ReplyCache
-from krisis.execution.callers import Attempts, ChatCaller, ThreadCaller
 from krisis.execution.cluster_connection import Connection, ConnectionLost, Lost, WorkerGone
 from krisis.execution.cluster_worker import Answer, Call, Outcome, Recipe, admit, perform
 from krisis.execution.config import checked_place
 from krisis.execution.pacing.concurrency import AdaptiveConcurrency
-from krisis.execution.plain_calls import PlainCall, copied
 from krisis.execution.stopping import Stop, StopRequested
 from krisis.json_values import plain
 from krisis.results.stops import ClusterLost
@@ -236,7 +232,7 @@ class Workers:
             if outcomes is None:  # another process at the same address: it must be admitted first
                 raise ConnectionLost
         except WorkerGone:
-            self._count_loss(worker, group)
+            self._count_loss(group)
             self._drop(worker, WorkerGone)
             self._ask_again(group)
         except ConnectionLost:
@@ -253,12 +249,11 @@ class Workers:
             worker.has_suspect = False
             asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._feed)
 
-    def _count_loss(self, worker: _Worker, group: list[_Waiting]) -> None:
+    def _count_loss(self, group: list[_Waiting]) -> None:
         """Suspect what a lost worker had; give up what loses one worker after another."""
-        was_alone = len(group) == 1 and worker.n_tasks == 1
         for waiting in group:
+            waiting.n_losses += waiting.is_suspect  # it was sent alone: nobody else can be at fault
             waiting.is_suspect = True
-            waiting.n_losses += was_alone
             if waiting.n_losses >= MOST_LOSSES:
                 told = f"{waiting.n_losses} workers were lost while each worked on this call alone"
                 waiting.settle(WorkerLost(f"{told}; see their logs, it may need more memory"))
@@ -368,38 +363,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-class ClusterChatCaller(ChatCaller):
-    """Lets workers complete the requests; building, reading and the cache stay here."""
-
-    def __init__(
-        self,
-        backend: ChatBackend,
-        attempts: Attempts,
-        *,
-        cache: ReplyCache | None,
-        workers: Workers,
-    ) -> None:
-        super().__init__(backend, attempts, cache=cache)
-        self._workers = workers
-
-    def _completed(self, request: ChatRequest) -> Awaitable[ChatReply]:
-        return self._workers.call(request)
-
-    async def open(self) -> None:
-        """Need nothing: the model is on the workers."""
-
-    async def close(self) -> None:
-        """Need nothing, likewise."""
-
-
-class ClusterPlainCaller(ThreadCaller):
-    """Lets workers call a plain backend."""
-
-    def __init__(self, backend: BaseBackend, attempts: Attempts, *, workers: Workers) -> None:
-        super().__init__(backend, attempts, n_threads=1)
-        self._workers = workers
-
-    def _evaluated(self, call: PlainCall) -> Awaitable[list[BackendResponse]]:
-        return self._workers.call(replace(call, records=[copied(one) for one in call.records]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from krisis.execution.cluster_worker import forget
 CONNECT_SECONDS = 10.0
 REPLY_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
+DEAD_SECONDS = 2.0
 
 
 class Lost(Exception):
@@ -37,6 +39,8 @@ class Connection:
         self._place = place
         self._client: Any = None
         self._own_cluster: Any = None
+        self._own_settings: Any = None
+        self._dead_since: dict[object, float] = {}
         self._log_levels: dict[str, int] = {}
 
     @property
@@ -52,7 +56,7 @@ class Connection:
         self._silence()
         try:
             if self.is_local and self._own_cluster is None:
-                self._own_cluster = await _local_cluster(int(self._place.partition(":")[2]))
+                await self._start_cluster(int(self._place.partition(":")[2]))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # other versions are refused, worker by worker
                 self._client = await Client(  # type: ignore[no-untyped-call]
@@ -79,6 +83,7 @@ class Connection:
         try:
             if self._client.status != "running":
                 raise ConnectionLost("the scheduler closed the connection")
+            self._replace_dead()
             async with asyncio.timeout(REPLY_SECONDS):
                 return set((await self._client.scheduler.identity())["workers"])
         except (OSError, TimeoutError, AttributeError) as error:
@@ -137,6 +142,9 @@ class Connection:
             with suppress(Exception):
                 await self._own_cluster.close()
             self._own_cluster = None
+        if self._own_settings is not None:
+            self._own_settings.__exit__(None, None, None)
+            self._own_settings = None
         for name, level in self._log_levels.items():
             logging.getLogger(name).setLevel(level)
 
@@ -147,27 +155,21 @@ class Connection:
                     await self._client.close()
             self._client = None
 
-    def _silence(self) -> None:
-        """Keep Dask from logging: what matters to the user is told in sentences."""
-        for name in list(logging.root.manager.loggerDict):
-            if name.partition(".")[0] in ("distributed", "tornado"):
-                logger = logging.getLogger(name)
-                self._log_levels.setdefault(name, logger.level)
-                logger.setLevel(logging.CRITICAL + 1)
+    async def _start_cluster(self, n_workers: int) -> None:
+        """Start processes of one thread each, on loopback, without a dashboard or web pages."""
+        import dask
+        from distributed import LocalCluster
 
-
-async def _local_cluster(n_workers: int) -> Any:
-    """Start processes of one thread each, on loopback, without a dashboard or other web pages."""
-    import dask
-    from distributed import LocalCluster
-
-    settings = {
-        "distributed.worker.multiprocessing-method": "spawn",
-        "distributed.scheduler.http.routes": [],
-        "distributed.worker.http.routes": [],
-    }
-    with dask.config.set(settings):
-        return await LocalCluster(  # type: ignore[no-untyped-call]
+        self._own_settings = dask.config.set(
+            {
+                "distributed.worker.multiprocessing-method": "spawn",
+                "distributed.scheduler.http.routes": [],
+                "distributed.worker.http.routes": [],
+                # A busy machine takes its time to start a process again.
+                "distributed.deploy.lost-worker-timeout": "1 hour",
+            }
+        )
+        self._own_cluster = await LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
@@ -177,6 +179,27 @@ async def _local_cluster(n_workers: int) -> Any:
             asynchronous=True,
             silence_logs=logging.CRITICAL + 1,
         )
+
+    def _replace_dead(self) -> None:
+        """Start a process in place of one that Dask gave up, since it died while it started."""
+        if self._own_cluster is None:
+            return
+        now, nannies = time.monotonic(), self._own_cluster.workers
+        for name, nanny in list(nannies.items()):
+            if nanny.is_alive():
+                self._dead_since.pop(name, None)
+            elif now - self._dead_since.setdefault(name, now) > DEAD_SECONDS:
+                del nannies[name], self._dead_since[name]
+        if len(nannies) < len(self._own_cluster.worker_spec):
+            self._own_cluster.scale(len(self._own_cluster.worker_spec))
+
+    def _silence(self) -> None:
+        """Keep Dask from logging: what matters to the user is told in sentences."""
+        for name in list(logging.root.manager.loggerDict):
+            if name.partition(".")[0] in ("distributed", "tornado"):
+                logger = logging.getLogger(name)
+                self._log_levels.setdefault(name, logger.level)
+                logger.setLevel(logging.CRITICAL + 1)
 
 
 async def _arrived(future: Any) -> Any:

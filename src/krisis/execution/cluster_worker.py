@@ -19,8 +19,13 @@ from krisis.backends import blocking
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.errors import BackendError, UserError
-from krisis.execution.callers import known_error, timed_out_error
-from krisis.execution.plain_calls import PlainCall, error_text, evaluated
+from krisis.execution.plain_calls import (
+    PlainCall,
+    error_text,
+    evaluated,
+    known_error,
+    timed_out_error,
+)
 from krisis.json_values import JsonObject, plain
 
 # Models of earlier clients that were killed stay until there are more than this many.

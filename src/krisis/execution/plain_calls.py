@@ -1,16 +1,20 @@
-"""One call of a plain backend, on this machine or on a worker: what goes in, what may come out."""
+"""One call of a plain backend, on this machine or on a worker: what goes in, what may come out.
+
+A worker of a cluster imports this and little else, so that it starts quickly.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import PromptMode
+from krisis.backends.failures import own_backend_error
 from krisis.data.base import PatientRecord
-from krisis.errors import BackendError, MalformedReply
-from krisis.execution.pacing.gate import Usage
+from krisis.errors import BackendError, CallTimedOut, MalformedReply, MissingExtra, MissingKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,28 @@ def error_text(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # an error of the user's own may not even be able to say what it is
         return type(error).__name__
+
+
+def timed_out_error(seconds: float) -> CallTimedOut:
+    """Return the error of a call that was cut by its clock."""
+    return CallTimedOut(
+        f"no reply within {seconds:g} seconds; raise timeout_seconds if the model is slow"
+    )
+
+
+def known_error(error: BaseException) -> BaseException:
+    """Return an error of krisis for whatever a backend raised; the user's own pass as they are."""
+    if isinstance(error, asyncio.CancelledError) and not _is_being_cancelled():
+        return BackendError("CancelledError: the backend cancelled its own call")
+    known = (BackendError, MissingKey, MissingExtra)
+    if isinstance(error, known) or not isinstance(error, Exception):
+        return error
+    return own_backend_error(error, error_text(error))
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def evaluated(backend: BaseBackend, call: PlainCall) -> list[BackendResponse]:
@@ -62,7 +88,7 @@ def checked_count(responses: list[BackendResponse], n_records: int) -> list[Back
     """Return the responses of a call, if there is one for every record."""
     if len(responses) != n_records:
         raise MalformedReply(
-            f"{len(responses)} responses came back for {n_records} records", **_paid(responses)
+            f"{len(responses)} responses came back for {n_records} records", **paid(responses)
         )
     return responses
 
@@ -73,20 +99,14 @@ def _checked_kind(responses: list[BackendResponse]) -> list[BackendResponse]:
             raise BackendError(
                 f"the backend returned {type(response).__name__} instead of a BackendResponse; "
                 "return one for every record",
-                **_paid([one for one in responses if isinstance(one, BackendResponse)]),
+                **paid([one for one in responses if isinstance(one, BackendResponse)]),
             )
     return responses
 
 
-def _paid(responses: list[BackendResponse]) -> dict[str, int]:
-    """Return the tokens of responses that cannot be used: they were paid for all the same."""
-    usage = usage_of(responses)
-    return {"input_tokens": usage.input_tokens or 0, "output_tokens": usage.output_tokens or 0}
-
-
-def usage_of(responses: list[BackendResponse]) -> Usage:
-    """Return the tokens of a call; a plain backend that states none has none to pay for."""
-    return Usage(
-        sum(response.input_tokens or 0 for response in responses),
-        sum(response.output_tokens or 0 for response in responses),
-    )
+def paid(responses: list[BackendResponse]) -> dict[str, int]:
+    """Return the tokens of responses, also of those that cannot be used: they were paid for."""
+    return {
+        "input_tokens": sum(response.input_tokens or 0 for response in responses),
+        "output_tokens": sum(response.output_tokens or 0 for response in responses),
+    }

@@ -24,15 +24,15 @@ from krisis.execution.batches import (
     perturbed_batches,
     plan_batches,
 )
-from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
-from krisis.execution.cluster import (
-    MOST_CALLS,
-    Cluster,
+from krisis.execution.callers import (
+    Attempts,
+    Caller,
+    ChatCaller,
     ClusterChatCaller,
     ClusterPlainCaller,
-    Workers,
-    recipe_of,
+    ThreadCaller,
 )
+from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
 from krisis.execution.engine import Engine, Review
 from krisis.execution.options import Execution, check_backend, check_perturb
 from krisis.execution.pacing.budget import Budget
