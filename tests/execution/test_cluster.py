@@ -142,6 +142,8 @@ class FakeConnection:
         self.n_started = n_workers
         self.at_work: dict[str, list[list[str]]] = {}
         self.most_at_work = 0
+        self.suspects: set[str] = set()
+        self.n_in_company = 0
         self.n_opened = 0
         self.is_down = False
         self.versions: dict[str, str] = {}
@@ -172,6 +174,7 @@ class FakeConnection:
         mine = self.at_work.setdefault(address, [])
         mine.append(names)
         self.most_at_work = max(self.most_at_work, len(mine))
+        self.n_in_company += len(mine) + len(calls) > 2 and bool(self.suspects & set(names))
         await asyncio.sleep(0.001)
         try:
             if gone.done() or self.is_down:
@@ -179,6 +182,7 @@ class FakeConnection:
                 raise gone.result()
             if self.loses(self, names):
                 self.addresses.discard(address)
+                self.suspects.update(*mine)
                 self.addresses.add(f"w{self.n_started}")
                 self.n_started += 1
                 await gone
@@ -222,6 +226,7 @@ def test_random_losses_lose_and_double_nothing(
     result = run(backend, 150, Cluster(HERE, print), recorder=Recorder(tmp_path))
     assert connection.n_started > 12
     assert connection.most_at_work == 2
+    assert connection.n_in_company == 0
     assert comparable(result) == comparable(run(backend, 150, None))
     rows = RunDirectory(Path(str(result.provenance.run_directory))).rows
     assert rows.read_bytes().count(b'"kind": "row"') == len(read_journal(rows).rows) == 150
