@@ -54,6 +54,8 @@ class Benchmark:
         self.batch_size = checked_at_least_one("batch_size", batch_size)
         self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)
         self.execution = execution or Execution()
+        if self.execution.cluster is not None:
+            self.execution.cluster.check(backend)
 
     def run(
         self,

@@ -21,6 +21,7 @@ from krisis.execution.batches import (
     with_distinct_ids,
 )
 from krisis.execution.cache import ReplyCache, default_cache_path
+from krisis.execution.cluster import Cluster
 from krisis.execution.config import RunConfig
 from krisis.execution.options import Execution, check_perturb
 from krisis.execution.pacing.budget import (
@@ -173,6 +174,7 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
         stop=stop,
         stop_when=config.stop_when,
         baselines=config.baselines,
+        cluster=Cluster(config.cluster, recorder.announce) if config.cluster else None,
     )
 
 

@@ -11,6 +11,7 @@ from krisis.backends.chat import ChatBackend
 from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
+from krisis.execution.cluster import Cluster
 from krisis.execution.pacing.budget import Limits
 from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import NoProgress, ProgressDisplay
@@ -28,7 +29,7 @@ class Execution:
     to what its tokens cost. ``stop`` lets another part of the program end the run.
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
-    report.
+    report. ``cluster`` has the calls carried out by the workers of a Dask cluster.
     """
 
     repeats: int = 1
@@ -41,6 +42,7 @@ class Execution:
     stop: Stop | None = None
     stop_when: str | None = None
     baselines: bool = False
+    cluster: Cluster | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)

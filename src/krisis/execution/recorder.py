@@ -92,7 +92,7 @@ class Recorder:
         self._config_missing = ""
         self.store_features = store_features
         self._resume_newest = resume_newest
-        self._announce = announce or (lambda text: None)
+        self.announce = announce or (lambda text: None)
         self._resumed: RunDirectory | None = None
         self._retry_failed = False
         self._has_old_scores = False
@@ -127,7 +127,7 @@ class Recorder:
         """Open the directory, refuse another run's, and return what is already there."""
         if self._resume_newest:
             self._resumed, words = furthest_unfinished(self.out, opening)
-            self._announce(words)
+            self.announce(words)
         try:
             if self._resumed is not None:
                 return self._continue(self._resumed, opening)
@@ -254,7 +254,7 @@ class Recorder:
         if not journal.damage:
             return journal
         mend(directory.rows, journal.damage, directory.damaged)
-        self._announce(
+        self.announce(
             f"{damaged_lines(len(journal.damage))} of {directory.rows} set aside in "
             f"{directory.damaged.name}; records without a row are asked again"
         )

@@ -24,7 +24,15 @@ from krisis.execution.batches import (
     perturbed_batches,
     plan_batches,
 )
-from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
+from krisis.execution.callers import (
+    Attempts,
+    Caller,
+    ChatCaller,
+    ClusterChatCaller,
+    ClusterPlainCaller,
+    ThreadCaller,
+)
+from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
 from krisis.execution.engine import Engine, Review
 from krisis.execution.options import Execution, check_backend, check_perturb
 from krisis.execution.pacing.budget import Budget
@@ -87,12 +95,21 @@ class Session:
             self._batches += again
             self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
         self._price = price_of(job.backend, execution.prices)
+        self._workers: Workers | None = None
 
     async def run(self) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
         """Return the rows of the settled cases in order, the perturbed ones, and how it went."""
-        started_at, started = datetime.now(UTC), time.perf_counter()
         self._stop.bind(asyncio.get_running_loop())
         gate = self._gate()
+        if self._execution.cluster is None:
+            return await self._run(gate)
+        async with self._cluster_workers(self._execution.cluster, gate) as self._workers:
+            return await self._run(gate)
+
+    async def _run(
+        self, gate: Gate
+    ) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
+        started_at, started = datetime.now(UTC), time.perf_counter()
         earlier = self._begin()
         elapsed_before = earlier.elapsed_seconds
         ledger = Ledger(
@@ -182,6 +199,16 @@ class Session:
             on_send=recorder.note_sent if recorder is not None else None,
         )
 
+    def _cluster_workers(self, cluster: Cluster, gate: Gate) -> Workers:
+        job = self._job
+        recipe = recipe_of(
+            job.backend,
+            timeout_seconds=self._execution.limits.timeout_seconds,
+            max_concurrency=job.max_concurrency,
+        )
+        slots, size = gate.concurrency, job.batch_size
+        return Workers(cluster, recipe, stop=self._stop, concurrency=slots, batch_size=size)
+
     def _remaining(self, earlier: Earlier) -> list[Batch]:
         if not earlier.rows:
             return self._batches
@@ -191,6 +218,11 @@ class Session:
     async def _work(self, ledger: Ledger, gate: Gate, batches: list[Batch]) -> None:
         review = Review(self._job.suite)
         caller = self._caller(gate, review)
+        n_workers = self._job.max_concurrency
+        if self._workers is not None:
+            n_workers = MOST_CALLS  # the gate knows how many the workers can take
+            if not caller.takes_batches:
+                batches = [[case] for batch in batches for case in batch]
         engine = Engine(
             caller,
             self._prompts,
@@ -198,7 +230,7 @@ class Session:
             stop=self._stop,
             finished=ledger.finished,
             left_off=ledger.left_off,
-            n_workers=self._job.max_concurrency,
+            n_workers=n_workers,
         )
         ledger.begin()
         try:
@@ -216,13 +248,18 @@ class Session:
         backend = self._job.backend
         first_calls = FirstCalls(self._stop, review.error)
         policy = RetryPolicy.of(backend)
+        # A thread cannot be stopped by a clock, and workers have a clock of their own.
+        attempts = Attempts(gate, policy, first_calls)
+        # A reply to restricted text may quote it, and the cache is a store like any other.
+        cache = self._execution.cache if self._job.suite.stores_text else None
+        if self._workers is not None and isinstance(backend, ChatBackend):
+            return ClusterChatCaller(backend, attempts, cache=cache, workers=self._workers)
+        if self._workers is not None:
+            return ClusterPlainCaller(backend, attempts, workers=self._workers)
         if isinstance(backend, ChatBackend):
             seconds = self._execution.limits.timeout_seconds
             attempts = Attempts(gate, policy, first_calls, timeout_seconds=seconds)
-            # A reply to restricted text may quote it, and the cache is a store like any other.
-            cache = self._execution.cache if self._job.suite.stores_text else None
             return ChatCaller(backend, attempts, cache=cache)
-        attempts = Attempts(gate, policy, first_calls)  # a thread cannot be stopped by a clock
         return ThreadCaller(backend, attempts, n_threads=self._job.max_concurrency)
 
     def _provenance(self, rows: Sequence[EvaluationResult], started_at: datetime) -> Provenance:

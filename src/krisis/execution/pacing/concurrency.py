@@ -59,6 +59,12 @@ class AdaptiveConcurrency:
         self._in_flight -= 1
         self._admit()
 
+    def resize(self, upper: int) -> None:
+        """Take another number of slots; calls in progress keep theirs."""
+        self._upper = upper
+        self._change(float(upper))
+        self._admit()
+
     def succeeded(self) -> None:
         """Grow, but only when every slot is taken: unused room proves nothing."""
         if self._adaptive and self._limit < self._upper and self._in_flight >= self.limit:
