@@ -11,11 +11,21 @@ from krisis.backends.chat import ChatBackend
 from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
-from krisis.execution.pacing.budget import Limits
+from krisis.execution.pacing.account import Account
+from krisis.execution.pacing.budget import Limits, Purse
 from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import NoProgress, ProgressDisplay
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What a run of a sweep shares: the account it is billed to, the purse, and its name there."""
+
+    account: Account
+    purse: Purse
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +38,7 @@ class Execution:
     to what its tokens cost. ``stop`` lets another part of the program end the run.
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
-    report.
+    report. ``together`` is given to the runs of a sweep.
     """
 
     repeats: int = 1
@@ -41,6 +51,7 @@ class Execution:
     stop: Stop | None = None
     stop_when: str | None = None
     baselines: bool = False
+    together: Together | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)
