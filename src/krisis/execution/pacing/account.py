@@ -54,7 +54,8 @@ class Account:
         self.concurrency = AdaptiveConcurrency(max_concurrency, adaptive=limits.adaptive)
         self._clock = clock
         self._shared = shared
-        self._is_limited = False
+        stated = limits.requests_per_minute or limits.tokens_per_minute
+        self._is_limited = shared is not None and stated is not None
         self._look_at = clock()
         self._pause = Pause(clock=clock)
         per_minute, tokens = limits.requests_per_minute, limits.tokens_per_minute

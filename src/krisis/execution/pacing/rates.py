@@ -124,16 +124,15 @@ class Rate:
         return state.tobytes()
 
     def read(self, state: bytes) -> None:
-        """Take a state over; times that lie ahead are of a clock before the last restart."""
-        if not state:
-            return
-        now, values = self._clock(), array("d")
+        """Take a state over, unless its clock ran before the last restart of the machine."""
+        values = array("d")
         values.frombytes(state)
-        self._level, self._filled_at = min(self._capacity, values[0]), min(now, values[1])
+        if not values or values[1] > self._clock() + _MOMENT_SECONDS:
+            return
+        self._level, self._filled_at = min(self._capacity, values[0]), values[1]
         self._passed = deque(
             Passed(at, amount, amount, bool(is_settled))
             for at, amount, is_settled in zip(values[2::3], values[3::3], values[4::3], strict=True)
-            if at <= now + _MOMENT_SECONDS
         )
         self._in_window = math.fsum(one.amount for one in self._passed)
 
