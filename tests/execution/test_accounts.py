@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -264,3 +268,38 @@ def test_a_backend_without_a_provider_touches_no_file(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     open_account(ScriptedBackend([]), Limits(requests_per_minute=6), max_concurrency=2).close()
     assert list(tmp_path.iterdir()) == []
+
+
+# A minute that lasts four seconds, so that the test need not last for several.
+QUICK = """
+import sys
+from krisis.execution.pacing import rates
+rates.MINUTE_SECONDS, rates.WINDOW_SECONDS, rates.BURST_SECONDS = 4.0, 5.0, 0.1
+sys.path.insert(0, sys.argv.pop(1))
+import run_worker
+run_worker.main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [False, True], ids=["both to the end", "one is killed"])
+def test_a_server_never_sees_more_than_the_limit_from_two_processes(
+    tmp_path: Path, loopback: Any, monkeypatch: pytest.MonkeyPatch, kill: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    server = loopback(latency=0.02)
+    processes = []
+    for name in ("one", "other"):
+        options = {"out": str(tmp_path / name), "base_url": server.base_url, "n": 130}
+        options |= {"limits": {"requests_per_minute": 40}, "max_concurrency": 16}
+        words = [sys.executable, "-c", QUICK, str(HERE), json.dumps(options)]
+        processes.append(subprocess.Popen(words, env=os.environ, stdout=subprocess.PIPE, text=True))
+    if kill:
+        while len(server.counts()["arrivals"]) < 90:
+            time.sleep(0.05)
+        processes[1].kill()
+    codes = [(process.communicate(timeout=120), process.returncode)[1] for process in processes]
+    assert codes == ([0, -9] if kill else [0, 0])
+    arrivals = sorted(server.counts()["arrivals"])
+    assert kill or len(arrivals) == 260
+    assert most_in([(at, 1) for at in arrivals], 4.0) <= 40
