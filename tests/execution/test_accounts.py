@@ -270,11 +270,11 @@ def test_a_backend_without_a_provider_touches_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-# A minute that lasts four seconds, so that the test need not last for several.
+# A minute that lasts four seconds; on a busy machine a request may be two of them on its way.
 QUICK = """
 import sys
 from krisis.execution.pacing import rates
-rates.MINUTE_SECONDS, rates.WINDOW_SECONDS, rates.BURST_SECONDS = 4.0, 5.0, 0.1
+rates.MINUTE_SECONDS, rates.WINDOW_SECONDS, rates.BURST_SECONDS = 4.0, 6.0, 0.1
 sys.path.insert(0, sys.argv.pop(1))
 import run_worker
 run_worker.main()
@@ -290,7 +290,7 @@ def test_a_server_never_sees_more_than_the_limit_from_two_processes(
     server = loopback(latency=0.02)
     processes = []
     for name in ("one", "other"):
-        options = {"out": str(tmp_path / name), "base_url": server.base_url, "n": 130}
+        options = {"out": str(tmp_path / name), "base_url": server.base_url, "n": 80}
         options |= {"limits": {"requests_per_minute": 40}, "max_concurrency": 16}
         words = [sys.executable, "-c", QUICK, str(HERE), json.dumps(options)]
         processes.append(subprocess.Popen(words, env=os.environ, stdout=subprocess.PIPE, text=True))
@@ -301,5 +301,5 @@ def test_a_server_never_sees_more_than_the_limit_from_two_processes(
     codes = [(process.communicate(timeout=120), process.returncode)[1] for process in processes]
     assert codes == ([0, -9] if kill else [0, 0])
     arrivals = sorted(server.counts()["arrivals"])
-    assert kill or len(arrivals) == 260
+    assert kill or len(arrivals) == 160
     assert most_in([(at, 1) for at in arrivals], 4.0) <= 40

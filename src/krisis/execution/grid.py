@@ -73,6 +73,10 @@ class Plan:
 
 def read_plan(path: Path) -> JsonObject:
     """Read the YAML or JSON file of a plan, or the plan inside the folder of a sweep."""
+    if path.is_dir():
+        raise InvalidFile(
+            f"{path} is a folder; name the file of a plan, or finish a sweep: krisis resume {path}"
+        )
     content = read_mapping(path, f"the plan of a sweep such as `{_HINT}`", option="the plan's name")
     if content.get("kind") == "krisis.sweep":
         return SweepManifest.checked(content, path).plan
