@@ -29,7 +29,7 @@ from krisis.execution.pacing.budget import (
     FIRST_GUESS_OF_OUTPUT,
     Limits,
 )
-from krisis.execution.pacing.prices import price_of, read_prices
+from krisis.execution.pacing.prices import Price, price_of, read_prices
 from krisis.execution.progress import progress_display
 from krisis.execution.recorder import Recorder
 from krisis.execution.stop_when import Watch
@@ -52,9 +52,9 @@ class Assembled:
     description: JsonObject
 
 
-def assemble(config: RunConfig) -> Assembled:
-    """Make suite, backend and metrics, and load the records."""
-    suite = suite_of(config)
+def assemble(config: RunConfig, suite: BaseDataSuite | None = None) -> Assembled:
+    """Make suite, backend and metrics, and load the records; a suite given is not made again."""
+    suite = suite_of(config) if suite is None else suite
     options = {
         "temperature": config.temperature,
         "max_output_tokens": config.max_output_tokens,
@@ -182,27 +182,53 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
 N_BATCHES_MEASURED = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run would ask and cost; tokens and cost are None where no provider is called."""
+
+    n_cases: int
+    n_calls: int
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cost: float | None = None
+
+
+def checked_batches(config: RunConfig, parts: Assembled) -> list[Batch]:
+    """Return the batches of a run whose backend was found to take its suite; nothing is sent."""
+    parts.backend.prepare(parts.suite.restricted(parts.records))
+    batches = _planned(config, parts)
+    if isinstance(parts.backend, ChatBackend):
+        _request(parts.backend, batches[0])
+    return batches
+
+
+def estimate_of(parts: Assembled, batches: Sequence[Batch], price: Price | None) -> Estimate:
+    """Say what the calls of a run take, from the letters of its prompts."""
+    n_cases, n_calls = sum(map(len, batches)), len(batches)
+    if not isinstance(parts.backend, ChatBackend):
+        return Estimate(n_cases, n_calls)
+    tokens = _input_tokens(parts.backend, batches), float(n_cases * FIRST_GUESS_OF_OUTPUT)
+    return Estimate(n_cases, n_calls, *tokens, None if price is None else price.cost(*tokens))
+
+
 def dry_run_text(config: RunConfig) -> str:
     """Return the first prompt, redacted and full, and the estimates; nothing is sent."""
     parts = assemble(config)
     backend = parts.backend
-    backend.prepare(parts.suite.restricted(parts.records))
-    batches = _planned(config, parts)
-    n_cases = sum(map(len, batches))
-    plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"
+    batches = checked_batches(config, parts)
+    prices = read_prices(config.prices) if config.prices else {}
+    estimate = estimate_of(parts, batches, price_of(backend, prices))
+    plan = f"{estimate.n_cases} records in {len(batches)} calls of up to {config.batch_size}"
     if config.perturb:
         plan += f", among them those asked in another form: {', '.join(config.perturb)}"
     if config.stop_when is not None:
         plan += f", or fewer in random order until this is known: {config.stop_when}"
     if not isinstance(backend, ChatBackend):
         return f"{plan}\n{backend.name} calls no provider: no prompt, no tokens, no cost\n"
-    first = _request(backend, batches[0])
-    input_tokens = _input_tokens(backend, batches)
-    output_tokens = n_cases * FIRST_GUESS_OF_OUTPUT
-    price = price_of(backend, read_prices(config.prices) if config.prices else {})
+    first, tokens = _request(backend, batches[0]), (estimate.input_tokens, estimate.output_tokens)
     cost = "unknown (no price for this model; give --prices)"
-    if price is not None:
-        cost = f"${price.cost(input_tokens, output_tokens):.2f}"
+    if estimate.cost is not None:
+        cost = f"${estimate.cost:.2f}"
     return "\n".join(
         [
             "── first prompt, as it is stored ──",
@@ -215,8 +241,8 @@ def dry_run_text(config: RunConfig) -> str:
             "",
             "── estimate; nothing was sent ──",
             plan,
-            f"input tokens   about {input_tokens:,.0f} ({CHARACTERS_PER_TOKEN} letters each)",
-            f"output tokens  about {output_tokens:,} ({FIRST_GUESS_OF_OUTPUT} per record)",
+            f"input tokens   about {tokens[0]:,.0f} ({CHARACTERS_PER_TOKEN} letters each)",
+            f"output tokens  about {tokens[1]:,.0f} ({FIRST_GUESS_OF_OUTPUT} per record)",
             f"cost           {cost}",
             "",
         ]

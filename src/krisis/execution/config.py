@@ -201,6 +201,8 @@ def read_config(path: Path) -> JsonObject:
                 f"{content.get('config_missing') or 'none was given'}"
             )
         content = content["config"]
+    if "models" in content:
+        raise InvalidFile(f"{path} is the plan of a sweep; type: krisis sweep {path}")
     if "tasks" in content and "model" not in content:
         raise InvalidFile(
             f"{path} is a suite, not the settings of a run; type: krisis run {path} --model NAME"

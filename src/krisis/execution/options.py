@@ -12,11 +12,21 @@ from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Cluster
-from krisis.execution.pacing.budget import Limits
+from krisis.execution.pacing.account import Account
+from krisis.execution.pacing.budget import Limits, Purse
 from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import NoProgress, ProgressDisplay
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What a run of a sweep shares: the account it is billed to, the purse, and its name there."""
+
+    account: Account
+    purse: Purse
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +39,8 @@ class Execution:
     to what its tokens cost. ``stop`` lets another part of the program end the run.
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
-    report. ``cluster`` has the calls carried out by the workers of a Dask cluster.
+    report. ``cluster`` has the calls carried out by the workers of a Dask cluster. ``together`` is
+    given to the runs of a sweep.
     """
 
     repeats: int = 1
@@ -43,6 +54,7 @@ class Execution:
     stop_when: str | None = None
     baselines: bool = False
     cluster: Cluster | None = None
+    together: Together | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)

@@ -35,6 +35,7 @@ from krisis.execution.callers import (
 from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
 from krisis.execution.engine import Engine, Review
 from krisis.execution.options import Execution, check_backend, check_perturb
+from krisis.execution.pacing.account import Account, open_account
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import Price, price_of
@@ -96,6 +97,7 @@ class Session:
             self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
         self._price = price_of(job.backend, execution.prices)
         self._workers: Workers | None = None
+        self._account: Account | None = None  # its own; that of a sweep outlives the run
 
     async def run(self) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
         """Return the rows of the settled cases in order, the perturbed ones, and how it went."""
@@ -149,6 +151,8 @@ class Session:
             self._execution.recorder.close()
         if self._execution.cache is not None:
             self._execution.cache.flush()
+        if self._account is not None:
+            self._account.close()
 
     def _begin(self) -> Earlier:
         recorder = self._execution.recorder
@@ -188,14 +192,22 @@ class Session:
         )
 
     def _gate(self) -> Gate:
-        limits = self._execution.limits
-        budget = Budget(limits, self._price, self._stop)
+        limits, together = self._execution.limits, self._execution.together
+        most = self._job.max_concurrency
+        if together is None:
+            self._account = account = open_account(self._job.backend, limits, max_concurrency=most)
+            budget = Budget(limits, self._price, self._stop)
+        else:
+            account = together.account
+            purse, name = together.purse, together.name
+            budget = Budget(limits, self._price, self._stop, purse=purse, name=name)
         recorder = self._execution.recorder
         return Gate(
             limits,
             budget,
             self._stop,
-            max_concurrency=self._job.max_concurrency,
+            max_concurrency=most,
+            account=account,
             on_send=recorder.note_sent if recorder is not None else None,
         )
 
