@@ -19,7 +19,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import Answers, Table
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal_reading import JournalTail
+from krisis.results.journal_reading import JournalTail, SoFar
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.store import RunDirectory, is_run, read_manifest, read_run, seems_whole
 from krisis.viewer.row_index import IntArray, RowFilter, RowIndex
@@ -32,7 +32,8 @@ _QUIET_SECONDS = 90.0
 class Progress:
     """How far a run has come; ``state`` is ended, running, stopped or unreadable.
 
-    ``damage`` says what is damaged in a run that can be read all the same.
+    ``damage`` says what is damaged in a run that can be read all the same, ``so_far`` what a run
+    that has not ended took.
     """
 
     state: str
@@ -43,6 +44,7 @@ class Progress:
     created_at: str = ""
     problem: str = ""
     damage: str = ""
+    so_far: SoFar | None = None
 
     @property
     def n_done(self) -> int:
@@ -163,13 +165,15 @@ class Catalogue:
         manifest, directory = read_manifest(path), RunDirectory(path)
         ended = directory.metrics.is_file()
         counts: Mapping[str, int] = {}
-        damage = ""
+        damage, so_far = "", None
         if ended:
             found = self._of_file(path, name)
             counts, damage = found.counts, found.damage
         elif directory.rows.exists():
             with self._lock:
-                counts = self._tails.setdefault(name, JournalTail()).read_on(directory.rows)
+                tail = self._tails.setdefault(name, JournalTail())
+                so_far = tail.so_far(directory.rows, time.time())
+            counts = so_far.counts
         return Progress(
             "ended" if ended else ("running" if _is_written(directory) else "stopped"),
             manifest.n_cases,
@@ -178,6 +182,7 @@ class Catalogue:
             _suite_words(manifest.suite_description) + " · imported" * bool(manifest.imported),
             manifest.created_at,
             damage=damage,
+            so_far=so_far,
         )
 
 
