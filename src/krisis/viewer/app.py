@@ -20,7 +20,7 @@ from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
 # Path → what makes the page from the catalogue, the path's parts and the query.
 Maker = Callable[[Catalogue, JsonMapping, Mapping[str, str]], Page]
 PAGES: dict[str, Maker] = {
-    "/": lambda catalogue, parts, query: runs.page(catalogue),
+    "/": lambda catalogue, parts, query: runs.page(catalogue, query, _all(query, "metric")),
     "/compare": lambda catalogue, parts, query: compare.page(catalogue, _all(query, "run")),
     "/runs/{run}/progress": lambda c, parts, query: runs.progress_page(c, parts["run"]),
     "/runs/{run}/rows/{position:int}": lambda c, parts, query: row.page(

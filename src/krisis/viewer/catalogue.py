@@ -19,7 +19,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import Answers, Table
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal_reading import JournalTail, SoFar
+from krisis.results.journal_reading import JournalTail
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.store import RunDirectory, is_run, read_manifest, read_run, seems_whole
 from krisis.viewer.row_index import IntArray, RowFilter, RowIndex
@@ -32,8 +32,7 @@ _QUIET_SECONDS = 90.0
 class Progress:
     """How far a run has come; ``state`` is ended, running, stopped or unreadable.
 
-    ``damage`` says what is damaged in a run that can be read all the same, ``so_far`` what a run
-    that has not ended took.
+    ``damage`` says what is damaged in a run that can be read all the same.
     """
 
     state: str
@@ -44,7 +43,6 @@ class Progress:
     created_at: str = ""
     problem: str = ""
     damage: str = ""
-    so_far: SoFar | None = None
 
     @property
     def n_done(self) -> int:
@@ -165,15 +163,13 @@ class Catalogue:
         manifest, directory = read_manifest(path), RunDirectory(path)
         ended = directory.metrics.is_file()
         counts: Mapping[str, int] = {}
-        damage, so_far = "", None
+        damage = ""
         if ended:
             found = self._of_file(path, name)
             counts, damage = found.counts, found.damage
         elif directory.rows.exists():
             with self._lock:
-                tail = self._tails.setdefault(name, JournalTail())
-                so_far = tail.so_far(directory.rows, time.time())
-            counts = so_far.counts
+                counts = self._tails.setdefault(name, JournalTail()).read_on(directory.rows)
         return Progress(
             "ended" if ended else ("running" if _is_written(directory) else "stopped"),
             manifest.n_cases,
@@ -182,7 +178,6 @@ class Catalogue:
             _suite_words(manifest.suite_description) + " · imported" * bool(manifest.imported),
             manifest.created_at,
             damage=damage,
-            so_far=so_far,
         )
 
 

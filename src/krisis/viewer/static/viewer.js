@@ -250,9 +250,67 @@ function every(milliseconds, work) {
   setTimeout(again, milliseconds);
 }
 
-function liveRuns() {
-  if (!document.querySelector("#runs[data-live]")) return;
-  every(2000, () => swapFrom(location.href, ["#runs"]));
+// Home: filters act at once, and the runs that were ticked stay so whatever is shown.
+function home() {
+  const form = document.querySelector("#view");
+  const choice = document.querySelector("#choice");
+  const runs = document.querySelector("#runs");
+  if (!runs) return;
+  const chosen = new Set(JSON.parse(sessionStorage.getItem("krisis-chosen") || "[]"));
+  const boxes = () => [...runs.querySelectorAll("input[name=run]")];
+  const show = () => {
+    if (!choice) return;
+    const here = new Set(boxes().map((box) => box.value));
+    for (const box of boxes()) {
+      box.checked = chosen.has(box.value);
+      box.disabled = chosen.size >= 6 && !box.checked;
+    }
+    const elsewhere = [...chosen].filter((name) => !here.has(name));
+    document.querySelector("#chosen-elsewhere").replaceChildren(
+      ...elsewhere.map((name) => {
+        const field = document.createElement("input");
+        Object.assign(field, { type: "hidden", name: "run", value: name });
+        return field;
+      }),
+    );
+    const words = elsewhere.length ? ` (${elsewhere.length} not shown here)` : "";
+    document.querySelector("#n-chosen").textContent = chosen.size
+      ? `${chosen.size} chosen${words}; two to six can be compared.`
+      : "Tick two to six runs to compare them.";
+    choice.querySelector("[type=submit]").disabled = chosen.size < 2;
+    document.querySelector("#clear-choice").hidden = !chosen.size;
+    sessionStorage.setItem("krisis-chosen", JSON.stringify([...chosen]));
+  };
+  runs.addEventListener("change", ({ target }) => {
+    if (target.name !== "run") return;
+    if (target.checked) chosen.add(target.value);
+    else chosen.delete(target.value);
+    show();
+  });
+  document.querySelector("#clear-choice")?.addEventListener("click", () => {
+    chosen.clear();
+    show();
+  });
+  show();
+  let turn = 0;
+  let timer = 0;
+  const load = async (address) => {
+    const mine = ++turn;
+    const fresh = await fetchPage(address);
+    if (mine !== turn) return;
+    morph(runs, fresh.querySelector("#runs"));
+    show();
+    if (address !== location.href) history.replaceState(null, "", address);
+  };
+  const filter = () => {
+    const fields = [...new FormData(form)].filter(([, value]) => value !== "");
+    return attempt(() => load("/" + (fields.length ? "?" + new URLSearchParams(fields) : "")));
+  };
+  form?.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(filter, 200);
+  });
+  every(2000, () => runs.hasAttribute("data-live") && load(location.href));
 }
 
 function liveRun() {
@@ -280,5 +338,5 @@ theme();
 keyboard();
 explorer();
 slider();
-liveRuns();
+home();
 liveRun();
