@@ -242,9 +242,9 @@ function slider() {
 }
 
 // Asks again after a while, the next time only when the answer is there; not while nobody looks.
-function every(milliseconds, work) {
+function every(milliseconds, work, isDue = () => true) {
   const again = async () => {
-    const goesOn = document.hidden || (await attempt(work)) !== false;
+    const goesOn = document.hidden || !isDue() || (await attempt(work)) !== false;
     if (goesOn) setTimeout(again, milliseconds);
   };
   setTimeout(again, milliseconds);
@@ -310,7 +310,7 @@ function home() {
     clearTimeout(timer);
     timer = setTimeout(filter, 200);
   });
-  every(2000, () => runs.hasAttribute("data-live") && load(location.href));
+  every(2000, () => load(location.href), () => runs.hasAttribute("data-live"));
 }
 
 function liveRun() {
