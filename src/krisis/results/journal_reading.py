@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -88,6 +89,7 @@ class JournalContents:
             return
         try:
             spent = Spent(**line["calls"]) if "calls" in line else None
+            Spent().add(spent or Spent())  # refuses what does not add up
             self._take(line, cases)
         except _Unfit as unfit:
             self.damage.append(Damage(piece.number, piece.start, str(unfit)))
@@ -125,6 +127,8 @@ class JournalContents:
 
     def _take_row(self, line: JsonObject, cases: Cases | None) -> None:
         position, row = line["position"], row_from_dict(line["row"], "row")
+        if type(position) is not int or position < 0:
+            raise _Unfit("its position is outside the run")
         reason = cases.objection(position, row) if cases is not None else ""
         if reason:
             raise _Unfit(reason)
@@ -208,7 +212,6 @@ class SoFar:
     (``cost_is_bound``); None where the price is not known.
     """
 
-    counts: Mapping[str, int]
     failures: Mapping[str, int]
     spent: Spent
     per_minute: float | None
@@ -224,6 +227,7 @@ class JournalTail:
     """Follows a growing journal, reading on from where it was."""
 
     def __init__(self) -> None:
+        self._reading = threading.Lock()  # read twice at once, calls would count twice
         self._begin()
 
     def _begin(self) -> None:
@@ -235,24 +239,27 @@ class JournalTail:
         self._started_at = 0.0
         self._ends: deque[float] = deque(maxlen=_N_OF_RATE)
 
-    def read_on(self, path: Path) -> Mapping[str, int]:
-        """Return how many positions came to each outcome so far."""
-        if path.stat().st_size < self._n_bytes:  # mended, or cut: begin again
-            self._begin()
-        for piece in pieces(path, self._n_bytes):
-            # A piece without an end may still be growing: it is read again.
-            if piece.content is not None or piece.text.endswith(b"\n"):
-                self._n_bytes = piece.end
-                with suppress(KeyError, TypeError, ValueError, AttributeError):
-                    self._take(piece.content or {})
-        seen = Counter(self._outcomes.values())
-        return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
+    def read_on(self, path: Path, n_bytes: float = math.inf) -> Mapping[str, int]:
+        """Return how many positions came to each outcome so far, reading so much at most."""
+        with self._reading:
+            if path.stat().st_size < self._n_bytes:  # mended, or cut: begin again
+                self._begin()
+            start = self._n_bytes
+            for piece in pieces(path, start):
+                # A piece without an end may still be growing: it is read again.
+                if piece.content is not None or piece.text.endswith(b"\n"):
+                    self._n_bytes = piece.end
+                    with suppress(KeyError, TypeError, ValueError, AttributeError):
+                        self._take(piece.content or {})  # what is no line of a journal is left out
+                if piece.end - start > n_bytes:
+                    break
+            seen = Counter(self._outcomes.values())
+            return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
 
-    def so_far(self, path: Path, now: float) -> SoFar:
-        """Return everything the journal tells at this time (seconds since 1970)."""
-        counts, spent = self.read_on(path), self._spent
+    def so_far(self, now: float) -> SoFar:
+        """Return what was read, at this time (seconds since 1970)."""
+        spent = self._spent
         return SoFar(
-            counts,
             Counter(self._classes.values()),
             spent,
             self._per_minute(now),

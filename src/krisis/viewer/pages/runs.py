@@ -47,6 +47,12 @@ _SORTS: dict[str, Key] = {
     "cost": lambda entry: math.nan if entry.cost is None else entry.cost,
 }
 
+_ENDS = {
+    "": ("lowest first", "highest first"),
+    "date": ("oldest first", "newest first"),
+    **dict.fromkeys(("model", "run", "state"), ("a to z", "z to a")),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -113,7 +119,8 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
         "view": view,
         "metrics": known,
         "chosen": view.metrics or [c["key"] for c in (tables[0]["columns"] if tables else ())],
-        "sorts": {**{name: name for name in _SORTS}, **known},
+        "sorts": {name: (name, *_ENDS.get(name, _ENDS[""])) for name in _SORTS}
+        | {name: (words, *_ENDS[""]) for name, words in known.items()},
         "states": [state for state in STATES if any(e.state == state for e in entries)],
         "suites": sorted({entry.suite for entry in entries if entry.suite}),
         "tasks": sorted({e.task for e in entries if e.task and view.suite in ("", e.suite)}),
@@ -225,6 +232,7 @@ def _table(suite: str, task: str, entries: list[Entry], view: View, *, alone: bo
         "sort": sort,
         "columns": [asdict(column) for column in columns],
         "n_runs": len(ordered),
+        "is_priced": any(entry.cost is not None for entry in entries),
         "n_sets_of_cases": len({entry.content_hash for entry in entries}),
         "page": number if alone else 1,
         "n_pages": n_pages if alone else 1,

@@ -277,6 +277,7 @@ function home() {
     document.querySelector("#n-chosen").textContent = chosen.size
       ? `${chosen.size} chosen${words}; two to six can be compared.`
       : "Tick two to six runs to compare them.";
+    choice.classList.toggle("has-some", chosen.size > 0);
     choice.querySelector("[type=submit]").disabled = chosen.size < 2;
     document.querySelector("#clear-choice").hidden = !chosen.size;
     sessionStorage.setItem("krisis-chosen", JSON.stringify([...chosen]));
