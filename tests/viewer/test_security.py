@@ -189,7 +189,8 @@ def test_errors_are_json_where_json_was_asked(
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"
     assert answer.json["status"] == status
-    assert answer.json["error"] and answer.json["next"]
+    assert answer.json["error"]
+    assert answer.json["next"]
 
 
 @pytest.mark.parametrize("path", ["/runs/run", "/runs/run.json"])

@@ -40,8 +40,7 @@ _ERRORS = {
     405: ("Only reading is possible", "Open pages with GET; runs are made by krisis run."),
     500: (
         "This page could not be made",
-        "The terminal of krisis view says why. If one run is the cause, krisis doctor RUN checks "
-        "it; all other pages go on working.",
+        "The terminal of krisis view says why. If one run is the cause, krisis doctor RUN tells.",
     ),
 }
 

@@ -268,7 +268,11 @@ def _usual_sort(columns: Sequence[Column]) -> str:
 def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
     """Return the entries in order; those without the figure come last whichever way."""
     name = sort.removeprefix("-")
-    key = _SORTS.get(name, lambda entry: metric_cell(entry.scores.get(name)).value)
+
+    def of_metric(entry: Entry) -> float:
+        return metric_cell(entry.scores.get(name)).value
+
+    key: Key = _SORTS.get(name, of_metric)
     by_name = sorted(entries, key=lambda entry: entry.name)
     keys = {id(entry): key(entry) for entry in by_name}
     known = [entry for entry in by_name if keys[id(entry)] == keys[id(entry)]]  # NaN is not itself
