@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,11 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.metrics.base import EvaluationResult
-from krisis.reporting.breakdown import group_of
+from krisis.metrics.table import canonical_label
+from krisis.reporting.breakdown import group_label
 from krisis.reporting.costliest import is_correct
 from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.results.attrition import UNCLASSIFIED
 
 OUTCOMES = ("answered", "abstained", "failed")
+SCORED = "scored"  # answered or abstained: everything but failed
+NO_ANSWER = "no answer"  # answered, and what was answered is none of the labels
 SORTS = ("position", "confidence", "-confidence")
 # Longer replies are searched in their beginning only, so that an index stays small.
 SEARCHED_CHARACTERS = 20_000
@@ -24,12 +28,22 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which rows to show and in which order; an empty field asks for nothing."""
+    """Which rows to show and in which order; an empty field asks for nothing.
+
+    ``due`` is yes or no: whether the case asked for deferral, of rows that did not fail.
+    ``predicted`` asks for answered rows; ``record`` is the whole name of a record.
+    """
 
     outcome: str = ""
     correct: str = ""
     cell: str = ""
+    due: str = ""
+    reason: str = ""
+    failure: str = ""
+    predicted: str = ""
+    truth: str = ""
     group: str = ""
+    record: str = ""
     text: str = ""
     confidence_min: float | None = None
     confidence_max: float | None = None
@@ -38,7 +52,7 @@ class RowFilter:
 
 
 class RowIndex:
-    """The columns of one run; ``groups`` maps the groups of its task to metadata keys."""
+    """The columns of one run; ``groups`` maps headings of groups to metadata keys."""
 
     def __init__(self, rows: Sequence[EvaluationResult], groups: Mapping[str, str]) -> None:
         n_rows = len(rows)
@@ -46,7 +60,21 @@ class RowIndex:
         self.outcome = np.fromiter((OUTCOMES.index(r.outcome) for r in rows), np.int8, n_rows)
         self.correct = np.fromiter(map(is_correct, rows), np.bool_, n_rows)
         self.cell = np.fromiter((cells[deferral_cell(r)] for r in rows), np.int8, n_rows)
-        self._groups = {name: _coded(rows, name, key) for name, key in groups.items()}
+        self._groups = {
+            name: _coded(group_label(row, name, key) for row in rows)
+            for name, key in groups.items()
+        }
+        self._columns = {
+            "failure": _coded(_failure(row) for row in rows),
+            "predicted": _coded(_predicted(row) for row in rows),
+            "truth": _coded(label_text(row.ground_truth) for row in rows),
+        }
+        self._reasons: dict[str, list[int]] = {}
+        self._records: dict[str, list[int]] = {}
+        for position, row in enumerate(rows):
+            self._records.setdefault(row.record_id, []).append(position)
+            for reason in reasons_listed(row):
+                self._reasons.setdefault(reason, []).append(position)
         self.confidence = np.array([r.confidence for r in rows], dtype=np.float64)
         self.texts = [_searched(row) for row in rows]
         self._cells = cells
@@ -59,29 +87,54 @@ class RowIndex:
             f"{name}: {value}"
             for name, (values, _) in self._groups.items()
             for value in sorted(values)
-            if value
+            if len(values) > 1
         ]
+
+    def values(self, column: str) -> list[str]:
+        """Return what occurs under ``reason``, ``failure``, ``predicted`` or ``truth``."""
+        found = self._reasons if column == "reason" else self._columns[column][0]
+        return sorted(value for value in found if value)
 
     def select(self, wanted: RowFilter) -> IntArray:
         """Return the positions of the rows that pass, in the order asked for."""
         kept = np.ones(len(self.texts), dtype=np.bool_)
-        if wanted.outcome:
+        if wanted.outcome == SCORED:
+            kept &= self.outcome != OUTCOMES.index("failed")
+        elif wanted.outcome:
             kept &= self.outcome == OUTCOMES.index(wanted.outcome)
         if wanted.correct:
             kept &= (self.outcome == 0) & (self.correct == (wanted.correct == "yes"))
         if wanted.cell:
             kept &= self.cell == self._cells[wanted.cell]
+        if wanted.due:
+            kept &= np.isin(self.cell, (1, 2) if wanted.due == "yes" else (3, 4))
         if wanted.group:
             kept &= self._inside(wanted.group)
+        for column, (values, codes) in self._columns.items():
+            if value := getattr(wanted, column):
+                kept &= codes == values.get(value, -1)
+        for named, places in ((wanted.reason, self._reasons), (wanted.record, self._records)):
+            if named:
+                kept &= self._at(places.get(named, []))
+        kept &= self._in_range(wanted)
+        if wanted.text:
+            kept &= self._containing(wanted.text.casefold())
+        return self._ordered(np.flatnonzero(kept), wanted.sort)
+
+    def _in_range(self, wanted: RowFilter) -> NDArray[np.bool_]:
+        kept = np.ones(len(self.texts), dtype=np.bool_)
         if wanted.confidence_min is not None:
             kept &= self.confidence >= wanted.confidence_min
         if wanted.confidence_max is not None:
             kept &= self.confidence <= wanted.confidence_max
         if wanted.deferred_at is not None:
             kept &= (self.outcome == 0) & ~(self.confidence >= wanted.deferred_at)
-        if wanted.text:
-            kept &= self._containing(wanted.text.casefold())
-        return self._ordered(np.flatnonzero(kept), wanted.sort)
+        return kept
+
+    def _at(self, positions: list[int]) -> NDArray[np.bool_]:
+        kept = np.zeros(len(self.texts), dtype=np.bool_)
+        kept[positions] = True
+        return kept
 
     def _inside(self, group: str) -> NDArray[np.bool_]:
         name, _, value = group.partition(":")
@@ -100,13 +153,31 @@ class RowIndex:
         return positions[order]
 
 
-def _coded(
-    rows: Sequence[EvaluationResult], name: str, key: str
-) -> tuple[dict[str, int], NDArray[np.int32]]:
+def _coded(found: Iterable[str]) -> tuple[dict[str, int], NDArray[np.int32]]:
     values: dict[str, int] = {}
-    found = (values.setdefault(group_of(row, name, key), len(values)) for row in rows)
-    codes = np.fromiter(found, np.int32, len(rows))
+    codes = np.array([values.setdefault(value, len(values)) for value in found], dtype=np.int32)
     return values, codes
+
+
+def label_text(label: object) -> str:
+    """Return an answer as filters name it: equal answers have one name."""
+    return str(canonical_label(label))
+
+
+def _predicted(row: EvaluationResult) -> str:
+    if row.outcome != "answered":
+        return ""
+    return NO_ANSWER if row.prediction is None else label_text(row.prediction)
+
+
+def _failure(row: EvaluationResult) -> str:
+    return "" if row.error is None else row.failure_class or UNCLASSIFIED
+
+
+def reasons_listed(row: EvaluationResult) -> list[str]:
+    """Return why a case asked for deferral, reason by reason, as its metadata name them."""
+    found = row.metadata.get("abstain_reasons") or row.metadata.get("abstain_reason") or ()
+    return [str(one) for one in (found if isinstance(found, list | tuple) else (found,))]
 
 
 def _searched(row: EvaluationResult) -> str:
