@@ -35,7 +35,10 @@ _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "viewer.js": 
 # Status → the heading of its page and what is nearest to do.
 _ERRORS = {
     400: ("Not possible", "Change what you asked for, or begin again at the results."),
-    403: ("No entry", "Open the address that the terminal shows; it holds the token."),
+    403: (
+        "No entry",
+        "Open the address that the terminal shows. If a link on another page led here, try again.",
+    ),
     404: ("Not found", "Look for it among the results."),
     405: ("Only reading is possible", "Open pages with GET; runs are made by krisis run."),
     500: (
