@@ -280,3 +280,41 @@ def test_a_viewer_that_does_not_answer_is_said_in_one_line(chromium: Any, site: 
     page.fill("input[type=search]", "model")
     eventually(page.locator("#notice")).to_be_empty()
     context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
+    watched: Watched, serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "live", result_of(invented_rows(21), "m/live"), n_cases=21)
+    *lines, last = (run / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "rows.jsonl").write_bytes(b"".join(lines))
+    page = watched.page
+    page.goto(f"{serve(tmp_path).address}/runs/live")
+    details = page.locator("figure details").first
+    details.locator("summary").focus()
+    page.keyboard.press("Enter")
+    place = page.evaluate("scrollY")
+    assert place > 100
+    with (run / "rows.jsonl").open("ab") as file:
+        file.write(last)
+    page.wait_for_selector("#live progress[value='21']", state="attached", timeout=30_000)
+    eventually(page.locator("main > .warning, main > .muted").first).to_contain_text("21 sent")
+    assert details.get_attribute("open") is not None
+    assert page.evaluate("document.activeElement.nodeName") == "SUMMARY"
+    assert page.evaluate("scrollY") == pytest.approx(place, abs=60)
+
+
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_a_run_that_has_just_begun_has_its_pages(
+    serve: Callable[..., Site], tmp_path: Path, with_journal: bool
+) -> None:
+    run = write_run(tmp_path / "new", result_of(invented_rows(0), "m/new"), n_cases=9)
+    if not with_journal:
+        (run / "rows.jsonl").unlink()
+    site = serve(tmp_path)
+    for path in ("/", "/runs/new", "/runs/new/progress", "/runs/new/rows"):
+        assert site.get(path).status == 200
+    facts = site.get("/runs/new/progress.json").json
+    assert (facts["n_done"], facts["n_cases"]) == (0, 9)
