@@ -291,6 +291,7 @@ def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
     *lines, last = (run / "rows.jsonl").read_bytes().splitlines(keepends=True)
     (run / "rows.jsonl").write_bytes(b"".join(lines))
     page = watched.page
+    page.emulate_media(reduced_motion="reduce")  # no smooth scrolling
     page.goto(f"{serve(tmp_path).address}/runs/live")
     details = page.locator("figure details").first
     details.locator("summary").focus()
