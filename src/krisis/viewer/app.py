@@ -10,9 +10,10 @@ from typing import Any
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
-from krisis.json_values import JsonMapping, dumps
+from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
 from krisis.viewer.pages import compare, coverage, row, rows, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard
@@ -61,6 +62,8 @@ def _endpoint(catalogue: Catalogue, maker: Maker, answer: Answer) -> Callable[[A
     def endpoint(request: Any) -> Any:
         try:
             page = maker(catalogue, request.path_params, request.query_params)
+        except BeingIndexed as wait:
+            return answer(_waiting_page(wait), 202)
         except KrisisError as error:
             status = 404 if isinstance(error, UnknownName) else 400
             return answer(_error_page(str(error)), status)
@@ -87,6 +90,13 @@ def _json(page: Page, status: int) -> Any:
 
 def _error_page(sentence: str) -> Page:
     return Page("error.html", "Not possible", {"error": sentence})
+
+
+def _waiting_page(wait: BeingIndexed) -> Page:
+    job = wait.job
+    counts = {"n_done": job.n_done, "n_total": job.n_total}
+    facts: JsonObject = {"indexing": str(job), "problem": job.problem, **counts}
+    return Page("waiting.html", "Being indexed", facts)
 
 
 def _unknown_page(request: Any, _: Exception) -> Any:
