@@ -92,7 +92,7 @@ class ColumnJournal(JournalContents):
     def __init__(self, texts: BinaryIO) -> None:
         super().__init__()
         self.n_lines = 0
-        self.columns: dict[str, Column] = {name: Column() for name in (*_CODED, *_SHARED_TEXTS)}
+        self.fields: dict[str, Column] = {name: Column() for name in (*_CODED, *_SHARED_TEXTS)}
         self.numbers = {name: array("d") for name in NUMBERS}
         self.places = {name: array("q") for name in ("position", "start", "length", "text_end")}
         self.abstained = bytearray()
@@ -102,7 +102,7 @@ class ColumnJournal(JournalContents):
 
     def keep(self, position: int, row: EvaluationResult, piece: Piece, line: JsonObject) -> None:
         """Note where a row is, and its fields."""
-        number, columns = self.n_lines, self.columns
+        number, columns = self.n_lines, self.fields
         text = searched(row).encode("utf-8", "surrogatepass") + END
         self._texts_file.write(text)
         before = self.places["text_end"][-1] if number else 0
@@ -160,7 +160,7 @@ class ColumnJournal(JournalContents):
         for name, digests in self.digests.items():
             arrays[name] = _named(np.frombuffer(digests, np.uint64).reshape(-1, 2)[lines])
         described: JsonObject = {}
-        for number, (name, column) in enumerate(self.columns.items()):
+        for number, (name, column) in enumerate(self.fields.items()):
             found = column.arrays(self.n_lines)
             described[name] = None if found is None else [f"column{number}", found[1]]
             if found is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonObject, JsonValue, read_object
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
 from krisis.metrics.base import NO_SIGNALS, EvaluationResult, Rows
 from krisis.metrics.labels import Label, canonical_label, hashable
 from krisis.metrics.table import (
@@ -54,6 +55,13 @@ class Columns:
         if name not in self._arrays:
             self._arrays[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
         return self._arrays[name]
+
+    def add_numbers(self, name: str, array: str) -> None:
+        """Take an array of the folder as the field of that name, for ever."""
+        path = self.folder / "columns.json"
+        content = read_object(path, lenient=True)
+        content["columns"][name] = self._described[name] = (array, None)
+        path.write_text(json.dumps(content), encoding="utf-8", newline="")
 
     def has(self, name: str) -> bool:
         """Tell whether any row has a field."""
@@ -204,6 +212,25 @@ class StoredMapping(Mapping[str, JsonValue]):
         return sum(1 for _ in self)
 
 
+class StoredFeatures(Mapping[int, JsonMapping]):
+    """What the model was shown of each record of a long run, read when it is asked for."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def __getitem__(self, place: int) -> JsonMapping:
+        found = self._columns.features(place) if 0 <= place < len(self) else None
+        if found is None:
+            raise KeyError(place)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return self._columns.n_rows
+
+
 class StoredRows(Rows):
     """Rows of a long run: one by its place is whole, in a loop they come without their replies."""
 
@@ -212,6 +239,10 @@ class StoredRows(Rows):
     def __init__(self, columns: Columns, places: IntArray, answers: Answers | None) -> None:
         super().__init__((), answers)
         self.columns, self.places = columns, places
+
+    def with_answers(self, answers: Answers | None) -> StoredRows:
+        """Return the same rows with another knowledge of their task."""
+        return self if self.answers == answers else StoredRows(self.columns, self.places, answers)
 
     def __len__(self) -> int:
         return int(self.places.size)
