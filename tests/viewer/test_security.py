@@ -127,13 +127,16 @@ def hostile(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory
     return serve(folder)
 
 
-@pytest.mark.parametrize("path", app.PAGES)
+@pytest.mark.parametrize(
+    "path", [*app.PAGES, "/?text=%3Cimg%20src=x%3E%22onfocus=1", "/runs/%3Cimg%20src=x%3E%22on=1"]
+)
 def test_no_page_hands_on_what_a_model_wrote_as_markup(hostile: Site, path: str) -> None:
     page = hostile.get(example(path, "run-a", "run-b"))
-    assert page.status == 200
+    assert page.status == (404 if "img" in path and "runs" in path else 200)
     seen = Tags()
     seen.feed(page.text)
     assert len(seen.found) > 20
+    assert "\u202e" not in page.text
     for tag, attributes in seen.found:
         assert tag not in ("img", "iframe", "textarea", "style", "object", "embed")
         assert tag != "script" or attributes["src"].startswith("/static/")
