@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 
+from krisis.reporting.figure import Figure
 from krisis.reporting.report import report_html
 from krisis.results import loading
 from krisis.results.journal_lines import sealed
@@ -87,6 +88,7 @@ def both(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Loaded
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored_columns, "_MOST_VALUES", 50)  # some columns become numbers
         patch.setattr(loading, "_N_RESAMPLES", 20)
+        patch.setattr(Figure, "svg", "<svg/>")
         if request.param is not as_is:  # one report is enough: drawing takes long
             patch.setattr(long_runs, "report_of", lambda result, path: RunReportStub())
         stored = long_run(path, folder / "index")
@@ -117,8 +119,11 @@ def test_a_long_run_has_the_facts_scores_and_report_that_loading_gives(
 
 
 @pytest.mark.parametrize("both", [as_is], indirect=True)
-def test_a_long_run_has_the_report_that_loading_gives(both: tuple[LoadedRun, LoadedRun]) -> None:
+def test_a_long_run_has_the_report_that_loading_gives(
+    both: tuple[LoadedRun, LoadedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole, stored = both
+    monkeypatch.setattr(Figure, "svg", "<svg/>")
     assert report_html(stored.report) == report_html(whole.report)
 
 
