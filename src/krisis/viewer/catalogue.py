@@ -25,7 +25,6 @@ from krisis.viewer.entries import (
     Entry,
     found_in,
     is_written,
-    objection,
     read_entry,
     shown,
     signature,
@@ -202,10 +201,9 @@ class Catalogue:
 
     def load(self, name: str) -> LoadedRun:
         """Return a run, read again only when its files have changed; a long one once indexed."""
-        path = self.path(name)
-        problem = objection(path)
-        if problem:
-            raise UnknownName(problem) if path.is_symlink() else InvalidFile(problem)
+        entry, path = self.entry(name), self.path(name)
+        if entry.problem:
+            raise UnknownName(entry.problem) if path.is_symlink() else InvalidFile(entry.problem)
         mark = signature(path)
         with self._loading:
             lock = self._locks.setdefault(name, threading.Lock())

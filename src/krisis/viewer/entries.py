@@ -23,7 +23,6 @@ from krisis.results.store import RunDirectory, read_manifest, read_run, seems_wh
 
 # A journal up to this size is read in the server, a longer one in a process of its own.
 SMALL_BYTES = 16_000_000
-LARGEST_FILE_BYTES = 400_000_000
 _QUIET_SECONDS = 90.0
 _OUTCOMES = ("answered", "abstained", "failed")
 _RUN_FILES = ("manifest.json", "rows.jsonl", "metrics.json", "cases.txt", "writer")
@@ -68,11 +67,6 @@ class Entry:
     def n_done(self) -> int:
         """Return how many records have a row."""
         return sum(self.counts.values())
-
-    @property
-    def is_link(self) -> bool:
-        """Tell whether the entry is a link, to which no page leads."""
-        return self.problem.endswith(_LINK)
 
     def to_json(self) -> JsonObject:
         """Return all but the name and the place, for the index."""
@@ -171,7 +165,7 @@ def signature(path: Path) -> str:
     """Return a text that changes when anything changes that an entry is read from."""
 
     def parts() -> Iterator[str]:
-        for file in (path, *(path / name for name in _RUN_FILES[:4])):
+        for file in (path, *(path / name for name in _RUN_FILES)):
             with suppress(OSError, ValueError):
                 found = file.lstat()
                 time_and_size = "" if stat.S_ISDIR(found.st_mode) else found.st_size

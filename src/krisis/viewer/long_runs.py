@@ -72,6 +72,7 @@ class _Journal(ColumnJournal):
             self._texts_file.close()
             self.write(self._folder)
             self._stored = Columns(self._folder, self._path)
+            self._stored.hold()
         return self._stored
 
     def in_order(self, start: int = 0, below: float = math.inf) -> Sequence[EvaluationResult]:
