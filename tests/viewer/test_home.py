@@ -207,7 +207,11 @@ def test_ticks_focus_and_search_survive_new_rows_and_lead_to_the_comparison(
     page = watched.page
     page.goto(site.address)
     page.check("input[value=a]")
+    pair = page.locator("tr[data-key=b] .with-it")
+    assert pair.get_attribute("href") == "/compare?run=a&run=b"
+    assert page.locator("tr[data-key=a] .with-it").count() == 0
     page.check("input[value=b]")
+    assert page.locator(".with-it").count() == 0
     page.focus("tr[data-key=b] a")
     lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
     with (run / "rows.jsonl").open("ab") as file:
@@ -263,7 +267,7 @@ def test_the_theme_is_kept_and_there_before_the_page_is_drawn(watched: Watched, 
     page.select_option("#theme", "dark")
     page.emulate_media(media="print")
     assert page.evaluate(colour) == "rgb(254, 254, 254)"
-    for hidden in (".top-bar", ".page-footer", "dialog"):
+    for hidden in (".top-bar", ".page-footer", "dialog", "figure summary"):
         assert not page.locator(hidden).first.is_visible()
 
 

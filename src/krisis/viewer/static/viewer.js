@@ -102,10 +102,10 @@ function morph(here, there) {
   }
 }
 
-function stored(name, value) {
+function stored(name, value, storage = "localStorage") {
   try {
-    if (value === undefined) return localStorage.getItem(name);
-    localStorage.setItem(name, value);
+    if (value === undefined) return window[storage].getItem(name);
+    window[storage].setItem(name, value);
   } catch {} // storage is switched off: nothing is kept
   return null;
 }
@@ -256,14 +256,26 @@ function home() {
   const choice = document.querySelector("#choice");
   const runs = document.querySelector("#runs");
   if (!runs) return;
-  const chosen = new Set(JSON.parse(sessionStorage.getItem("krisis-chosen") || "[]"));
+  const chosen = new Set(JSON.parse(stored("krisis-chosen", undefined, "sessionStorage") || "[]"));
   const boxes = () => [...runs.querySelectorAll("input[name=run]")];
+  // With one run ticked, the second is one click away.
+  const offer = (box) => {
+    const line = box.closest("[data-key]");
+    line.querySelector(".with-it")?.remove();
+    if (chosen.size !== 1 || box.checked) return;
+    const link = document.createElement("a");
+    const pair = [...chosen, box.value].map((name) => ["run", name]);
+    Object.assign(link, { className: "with-it", href: "/compare?" + new URLSearchParams(pair) });
+    link.textContent = "compare with the ticked run";
+    line.querySelector("th, div").append(link);
+  };
   const show = () => {
     if (!choice) return;
     const here = new Set(boxes().map((box) => box.value));
     for (const box of boxes()) {
       box.checked = chosen.has(box.value);
       box.disabled = chosen.size >= 6 && !box.checked;
+      offer(box);
     }
     const elsewhere = [...chosen].filter((name) => !here.has(name));
     document.querySelector("#chosen-elsewhere").replaceChildren(
@@ -280,7 +292,7 @@ function home() {
     choice.classList.toggle("has-some", chosen.size > 0);
     choice.querySelector("[type=submit]").disabled = chosen.size < 2;
     document.querySelector("#clear-choice").hidden = !chosen.size;
-    sessionStorage.setItem("krisis-chosen", JSON.stringify([...chosen]));
+    stored("krisis-chosen", JSON.stringify([...chosen]), "sessionStorage");
   };
   runs.addEventListener("change", ({ target }) => {
     if (target.name !== "run") return;
