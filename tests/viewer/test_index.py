@@ -21,6 +21,7 @@ import pytest
 from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Answer, Site
 
+from krisis.errors import InvalidFile
 from krisis.reporting import report
 from krisis.reporting.figure import Figure
 from krisis.reporting.report import report_html
@@ -186,6 +187,8 @@ FILTERS = [
     RowFilter(text="äö\n{"),
     RowFilter(text="case-00001"),
     RowFilter(text="\x00"),
+    RowFilter(text="}case-"),
+    RowFilter(text="}\ncase-"),
     RowFilter(confidence_min=0.5, confidence_max=0.8, deferred_at=0.7),
 ]
 
@@ -263,15 +266,15 @@ def _result(run: Path) -> bytes:
 
 # Name in the folder → what is done to a good run there, and a word that its line or page must say.
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "loop": (_link_to("loop"), "link"),
-    "loop-of-two": (_link_to("loop"), "link"),
-    "dangling": (_link_to("/nowhere/at/all"), "link"),
-    "outside": (_link_to("/etc"), "link"),
-    "link.json": (_link_to("/etc/hostname"), "link"),
-    "linked-rows": (_linked("rows.jsonl"), "link"),
-    "linked-manifest": (_linked("manifest.json"), "link"),
-    "linked-metrics": (_linked("metrics.json"), "link"),
-    "linked-cases": (_linked("cases.txt"), "link"),
+    "loop": (_link_to("loop"), "is a link"),
+    "loop-of-two": (_link_to("loop"), "is a link"),
+    "dangling": (_link_to("/nowhere/at/all"), "is a link"),
+    "outside": (_link_to("/etc"), "is a link"),
+    "link.json": (_link_to("/etc/hostname"), "is a link"),
+    "linked-rows": (_linked("rows.jsonl"), "is a link"),
+    "linked-manifest": (_linked("manifest.json"), "is a link"),
+    "linked-metrics": (_linked("metrics.json"), "is a link"),
+    "linked-cases": (_linked("cases.txt"), "is a link"),
     "fifo.json": (_special(os.mkfifo), "regular file"),
     "socket.json": (_special(_socket), "regular file"),
     "rows-fifo": (_rows_fifo, "regular file"),
@@ -563,3 +566,21 @@ def test_a_process_that_dies_is_noticed_and_said(
         time.sleep(0.05)
     assert "could not be indexed: its process was ended" in said["indexing"]
     assert "could not be indexed" in long.get("/runs/long").text
+
+
+def test_a_row_whose_line_changed_since_it_was_indexed_is_not_shown(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_runs, "report_of", lambda result, path: RunReportStub())
+    stored = long_run(few / "one", tmp_path / "index")
+    lines = lines_of(few / "one")
+    for change in (
+        [*lines[:-2], lines[-2].replace(b"case", b"casE"), lines[-1]],
+        [*lines[:-2], edited_line(lines[-2], position=9), lines[-1]],
+    ):
+        (few / "one" / "rows.jsonl").write_bytes(b"".join(change))
+        with pytest.raises(InvalidFile, match="changed while it was shown"):
+            stored.row(3)
+    (few / "one" / "rows.jsonl").unlink()
+    with pytest.raises(InvalidFile, match="cannot be read"):
+        stored.row(3)
