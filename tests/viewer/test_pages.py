@@ -65,11 +65,11 @@ def test_an_unfinished_run_is_scored_as_far_as_it_has_come(site: Site) -> None:
 def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", result_of(invented_rows(10)), n_cases=50)
     catalogue = Catalogue(tmp_path)
-    assert catalogue.progress("run").n_done == 10
+    assert catalogue.entry("run").n_done == 10
     lines = (path / "rows.jsonl").read_bytes().splitlines(keepends=True)
     with (path / "rows.jsonl").open("ab") as file:
         file.write(edited_line(lines[-1], position=10) + b'{"kind": "row", "posi')
-    assert catalogue.progress("run").n_done == 11
+    assert catalogue.entry("run").n_done == 11
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,9 @@ def test_the_slider_agrees_with_counting_by_hand(site: Site) -> None:
 def test_a_wrong_address_gets_a_sentence(site: Site, path: str, status: int) -> None:
     answer = site.get(path)
     assert answer.status == status
-    assert "Not possible" in answer.text
+    assert '<p class="warning"' in answer.text
+    assert '<a class="button" href="/">' in answer.text
+    assert site.get(f"{path.partition('?')[0]}.json?{path.partition('?')[2]}").json["error"]
 
 
 def test_a_row_index_agrees_with_the_columns() -> None:
@@ -211,4 +213,4 @@ def test_a_journal_with_an_unknown_outcome_does_not_take_the_list_down(tmp_path:
     path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=50)
     with (path / "rows.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"kind": "row", "position": 9, "row": {"outcome": "guessed"}}\n')
-    assert Catalogue(tmp_path).progress("run").n_done == 3
+    assert Catalogue(tmp_path).entry("run").n_done == 3

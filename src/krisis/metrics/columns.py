@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from krisis.errors import InvalidValue
 from krisis.metrics.labels import Codes, group_name, hashable, sorted_groups
 from krisis.metrics.table import (
+    DEFERRAL,
     NO_LABEL,
+    UNREADABLE,
     WHY_DEFERRED,
     Answers,
     BoolArray,
@@ -145,12 +147,11 @@ class ColumnTable(Table):
         column = self.reader.metadata_column("should_abstain")
         if column is None:
             return np.full(self.n_scored, NO_LABEL, dtype=np.int64), ""
-        known = {True: 1, False: 0, None: NO_LABEL}
-        codes = [known.get(hashable(value), -2) for value in column.values]  # type: ignore[call-overload]
+        codes = [DEFERRAL.get(hashable(value), UNREADABLE) for value in column.values]
         found = np.array(codes, dtype=np.int64)[column.code]
-        if not (found == -2).any():
+        if not (found == UNREADABLE).any():
             return found, ""
-        first = int(np.flatnonzero(found == -2)[0])
+        first = int(np.flatnonzero(found == UNREADABLE)[0])
         value = column.values[int(column.code[first])]
         name = self.reader.row_name(first)
         wrong = f"{name}: metadata['should_abstain'] must be true or false, not {value!r}"

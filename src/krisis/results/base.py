@@ -87,18 +87,16 @@ class BenchmarkResult(RunFacts):
         # The rows carry what is known of their task: a metric must not guess it from the labels.
         task = known.provenance.task_facts
         answers = None if task is None else task.answers_to_score()
-        rows = evaluation_results
-        same = isinstance(rows, ColumnRows) or getattr(rows, "answers", None) == answers
-        if not isinstance(rows, Rows) or not same:
-            rows = Rows(rows, answers)
-        self.evaluation_results = rows
-        self.perturbed = Rows(perturbed, answers)
+        self.evaluation_results, self.perturbed = (
+            rows.with_answers(answers) if isinstance(rows, Rows) else Rows(rows, answers)
+            for rows in (evaluation_results, perturbed)
+        )
         self.metric_scores = MetricScores(metric_scores)  # readable by name and by key
         self.suite_description = dict(suite_description)
         self.backend_name = backend_name
         self.provenance = _described(known.provenance, self.suite_description, backend_name)
-        if isinstance(rows, ColumnRows):
-            self.attrition = rows.attrition
+        if isinstance(self.evaluation_results, ColumnRows):
+            self.attrition = self.evaluation_results.attrition
         elif self.evaluation_results:
             n_loaded = known.attrition.n_loaded or None
             self.attrition = Attrition.of(self.evaluation_results, n_loaded)
@@ -238,7 +236,7 @@ def rows_by_source(results: Sequence[EvaluationResult]) -> dict[str, Rows]:
     """Return the rows of real patients, of synthetic ones and of those that do not say."""
     if isinstance(results, ColumnRows):
         return results.by_source()
-    answers = Rows(results).answers
+    answers = getattr(results, "answers", None)
     found: dict[str, list[EvaluationResult]] = {"real": [], "synthetic": [], "unstated": []}
     for row in results:
         stated = row.metadata.get("synthetic")

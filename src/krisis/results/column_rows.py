@@ -10,6 +10,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import ColumnTable
+from krisis.metrics.labels import Answers
 from krisis.results.attrition import Attrition
 
 
@@ -28,6 +29,13 @@ class ColumnRows(Rows):
         """Return the columns."""
         assert isinstance(self._table, ColumnTable)
         return self._table
+
+    def with_answers(self, answers: Answers | None) -> Rows:
+        """Return the same rows with another knowledge of their task."""
+        known = answers or Answers()
+        if self.answers == known:
+            return self
+        return ColumnRows(self.table.with_answers(known), self.attrition)
 
     def __len__(self) -> int:
         return self.table.n_rows

@@ -26,12 +26,16 @@ def load_result(path: Path) -> BenchmarkResult:
     """
     if not path.exists():
         raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
-    if path.is_file() and is_parquet(path):
-        result = load_parquet(path)
-    else:
-        result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
-    unscored = path.is_dir() or is_parquet(path)
-    if unscored and result.evaluation_results and not result.metric_scores:
+    if path.is_file():
+        if not is_parquet(path):
+            return BenchmarkResult.load(path)
+        return scored_as_it_is(load_parquet(path))
+    return scored_as_it_is(load_run(path))
+
+
+def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
+    """Return a result with scores, where the rows were stored without any."""
+    if result.evaluation_results and not result.metric_scores:
         return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
     return result
 
