@@ -25,13 +25,28 @@ LONGEST_NAME = 48  # of an answer, in letters: a definition is no name
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """A feature in the words of a prompt: name, unit, meaning or usual range, words of codes.
+
+    ``text`` marks free text.
+    """
+
+    words: str
+    unit: str = ""
+    meaning: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFacts:
     """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
 
     ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
     are scored beside the usual ones, the first being the headline; ``total`` says how the items of
     a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
-    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table.
+    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table;
+    ``features`` are the findings that the task describes.
     """
 
     name: str
@@ -46,6 +61,7 @@ class TaskFacts:
     metrics: tuple[str, ...] = ()
     total: TotalScale | None = None
     costs: JsonMapping | None = None
+    features: Mapping[str, Finding] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: JsonMapping) -> TaskFacts:
