@@ -149,8 +149,8 @@ def site(serve: Callable[[Path], Site], folder: Path) -> Site:
 PAGES = {
     "runs": "/",
     "run": "/runs/run-a",
-    "rows": "/runs/run-a/rows",
-    "row": "/runs/run-a/rows/3",
+    "rows": "/runs/run-a/cases",
+    "row": "/runs/run-a/cases/3",
     "coverage": "/runs/run-a/coverage?coverage=0.5",
     "compare": "/compare?run=run-a&run=run-b",
 }
@@ -178,7 +178,7 @@ def test_every_page_is_quiet_in_light_dark_and_narrow_windows(
 
 def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/rows")
+    page.goto(f"{site.address}/runs/run-a/cases")
     n_abstained = sum(row.outcome == "abstained" for row in invented_rows())
     page.select_option("select[name=outcome]", "abstained")
     eventually(page.locator("#n-found")).to_have_text(str(n_abstained))
@@ -193,7 +193,7 @@ def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Si
     eventually(page.locator("#results tbody tr")).to_have_count(kept)
     page.reload()
     eventually(page.locator("#results tbody tr")).to_have_count(kept)
-    page.goto(f"{site.address}/runs/run-a/rows?confidence_min=0.9&correct=no&sort=-confidence")
+    page.goto(f"{site.address}/runs/run-a/cases?confidence_min=0.9&correct=no&sort=-confidence")
     stated = page.locator("#results tbody td:nth-child(6)").all_text_contents()
     assert stated == sorted(stated, reverse=True)
     assert float(stated[-1]) >= 0.9
@@ -202,7 +202,7 @@ def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Si
 @pytest.mark.slow
 def test_the_next_page_of_rows_follows_the_filters(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/rows?outcome=answered")
+    page.goto(f"{site.address}/runs/run-a/cases?outcome=answered")
     page.click("a[rel=next]")
     eventually(page.locator(".pager")).to_contain_text("page 2 of")
     assert page.input_value("select[name=outcome]") == "answered"
@@ -236,7 +236,7 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.click("text=Compare the chosen runs")
     eventually(page.locator("h2", has_text="minus")).to_have_count(1)
     page.locator("details details[open] tbody a").first.click()
-    page.wait_for_url("**/rows/**")
+    page.wait_for_url("**/cases/**")
 
 
 def test_the_list_and_the_run_move_while_rows_come_in(
@@ -258,12 +258,12 @@ def test_the_list_and_the_run_move_while_rows_come_in(
     [
         "/",
         "/runs/run-payload",
-        "/runs/run-payload/rows?size=500",
+        "/runs/run-payload/cases?size=500",
         "/runs/run-payload/coverage?coverage=0.5",
         "/compare?run=run-payload&run=run-payload-2",
-        "/runs/run-payload/rows/0",
+        "/runs/run-payload/cases/0",
         *(
-            pytest.param(f"/runs/run-payload/rows/{11 * i}", marks=pytest.mark.slow)
+            pytest.param(f"/runs/run-payload/cases/{11 * i}", marks=pytest.mark.slow)
             for i in range(1, len(PAYLOADS) + 1)
         ),
     ],
@@ -283,14 +283,14 @@ def test_payloads_are_text_on_every_page(watched: Watched, site: Site, path: str
 def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) -> None:
     page = watched.page
     names = list(PAYLOADS)
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('script')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('script')}")
     assert page.text_content("#reply") == PAYLOADS["script"]
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('long')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('long')}")
     assert len(page.text_content("#reply")) == 50_000
     page.click("text=Show all")
     page.wait_for_function("document.querySelector('#reply').textContent.length > 50000")
     assert page.text_content("#reply") == PAYLOADS["long"]
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('zero-width')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('zero-width')}")
     assert "inU+200BvisU+2060ible" in page.text_content("#reply")
     assert page.locator("#reply .hidden-character").count() == 5
     watched.picture("viewer-row-hidden-characters")

@@ -13,7 +13,7 @@ from tests.viewer.conftest import Site
 
 from krisis.viewer.security import Guard
 
-PATHS = ["/", "/index.json", "/runs/run", "/runs/run/rows", "/static/viewer.js", "/nowhere"]
+PATHS = ["/", "/index.json", "/runs/run", "/runs/run/cases", "/static/viewer.js", "/nowhere"]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_link_that_leaves_the_folder_is_not_followed(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/runs/%2e%2e/rows"],
+    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/runs/%2e%2e/cases"],
 )
 def test_no_path_leads_out_of_the_run_folder(site: Site, path: str) -> None:
     assert site.get(path).status == 404

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from krisis.errors import InvalidValue, MissingExtra
+from krisis.execution.prompts import shown_again
 from krisis.viewer.app import create_app
 
 app = typer.Typer(add_completion=False)
@@ -23,7 +24,7 @@ def view(
     browser: bool = typer.Option(True, "--browser/--no-browser", help="Open a browser."),
 ) -> None:
     """Serve the pages of saved runs on 127.0.0.1 until Ctrl-C."""
-    site = create_app(folder)
+    site = create_app(folder, shown_again=shown_again)
     try:
         import uvicorn
     except ImportError:

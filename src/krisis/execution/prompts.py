@@ -96,7 +96,7 @@ class PromptCheck:
 
 
 def shown_again(
-    task: TaskFacts, stored: JsonMapping, template: str, *, batch: bool
+    task: TaskFacts, stored: JsonMapping, template: str, batch: bool
 ) -> tuple[dict[str, str], str]:
     """Return stored features in the words of a prompt, and the text that was sent about them.
 
@@ -104,7 +104,9 @@ def shown_again(
     together again without their values, are what the template has in their place.
     """
     described = {
-        name: FeatureDescription(one.words, one.unit, one.meaning, one.values, one.text)
+        name: FeatureDescription(
+            one.words, one.unit, one.meaning, {code: words for code, words in one.values.items()}, one.text
+        )
         for name, one in task.features.items()
     }
     features = dict(stored)

@@ -74,10 +74,11 @@ class TaskFacts:
         known = (self.ordered, self.positive, self.default_loss, self.groups, self.total)
         return Answers(answers, *known)
 
-    def words(self, answer: object) -> str:
-        """Name an answer: by its words where they are short, else as it is."""
-        words = next((words for one, words in self.answers if str(one) == str(answer)), "")
-        return words if 0 < len(words) <= LONGEST_NAME else str(answer)
+    def words(self, answer: object, *, whole: bool = False) -> str:
+        """Name an answer: by its words where they are short or ``whole``, else as it is."""
+        named = str(answer).casefold()
+        words = next((words for one, words in self.answers if str(one).casefold() == named), "")
+        return words if words and (whole or len(words) <= LONGEST_NAME) else str(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

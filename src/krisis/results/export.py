@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from krisis.errors import InvalidFile, MissingExtra
-from krisis.json_values import JsonMapping, JsonValue, dumps, plain
+from krisis.json_values import JsonValue, dumps, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import canonical_label
 from krisis.results.base import BenchmarkResult

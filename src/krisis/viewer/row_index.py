@@ -23,6 +23,9 @@ SORTS = ("position", "confidence", "-confidence")
 # Longer replies are searched in their beginning only, so that an index stays small.
 SEARCHED_CHARACTERS = 20_000
 
+# Codes of the cells of deferral in which deferral was due, was not, or either.
+_DUE_CELLS = {"yes": (1, 2), "no": (3, 4), "stated": (1, 2, 3, 4)}
+
 IntArray = NDArray[np.int64]
 
 
@@ -30,7 +33,7 @@ IntArray = NDArray[np.int64]
 class RowFilter:
     """Which rows to show and in which order; an empty field asks for nothing.
 
-    ``due`` is yes or no: whether the case asked for deferral, of rows that did not fail.
+    ``due`` is yes, no or stated: whether the case asked for deferral, of rows that did not fail.
     ``predicted`` asks for answered rows; ``record`` is the whole name of a record.
     """
 
@@ -97,6 +100,20 @@ class RowIndex:
 
     def select(self, wanted: RowFilter) -> IntArray:
         """Return the positions of the rows that pass, in the order asked for."""
+        kept = self._of_outcome(wanted) & self._in_range(wanted)
+        if wanted.group:
+            kept &= self._inside(wanted.group)
+        for column, (values, codes) in self._columns.items():
+            if value := getattr(wanted, column):
+                kept &= codes == values.get(value, -1)
+        for named, places in ((wanted.reason, self._reasons), (wanted.record, self._records)):
+            if named:
+                kept &= self._at(places.get(named, []))
+        if wanted.text:
+            kept &= self._containing(wanted.text.casefold())
+        return self._ordered(np.flatnonzero(kept), wanted.sort)
+
+    def _of_outcome(self, wanted: RowFilter) -> NDArray[np.bool_]:
         kept = np.ones(len(self.texts), dtype=np.bool_)
         if wanted.outcome == SCORED:
             kept &= self.outcome != OUTCOMES.index("failed")
@@ -107,19 +124,8 @@ class RowIndex:
         if wanted.cell:
             kept &= self.cell == self._cells[wanted.cell]
         if wanted.due:
-            kept &= np.isin(self.cell, (1, 2) if wanted.due == "yes" else (3, 4))
-        if wanted.group:
-            kept &= self._inside(wanted.group)
-        for column, (values, codes) in self._columns.items():
-            if value := getattr(wanted, column):
-                kept &= codes == values.get(value, -1)
-        for named, places in ((wanted.reason, self._reasons), (wanted.record, self._records)):
-            if named:
-                kept &= self._at(places.get(named, []))
-        kept &= self._in_range(wanted)
-        if wanted.text:
-            kept &= self._containing(wanted.text.casefold())
-        return self._ordered(np.flatnonzero(kept), wanted.sort)
+            kept &= np.isin(self.cell, _DUE_CELLS[wanted.due])
+        return kept
 
     def _in_range(self, wanted: RowFilter) -> NDArray[np.bool_]:
         kept = np.ones(len(self.texts), dtype=np.bool_)

@@ -1,46 +1,264 @@
-"""The page of one row: what was shown, asked, answered and due."""
+"""The card of one case: what was found, sent, answered and due, and what other runs answered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 
-from krisis.errors import InvalidValue
-from krisis.json_values import JsonObject
+from krisis.errors import InvalidValue, KrisisError
+from krisis.json_values import JsonMapping, JsonObject, dumps
+from krisis.metrics.base import EvaluationResult
 from krisis.reporting.deferral import CELLS, deferral_cell
 from krisis.reporting.report import reasons_of
+from krisis.reporting.wording import number, percent
+from krisis.results.account import Finding
+from krisis.results.base import TaskFacts
+from krisis.results.report_tables import answer_words, risk_sentence
 from krisis.results.rows import row_to_dict
-from krisis.viewer.catalogue import Catalogue
+from krisis.results.store import RunDirectory, read_manifest
+from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page
-from krisis.viewer.pages.rows import tone_of
+from krisis.viewer.pages.cases import case_line, queue_of, tone_of
+from krisis.viewer.row_index import RowFilter
 
 SHOWN_CHARACTERS = 50_000
+MOST_OTHERS = 12
+# The features of a case in words and the text that was sent, from task, features and template.
+ShownAgain = Callable[[TaskFacts, JsonMapping, str, bool], tuple[dict[str, str], str]]
+# Metadata that the card says in words of its own.
+_IN_WORDS = (
+    *("should_abstain", "abstain_reasons", "abstain_reason", "deferral_kind"),
+    *("label_depends_on_prior", "p_misclass", "sample_index"),
+)
+_SHORTEST_TOLD = 4  # letters or digits of a value that no text has by chance
 
 
-def page(catalogue: Catalogue, name: str, position: int, query: Mapping[str, str]) -> Page:
-    """Show everything that is stored of one row."""
+def page(
+    catalogue: Catalogue,
+    name: str,
+    position: int,
+    query: Mapping[str, str],
+    shown_again: ShownAgain | None = None,
+) -> Page:
+    """Show everything that is known of one case, and its neighbours in the queue."""
     run = catalogue.load(name)
     if not 0 <= position < run.n_rows:
-        raise InvalidValue(f"the run has rows 0 to {run.n_rows - 1}, not {position}")
-    row = run.row(position)
+        raise InvalidValue(f"the run has cases 0 to {run.n_rows - 1}, not {position}")
+    row, task = run.row(position), run.result.provenance.task_facts
+    features = run.features.get(position)
+    findings, sent, sent_words = _shown(run, row, features, shown_again)
+    kept, kept_words = _kept(row.metadata, features, sent)
     cell = deferral_cell(row)
+    queue = queue_of(run, query)
+    place, before, after = queue.around(position)
     content: JsonObject = {
         "name": name,
         "position": position,
         "n_rows": run.n_rows,
         "row": row_to_dict(row),
         "tone": tone_of(row),
+        "answer": _answer(row, task),
+        "truth": answer_words(row.ground_truth, task, whole=True),
         "cell": cell,
         "cell_words": CELLS[cell][3] if cell else "",
         "reasons": reasons_of(row.metadata),
-        "features": run.features.get(position),
+        "due": _due(row.metadata, run.result.suite_description),
+        "features": features,
+        "findings": findings,
+        "sent": sent,
+        "sent_words": sent_words,
+        "kept": kept,
+        "kept_words": kept_words,
+        "queue": {
+            "query": queue.query,
+            "words": queue.words,
+            "n": len(queue.positions),
+            "place": place,
+            "previous": before,
+            "next": after,
+        },
+        "others": list(_others(catalogue, run, row.record_id, position)),
     }
-    whole = query.get("reply") == "all"
-    reply = row.raw_response if whole else row.raw_response[:SHOWN_CHARACTERS]
+    content["text"] = _as_text(content)
+    whole = query.get("show") == "all"
+    shown = {
+        "reply": _cut(row.raw_response, whole=whole),
+        "sent": _cut(sent or row.prompt, whole=whole),
+    }
     context = {
         "heading": run.result.backend_name,
-        "reply": reply,
-        "n_more": len(row.raw_response) - len(reply),
-        "metadata": sorted(row.metadata.items()),
+        "shown": shown,
         "signals": sorted(row.signals.items()),
+        "facts": _facts(row),
     }
-    return Page("row.html", f"{row.record_id or position} · {name}", content, context)
+    return Page("case.html", f"{row.record_id or position} · {name}", content, context)
+
+
+def _cut(text: str, *, whole: bool) -> tuple[str, int]:
+    shown = text if whole else text[:SHOWN_CHARACTERS]
+    return shown, len(text) - len(shown)
+
+
+def _answer(row: EvaluationResult, task: TaskFacts | None) -> str:
+    if row.outcome != "answered":
+        return row.outcome
+    none = "none of the allowed answers"
+    return none if row.prediction is None else answer_words(row.prediction, task, whole=True)
+
+
+def _due(metadata: JsonMapping, description: JsonMapping) -> str:
+    """Say whether deferral was due, why, and by which rule of the suite."""
+    due = metadata.get("should_abstain")
+    if due is None:
+        return "The case does not say whether deferral was due."
+    if not due:
+        return "Deferral was not due: an answer was safe."
+    kind = {"uncertain": " as uncertain", "rule": " by a rule"}
+    reasons = reasons_of(metadata)
+    said = f"Deferral was due{kind.get(str(metadata.get('deferral_kind')), '')}"
+    parts = [f"{said}: {reasons}." if reasons else f"{said}; no reason is stated."]
+    chance = metadata.get("p_misclass")
+    if isinstance(chance, int | float) and not isinstance(chance, bool):
+        parts.append(f"The chance that the best answer is wrong is {percent(chance)}.")
+    if metadata.get("label_depends_on_prior"):
+        parts.append("Whether it is due depends on the prevalence that is assumed.")
+    return " ".join([*parts, risk_sentence(description)]).strip()
+
+
+def _shown(
+    run: LoadedRun,
+    row: EvaluationResult,
+    features: JsonMapping | None,
+    shown_again: ShownAgain | None,
+) -> tuple[list[JsonObject], str, str]:
+    """Return the findings in words, the text that was sent, and how it is known."""
+    if features is None:
+        known = "only the template is known" if row.prompt else "no text is known"
+        return [], "", f"The run did not store the features of its patients, so {known}."
+    task = run.result.provenance.task_facts or TaskFacts("")
+    words, sent = {name: number(value) for name, value in features.items()}, ""
+    batch = row.prompt_mode == "batch"
+    if shown_again is not None:
+        words, sent = shown_again(task, features, row.prompt, batch)
+    words = {**words, **{name: str(features[name]) for name in features if name not in words}}
+    findings = [_finding(name, words[name], task.features.get(name)) for name in words]
+    if not row.prompt:
+        return findings, "", "No prompt was stored: the backend reads the findings themselves."
+    if not sent:
+        not_fitting = "The stored template is of another shape than the stored findings"
+        return findings, "", f"{not_fitting}, so it is shown without them."
+    alone = " It was sent in one call with others; its own part is shown." if batch else ""
+    how = "Put together from the stored findings by the prompt builder"
+    check = "without its values it is the stored template, letter for letter"
+    return findings, sent, f"{how}; {check}.{alone}"
+
+
+def _finding(name: str, value: str, known: Finding | None) -> JsonObject:
+    words = known.words if known is not None else name
+    is_text = "\n" in value.strip() or bool(known and known.text)
+    return {
+        "name": name,
+        "words": words or name,
+        "value": value.replace("\n  | ", "\n").strip() if known and known.text else value,
+        "meaning": known.meaning if known is not None else "",
+        "text": is_text,
+    }
+
+
+def _kept(metadata: JsonMapping, features: JsonMapping | None, sent: str) -> tuple[JsonObject, str]:
+    """Return the metadata that the card does not say elsewhere and that were not sent."""
+    left = {name: value for name, value in sorted(metadata.items()) if name not in _IN_WORDS}
+    if features is None:
+        return left, "The run did not store what was sent, so the model may have seen some of it."
+    text = sent.casefold()
+    hidden = {
+        name: value
+        for name, value in left.items()
+        if name not in features and not _is_told(value, text)
+    }
+    return hidden, "For scoring only; some of it follows from findings that were sent."
+
+
+def _is_told(value: object, text: str) -> bool:
+    said = str(value).casefold()
+    return isinstance(value, str | int | float) and len(said) >= _SHORTEST_TOLD and said in text
+
+
+def _facts(row: EvaluationResult) -> list[tuple[str, object]]:
+    return [
+        ("confidence", row.confidence),
+        ("record", row.record_id),
+        ("patient", row.cluster_id),
+        ("model that answered", row.model or "–"),
+        ("finish reason", row.finish_reason or "–"),
+        ("input tokens", row.input_tokens),
+        ("output tokens", row.output_tokens),
+        ("latency in seconds", row.latency_seconds),
+        ("prompt mode", row.prompt_mode or "–"),
+    ]
+
+
+def _others(
+    catalogue: Catalogue, run: LoadedRun, record_id: str, position: int
+) -> Iterator[JsonObject]:
+    """Yield what the runs over the same data answered to the record, this run's askings first."""
+    if not record_id:
+        return
+    names = [run.name, *_runs_on_same_data(catalogue, run)][: MOST_OTHERS + 1]
+    for name in names:
+        try:
+            other = catalogue.load(name)
+        except (KrisisError, OSError):  # its own page says what is wrong with it
+            continue
+        for found in other.select(RowFilter(record=record_id))[:MOST_OTHERS]:
+            if (name, int(found)) != (run.name, position):
+                line = case_line(other, int(found))
+                yield {"run": name, "model": other.result.backend_name or name, **line}
+
+
+def _runs_on_same_data(catalogue: Catalogue, run: LoadedRun) -> Iterator[str]:
+    """Yield the other runs of the folder whose manifest names the same suite, task and data."""
+    description = run.result.suite_description
+    mine = tuple(str(description.get(key, "")) for key in ("suite", "task", "content_hash"))
+    if not mine[2]:
+        return
+    for name, path in catalogue.paths().items():
+        manifest = RunDirectory(path).manifest
+        if name == run.name or not manifest.is_file():
+            continue
+        if _data_of(path, manifest.stat().st_mtime_ns) == mine:
+            yield name
+
+
+@lru_cache(maxsize=4096)
+def _data_of(path: Path, _: int) -> tuple[str, ...]:
+    try:
+        description = read_manifest(path).suite_description
+    except KrisisError:
+        return ()
+    return tuple(str(description.get(key, "")) for key in ("suite", "task", "content_hash"))
+
+
+def _as_text(content: JsonObject) -> str:
+    """Return the case as plain text, to be copied into a message or a note."""
+    row = content["row"]
+    lines = [
+        f"{row['record_id'] or content['position']} in {content['name']}",
+        f"Answer: {content['answer']}",
+        f"Truth: {content['truth']}",
+        f"Confidence: {number(row['confidence'])}",
+        content["due"],
+        *([f"Error: {row['error']}"] if row["error"] else []),
+        *(["", "Findings:"] if content["findings"] else []),
+        *(f"- {one['words']}: {one['value']}" for one in content["findings"]),
+        *(["", "Reply:", row["raw_response"]] if row["raw_response"] else []),
+        *(["", "Other answers:"] if content["others"] else []),
+        *(
+            f"- {one['model']} ({one['run']}): {one['answer']}, {one['tone']}, "
+            f"confidence {number(one['confidence'])}"
+            for one in content["others"]
+        ),
+        *(["", f"Signals: {dumps(row['signals'], indent=None)}"] if row["signals"] else []),
+    ]
+    return "\n".join(lines)

@@ -28,14 +28,20 @@ function explorer() {
     const fields = [...new FormData(form)].filter(([, value]) => value !== "");
     const address = "?" + new URLSearchParams(fields);
     const mine = ++turn;
-    const answer = await fetch(address);
-    if (mine !== turn || !answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const answer = await fetch(address).catch(() => null);
+    if (mine !== turn) return;
+    const text = answer ? await answer.text() : "";
+    const fresh = new DOMParser().parseFromString(text, "text/html");
     const results = fresh.querySelector("#results");
-    if (results && mine === turn) {
+    if (mine !== turn) return;
+    if (results) {
       document.querySelector("#results").replaceWith(document.importNode(results, true));
       history.replaceState(null, "", address);
+      return;
     }
+    const said = fresh.querySelector("main p");
+    const words = said ? said.textContent : "the viewer does not answer; is it still running?";
+    document.querySelector("#results [role=status]").textContent = words;
   };
   form.addEventListener("input", () => {
     clearTimeout(timer);
@@ -45,6 +51,18 @@ function explorer() {
     event.preventDefault();
     refresh();
   });
+}
+
+function copying() {
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const source = document.querySelector(button.dataset.copy);
+      const said = button.parentElement.querySelector("[role=status]");
+      const done = await navigator.clipboard.writeText(source.textContent).then(() => true, () => false);
+      said.textContent = done ? "copied" : "not allowed by the browser; select the text and copy it";
+    });
+  }
 }
 
 function percent(value) {
@@ -113,6 +131,7 @@ function liveRun() {
 }
 
 explorer();
+copying();
 slider();
 liveRuns();
 liveRun();
