@@ -104,9 +104,7 @@ def shown_again(
     together again without their values, are what the template has in their place.
     """
     described = {
-        name: FeatureDescription(
-            one.words, one.unit, one.meaning, {code: words for code, words in one.values.items()}, one.text
-        )
+        name: FeatureDescription(one.words, one.unit, one.meaning, one.values, one.text)
         for name, one in task.features.items()
     }
     features = dict(stored)

@@ -34,7 +34,7 @@ class Finding:
     words: str
     unit: str = ""
     meaning: str = ""
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[int | str, str] = field(default_factory=dict)
     text: bool = False
 
 

@@ -45,17 +45,34 @@ def page(
     run = catalogue.load(name)
     if not 0 <= position < run.n_rows:
         raise InvalidValue(f"the run has cases 0 to {run.n_rows - 1}, not {position}")
-    row, task = run.row(position), run.result.provenance.task_facts
-    features = run.features.get(position)
-    findings, sent, sent_words = _shown(run, row, features, shown_again)
-    kept, kept_words = _kept(row.metadata, features, sent)
-    cell = deferral_cell(row)
-    queue = queue_of(run, query)
-    place, before, after = queue.around(position)
+    row = run.row(position)
     content: JsonObject = {
         "name": name,
         "position": position,
         "n_rows": run.n_rows,
+        **_judged(run, row),
+        **_shown(run, row, run.features.get(position), shown_again),
+        "queue": _place(run, position, query),
+        "others": list(_others(catalogue, run, row.record_id, position)),
+    }
+    content["text"] = _as_text(content)
+    whole = query.get("show") == "all"
+    context = {
+        "heading": run.result.backend_name,
+        "shown": {
+            "reply": _cut(row.raw_response, whole=whole),
+            "sent": _cut(content["sent"] or content["template"], whole=whole),
+        },
+        "signals": sorted(row.signals.items()),
+        "facts": _facts(row),
+    }
+    return Page("case.html", f"{row.record_id or position} · {name}", content, context)
+
+
+def _judged(run: LoadedRun, row: EvaluationResult) -> JsonObject:
+    """Return the row, and in words what was answered, true and due."""
+    task, cell = run.result.provenance.task_facts, deferral_cell(row)
+    return {
         "row": row_to_dict(row),
         "tone": tone_of(row),
         "answer": _answer(row, task),
@@ -64,35 +81,21 @@ def page(
         "cell_words": CELLS[cell][3] if cell else "",
         "reasons": reasons_of(row.metadata),
         "due": _due(row.metadata, run.result.suite_description),
-        "features": features,
-        "findings": findings,
-        "sent": sent,
-        "sent_words": sent_words,
-        "kept": kept,
-        "kept_words": kept_words,
-        "queue": {
-            "query": queue.query,
-            "words": queue.words,
-            "n": len(queue.positions),
-            "place": place,
-            "previous": before,
-            "next": after,
-        },
-        "others": list(_others(catalogue, run, row.record_id, position)),
     }
-    content["text"] = _as_text(content)
-    whole = query.get("show") == "all"
-    shown = {
-        "reply": _cut(row.raw_response, whole=whole),
-        "sent": _cut(sent or row.prompt, whole=whole),
+
+
+def _place(run: LoadedRun, position: int, query: Mapping[str, str]) -> JsonObject:
+    """Return the queue of the address, and where in it the case is."""
+    queue = queue_of(run, query)
+    place, before, after = queue.around(position)
+    return {
+        "query": queue.query,
+        "words": queue.words,
+        "n": len(queue.positions),
+        "place": place,
+        "previous": before,
+        "next": after,
     }
-    context = {
-        "heading": run.result.backend_name,
-        "shown": shown,
-        "signals": sorted(row.signals.items()),
-        "facts": _facts(row),
-    }
-    return Page("case.html", f"{row.record_id or position} · {name}", content, context)
 
 
 def _cut(text: str, *, whole: bool) -> tuple[str, int]:
@@ -131,27 +134,57 @@ def _shown(
     row: EvaluationResult,
     features: JsonMapping | None,
     shown_again: ShownAgain | None,
-) -> tuple[list[JsonObject], str, str]:
-    """Return the findings in words, the text that was sent, and how it is known."""
-    if features is None:
-        known = "only the template is known" if row.prompt else "no text is known"
-        return [], "", f"The run did not store the features of its patients, so {known}."
-    task = run.result.provenance.task_facts or TaskFacts("")
-    words, sent = {name: number(value) for name, value in features.items()}, ""
-    batch = row.prompt_mode == "batch"
-    if shown_again is not None:
-        words, sent = shown_again(task, features, row.prompt, batch)
-    words = {**words, **{name: str(features[name]) for name in features if name not in words}}
-    findings = [_finding(name, words[name], task.features.get(name)) for name in words]
-    if not row.prompt:
-        return findings, "", "No prompt was stored: the backend reads the findings themselves."
+) -> JsonObject:
+    """Return the findings in words, the text that was sent and how it is known, and the rest."""
+    findings: list[JsonObject] = []
+    template, batch = _template(run, row)
+    sent = ""
+    if features is not None:
+        task = run.result.provenance.task_facts or TaskFacts("")
+        words = {name: number(value) for name, value in features.items()}
+        if shown_again is not None:
+            told, sent = shown_again(task, features, template, batch)
+            words |= told
+        names = sorted(words, key=[*task.features, *words].index)  # as prompts have them
+        findings = [_finding(name, words[name], task.features.get(name)) for name in names]
+    hidden, hidden_words = _kept(row.metadata, features, sent)
+    return {
+        "features": features,
+        "findings": findings,
+        "template": template,
+        "sent": sent,
+        "sent_words": _sent_words(features is not None, sent, template, batch=batch),
+        "kept": hidden,
+        "kept_words": hidden_words,
+    }
+
+
+def _template(run: LoadedRun, row: EvaluationResult) -> tuple[str, bool]:
+    """Return the template of a row and whether it is of a batch; of one that failed, the run's."""
+    used, modes = run.result.prompts.prompt_templates, run.result.prompts.prompt_modes
+    if row.error is not None and not row.prompt and len(used) == len(modes) == 1:
+        return used[0], modes[0] == "batch"
+    return row.prompt, row.prompt_mode == "batch"
+
+
+def _sent_words(has_features: bool, sent: str, template: str, *, batch: bool) -> str:
+    """Say how the text is known that was sent, or why it is not."""
+    if not has_features:
+        known = "only the template is known" if template else "no text is known"
+        return f"The run did not store the features of its patients, so {known}."
+    if not template:
+        return "No prompt was stored: none was sent, as to a rule, or the call failed."
     if not sent:
-        not_fitting = "The stored template is of another shape than the stored findings"
-        return findings, "", f"{not_fitting}, so it is shown without them."
+        return (
+            "The stored template is of another shape than the stored findings, so it is shown "
+            "without them."
+        )
     alone = " It was sent in one call with others; its own part is shown." if batch else ""
-    how = "Put together from the stored findings by the prompt builder"
-    check = "without its values it is the stored template, letter for letter"
-    return findings, sent, f"{how}; {check}.{alone}"
+    return (
+        "Put together from the stored findings by the prompt builder; without its values it is the "
+        "stored template, letter for letter. A server that cannot be told the form of a reply "
+        f"otherwise was sent its JSON schema as well.{alone}"
+    )
 
 
 def _finding(name: str, value: str, known: Finding | None) -> JsonObject:
