@@ -11,6 +11,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,6 +84,7 @@ class JournalContents:
             return
         try:
             spent = Spent(**line["calls"]) if "calls" in line else None
+            Spent().add(spent or Spent())  # refuses what does not add up
             self._take(line, cases)
         except _Unfit as unfit:
             self.damage.append(Damage(piece.number, piece.start, str(unfit)))
@@ -120,6 +122,8 @@ class JournalContents:
 
     def _take_row(self, line: JsonObject, cases: Cases | None) -> None:
         position, row = line["position"], row_from_dict(line["row"], "row")
+        if type(position) is not int or position < 0:
+            raise _Unfit("its position is outside the run")
         reason = cases.objection(position, row) if cases is not None else ""
         if reason:
             raise _Unfit(reason)
@@ -202,15 +206,19 @@ class JournalTail:
         self._n_bytes = 0
         self._outcomes: dict[int, str] = {}
 
-    def read_on(self, path: Path) -> Mapping[str, int]:
-        """Return how many positions came to each outcome so far."""
+    def read_on(self, path: Path, n_bytes: float = math.inf) -> Mapping[str, int]:
+        """Return how many positions came to each outcome so far, reading so much at most."""
         if path.stat().st_size < self._n_bytes:  # mended, or cut: begin again
             self._n_bytes, self._outcomes = 0, {}
-        for piece in pieces(path, self._n_bytes):
+        start = self._n_bytes
+        for piece in pieces(path, start):
             if piece.text.endswith(b"\n"):  # else it may still be growing: read it again
                 self._n_bytes = piece.end
             content = piece.content or {}
             if content.get("kind") == "row":
-                self._outcomes[int(content["position"])] = str(content["row"]["outcome"])
+                with suppress(KeyError, TypeError, ValueError):  # no line of a journal
+                    self._outcomes[int(content["position"])] = str(content["row"]["outcome"])
+            if piece.end - start > n_bytes:
+                break
         seen = Counter(self._outcomes.values())
         return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
