@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
-from pathlib import Path
 
 from krisis.errors import InvalidValue, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, dumps
@@ -16,7 +14,6 @@ from krisis.results.account import Finding
 from krisis.results.base import TaskFacts
 from krisis.results.report_tables import answer_words, risk_sentence
 from krisis.results.rows import row_to_dict
-from krisis.results.store import RunDirectory, read_manifest
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import case_line, queue_of, tone_of
@@ -251,26 +248,12 @@ def _others(
 
 
 def _runs_on_same_data(catalogue: Catalogue, run: LoadedRun) -> Iterator[str]:
-    """Yield the other runs of the folder whose manifest names the same suite, task and data."""
+    """Yield the other runs of the folder that name the same suite, task and data, newest first."""
     description = run.result.suite_description
-    mine = tuple(str(description.get(key, "")) for key in ("suite", "task", "content_hash"))
-    if not mine[2]:
-        return
-    for name, path in catalogue.paths().items():
-        manifest = RunDirectory(path).manifest
-        if name == run.name or not manifest.is_file():
-            continue
-        if _data_of(path, manifest.stat().st_mtime_ns) == mine:
-            yield name
-
-
-@lru_cache(maxsize=4096)
-def _data_of(path: Path, _: int) -> tuple[str, ...]:
-    try:
-        description = read_manifest(path).suite_description
-    except KrisisError:
-        return ()
-    return tuple(str(description.get(key, "")) for key in ("suite", "task", "content_hash"))
+    mine = tuple(str(description.get(key) or "") for key in ("suite", "task", "content_hash"))
+    for entry in catalogue.entries() if mine[2] else ():
+        if entry.name != run.name and (entry.suite, entry.task, entry.content_hash) == mine:
+            yield entry.name
 
 
 def _as_text(content: JsonObject) -> str:
