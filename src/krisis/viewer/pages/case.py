@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from krisis.errors import InvalidValue, KrisisError
-from krisis.json_values import JsonMapping, JsonObject, dumps
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.reporting.deferral import CELLS, deferral_cell
 from krisis.reporting.report import reasons_of
@@ -60,7 +60,8 @@ def page(
             "reply": _cut(row.raw_response, whole=whole),
             "sent": _cut(content["sent"] or content["template"], whole=whole),
         },
-        "signals": sorted(row.signals.items()),
+        "signals": _pairs(row.signals),
+        "kept": _pairs(content["kept"]),
         "facts": _facts(row),
     }
     return Page("case.html", f"{row.record_id or position} · {name}", content, context)
@@ -213,6 +214,14 @@ def _kept(metadata: JsonMapping, features: JsonMapping | None, sent: str) -> tup
 def _is_told(value: object, text: str) -> bool:
     said = str(value).casefold()
     return isinstance(value, str | int | float) and len(said) >= _SHORTEST_TOLD and said in text
+
+
+def _pairs(values: JsonMapping) -> list[tuple[str, JsonValue]]:
+    """Return named values to be read: what is nested as JSON, and an empty list as none."""
+    return [
+        (name, dumps(v, indent=None) if isinstance(v, dict) else "none" if v == [] else v)
+        for name, v in sorted(values.items())
+    ]
 
 
 def _facts(row: EvaluationResult) -> list[tuple[str, object]]:
