@@ -149,8 +149,8 @@ def site(serve: Callable[[Path], Site], folder: Path) -> Site:
 PAGES = {
     "runs": "/",
     "run": "/runs/run-a",
-    "rows": "/runs/run-a/cases",
-    "row": "/runs/run-a/cases/3",
+    "cases": "/runs/run-a/cases",
+    "case": "/runs/run-a/cases/3",
     "coverage": "/runs/run-a/coverage?coverage=0.5",
     "compare": "/compare?run=run-a&run=run-b",
 }
@@ -197,6 +197,62 @@ def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Si
     stated = page.locator("#results tbody td:nth-child(6)").all_text_contents()
     assert stated == sorted(stated, reverse=True)
     assert float(stated[-1]) >= 0.9
+
+
+def test_the_confidently_wrong_are_two_clicks_away_and_each_is_one_more(
+    watched: Watched, site: Site
+) -> None:
+    page = watched.page
+    page.goto(site.address)
+    wrong = [
+        row
+        for row in invented_rows()
+        if row.outcome == "answered"
+        and row.prediction != row.ground_truth
+        and row.confidence >= 0.8
+    ]
+    page.click("text=openai/model-a")  # the first click
+    page.click(".presets >> text=confidently wrong")  # the second
+    eventually(page.locator("#n-found")).to_have_text(str(len(wrong)))
+    seen = set()
+    page.locator("#results tbody a").first.click()
+    for place in range(1, len(wrong) + 1):
+        eventually(page.locator(".case-pager")).to_contain_text(
+            f"{place} of {len(wrong)} confidently wrong"
+        )
+        seen.add(page.text_content("h1"))
+        if place < len(wrong):
+            page.click("a[rel=next]")  # one click for each patient
+    assert seen == {row.record_id for row in wrong}
+    assert page.locator("a[rel=next]").count() == 0
+    page.click(".case-pager >> text=confidently wrong")
+    eventually(page.locator("#n-found")).to_have_text(str(len(wrong)))
+
+
+@pytest.mark.slow
+def test_a_case_is_copied_and_a_filter_is_downloaded(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{site.address}/runs/run-a/cases/3")
+    page.click("text=Copy the case as text")
+    eventually(page.locator("[data-copy] + [role=status]")).to_have_text("copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.text_content("#case-text")
+    assert copied.startswith("case-000003 in run-a\nAnswer: ")
+    page.goto(f"{site.address}/runs/run-a/cases?outcome=abstained")
+    with page.expect_download() as started:
+        page.click("text=Download these as CSV")
+    lines = Path(started.value.path()).read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + sum(row.outcome == "abstained" for row in invented_rows())
+
+
+@pytest.mark.slow
+def test_a_filter_that_cannot_be_says_so_at_once(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/cases")
+    page.fill("input[name=confidence_min]", "2")
+    eventually(page.locator("#results [role=status]")).to_contain_text("between 0 and 1")
+    watched.problems.clear()  # the browser notes the refusal
 
 
 @pytest.mark.slow

@@ -115,7 +115,12 @@ def shown_again(
     }
     asked = Task(task.name, features=described)
     prompt = build_prompt(asked, [features], batch=batch, context=context)
-    findings = prompt.template.removeprefix(prompt.system)
+    # The template of a batch has the findings of all of its cases.
+    block = template.rpartition("\n\n")[2]
+    others = [name for name, one in described.items() if f"- {one.words or name}:" in block]
+    bare = dict.fromkeys([*features, *others])
+    shape = build_prompt(asked, [bare], batch=batch, context=context)
+    findings = shape.template.removeprefix(shape.system)
     if not template.endswith(findings):
         return words, ""
     return words, f"{template.removesuffix(findings)}\n\n{prompt.user}"

@@ -53,13 +53,11 @@ def page(
         "others": list(_others(catalogue, run, row.record_id, position)),
     }
     content["text"] = _as_text(content)
-    whole = query.get("show") == "all"
+    limit = None if query.get("show") == "all" else SHOWN_CHARACTERS
     context = {
         "heading": run.result.backend_name,
-        "shown": {
-            "reply": _cut(row.raw_response, whole=whole),
-            "sent": _cut(content["sent"] or content["template"], whole=whole),
-        },
+        "limit": limit,
+        "sent": content["sent"] or content["template"],
         "signals": _pairs(row.signals),
         "kept": _pairs(content["kept"]),
         "facts": _facts(row),
@@ -94,11 +92,6 @@ def _place(run: LoadedRun, position: int, query: Mapping[str, str]) -> JsonObjec
         "previous": before,
         "next": after,
     }
-
-
-def _cut(text: str, *, whole: bool) -> tuple[str, int]:
-    shown = text if whole else text[:SHOWN_CHARACTERS]
-    return shown, len(text) - len(shown)
 
 
 def _answer(row: EvaluationResult, task: TaskFacts | None) -> str:
