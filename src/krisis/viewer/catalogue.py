@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +17,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import Table
 from krisis.reporting.breakdown import group_headings
 from krisis.reporting.report import RunReport, build_report
-from krisis.results.journal_reading import JournalTail
+from krisis.results.journal_reading import JournalTail, SoFar
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.store import RunDirectory, read_manifest, read_run
 from krisis.viewer.entries import Entry, found_in, is_written, objection, read_entry, signature
@@ -159,6 +160,11 @@ class Catalogue:
             problem = f"{entry.path.name} cannot be read: {error.strerror}"
             return replace(entry, state="unreadable", problem=problem)
         return replace(entry, state=state, counts=counts)
+
+    def so_far(self, entry: Entry) -> SoFar | None:
+        """Return what a run that has not ended took; its line must have been asked for before."""
+        tail = self._tails.get(os.fsencode(entry.path))
+        return None if tail is None or entry.state == "ended" else tail.so_far(time.time())
 
     def paths(self) -> dict[str, Path]:
         """Return the place of every run and saved result, newest name first."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError
@@ -110,8 +111,8 @@ def _page_name(name: str, taken: Mapping[str, Path]) -> str:
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     plain = text.removesuffix(".json").replace(".json", "-json")
-    others = (text.replace(".json", "-json"), *(f"{plain}-{n}" for n in range(2, len(taken) + 3)))
-    return next(one for one in (plain, *others) if one and one not in taken)
+    others = chain((plain, text.replace(".json", "-json")), (f"{plain}-{n}" for n in count(2)))
+    return next(one for one in others if one and one not in taken)
 
 
 def _is_of_interest(one: os.DirEntry[str]) -> bool:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.reporting.costliest import is_correct, shortened
 from krisis.reporting.deferral import CELLS, deferral_cell
@@ -195,9 +195,9 @@ def filter_words(wanted: RowFilter, task: TaskFacts | None) -> str:
     return " · ".join(part for part in parts if part) or "cases"
 
 
-def csv_of(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Iterator[str]:
+def csv_of(catalogue: Catalogue, parts: JsonMapping, query: Mapping[str, str]) -> Iterator[str]:
     """Return all cases of a filter as CSV, line by line, in the columns of `krisis export`."""
-    run = catalogue.load(name)
+    run = catalogue.load(parts["run"])
     positions = queue_of(run, query).positions
     return csv_lines(run.result, lambda: (run.row(int(position)) for position in positions))
 
