@@ -131,7 +131,7 @@ def test_a_case_is_copied_and_a_filter_is_downloaded(watched: Watched, site: Sit
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(f"{site.address}/runs/run-a/cases/3")
     page.click("text=Copy the case as text")
-    eventually(page.locator("[data-copy] + [role=status]")).to_have_text("copied")
+    eventually(page.locator("[data-copy-from] + [role=status]")).to_have_text("copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.text_content("#case-text")
     assert copied.startswith("case-000003 in run-a\nAnswer: ")
@@ -147,7 +147,7 @@ def test_a_filter_that_cannot_be_says_so_at_once(watched: Watched, site: Site) -
     page = watched.page
     page.goto(f"{site.address}/runs/run-a/cases")
     page.fill("input[name=confidence_min]", "2")
-    eventually(page.locator("#results [role=status]")).to_contain_text("between 0 and 1")
+    eventually(page.locator(".notice")).to_contain_text("between 0 and 1")
     watched.problems.clear()  # the browser notes the refusal
 
 
