@@ -107,7 +107,7 @@ def test_the_confidently_wrong_are_two_clicks_away_and_each_is_one_more(
         and row.prediction != row.ground_truth
         and row.confidence >= 0.8
     ]
-    page.click("text=openai/model-a")  # the first click
+    page.click("main a:has-text('openai/model-a')")  # the first click
     page.click(".presets >> text=confidently wrong")  # the second
     eventually(page.locator("#n-found")).to_have_text(str(len(wrong)))
     seen = set()
