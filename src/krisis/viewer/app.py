@@ -13,9 +13,10 @@ from urllib.parse import quote
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
-from krisis.json_values import JsonMapping, dumps
+from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
 from krisis.viewer.pages import case, cases, compare, coverage, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
@@ -102,6 +103,8 @@ def _endpoint(
                 return _error(request.scope, 404, str(error))
             near = get_close_matches(run, names, n=3, cutoff=0.5)
             return _error(request.scope, 404, f"there is no run {run!r} in this folder", near)
+        except BeingIndexed as wait:
+            return _answer(request.scope, _waiting_page(wait), 202)
         except KrisisError as error:
             return _error(request.scope, 400, str(error))
         return (answer or _answer)(request.scope, made)
@@ -144,6 +147,13 @@ def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> 
     heading, next_step = _ERRORS[status]
     content = {"error": sentence, "status": status, "next": next_step, "near": list(near)}
     return _answer(scope, Page("error.html", heading, content, {"path": scope["path"]}), status)
+
+
+def _waiting_page(wait: BeingIndexed) -> Page:
+    job = wait.job
+    counts = {"n_done": job.n_done, "n_total": job.n_total}
+    facts: JsonObject = {"indexing": str(job), "problem": job.problem, **counts}
+    return Page("waiting.html", "Being indexed", facts)
 
 
 def _unknown_page(request: Any, _: Exception) -> Any:

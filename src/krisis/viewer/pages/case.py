@@ -15,6 +15,7 @@ from krisis.results.base import TaskFacts
 from krisis.results.report_tables import answer_words, risk_sentence
 from krisis.results.rows import row_to_dict
 from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
 from krisis.viewer.pages.cases import case_line, queue_of, tone_of
 from krisis.viewer.row_index import RowFilter
@@ -241,7 +242,7 @@ def _others(
     for name in names:
         try:
             other = catalogue.load(name)
-        except (KrisisError, OSError):  # its own page says what is wrong with it
+        except (KrisisError, OSError, BeingIndexed):  # its own page says what is wrong with it
             continue
         for found in other.select(RowFilter(record=record_id))[:MOST_OTHERS]:
             if (name, int(found)) != (run.name, position):
