@@ -7,7 +7,6 @@ import html
 import io
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -369,15 +368,3 @@ def test_the_text_shown_is_the_text_that_was_sent(
             findings = text.rpartition(f"{case_name(0)}:\n")[2]
             assert findings
             assert any(findings in one for one in texts)
-
-
-@pytest.mark.slow
-def test_next_is_quick_in_a_long_queue(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", result_of(invented_rows(100_000)))
-    catalogue = Catalogue(tmp_path)
-    query = {"outcome": "answered", "sort": "-confidence"}
-    case.page(catalogue, "run", 3, query)
-    start = time.perf_counter()
-    for position in range(10, 20):
-        case.page(catalogue, "run", position, query)
-    assert (time.perf_counter() - start) / 10 < 0.15
