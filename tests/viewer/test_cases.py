@@ -53,7 +53,7 @@ def described_run(folder: Path, **changes: Any) -> Path:
     rows = invented_rows(6)
     for row in rows:
         row.prompt, row.prompt_mode = TEMPLATE, "single"
-        row.metadata = {**row.metadata, "sex": "male", "usual_egfr": 61.25, "site": "north"}
+        row.metadata = {**row.metadata, "sex": "M", "usual_egfr": 61.25, "site": "north"}
     result = result_of(rows, changes.pop("model", "m/described"))
     facts = TaskFacts.of(TASK | {"features": FINDINGS} | changes)
     result.provenance = replace(result.provenance, task_facts=facts)
