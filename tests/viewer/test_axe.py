@@ -68,6 +68,6 @@ def test_axe_finds_nothing_in_any_width_or_light(chromium: Any, site: Site, path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page_of", ["", "/rows", "/progress"])
+@pytest.mark.parametrize("page_of", ["", "/cases", "/progress"])
 def test_axe_finds_nothing_while_a_run_goes_on(chromium: Any, site: Site, page_of: str) -> None:
     assert found_on(chromium, f"{site.address}/runs/run-c{page_of}", EVERY[-1:]) == []

@@ -45,8 +45,8 @@ def site(serve: Callable[[Path], Site], folder: Path) -> Site:
 PAGES = {
     "runs": "/",
     "run": "/runs/run-a",
-    "rows": "/runs/run-a/rows",
-    "row": "/runs/run-a/rows/3",
+    "cases": "/runs/run-a/cases",
+    "case": "/runs/run-a/cases/3",
     "coverage": "/runs/run-a/coverage?coverage=0.5",
     "compare": "/compare?run=run-a&run=run-b",
 }
@@ -77,7 +77,7 @@ def test_every_page_is_quiet_in_light_dark_and_narrow_windows(
 
 def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/rows")
+    page.goto(f"{site.address}/runs/run-a/cases")
     n_abstained = sum(row.outcome == "abstained" for row in invented_rows())
     page.select_option("select[name=outcome]", "abstained")
     eventually(page.locator("#n-found")).to_have_text(str(n_abstained))
@@ -92,16 +92,72 @@ def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Si
     eventually(page.locator("#results tbody tr")).to_have_count(kept)
     page.reload()
     eventually(page.locator("#results tbody tr")).to_have_count(kept)
-    page.goto(f"{site.address}/runs/run-a/rows?confidence_min=0.9&correct=no&sort=-confidence")
+    page.goto(f"{site.address}/runs/run-a/cases?confidence_min=0.9&correct=no&sort=-confidence")
     stated = page.locator("#results tbody td:nth-child(6)").all_text_contents()
     assert stated == sorted(stated, reverse=True)
     assert float(stated[-1]) >= 0.9
 
 
+def test_the_confidently_wrong_are_two_clicks_away_and_each_is_one_more(
+    watched: Watched, site: Site
+) -> None:
+    page = watched.page
+    page.goto(site.address)
+    wrong = [
+        row
+        for row in invented_rows()
+        if row.outcome == "answered"
+        and row.prediction != row.ground_truth
+        and row.confidence >= 0.8
+    ]
+    page.click("main a:has-text('openai/model-a')")  # the first click
+    page.click(".presets >> text=confidently wrong")  # the second
+    eventually(page.locator("#n-found")).to_have_text(str(len(wrong)))
+    seen = set()
+    page.locator("#results tbody a").first.click()
+    for place in range(1, len(wrong) + 1):
+        eventually(page.locator(".case-pager")).to_contain_text(
+            f"{place} of {len(wrong)} confidently wrong"
+        )
+        seen.add(page.text_content("h1"))
+        if place < len(wrong):
+            page.click("a[rel=next]")  # one click for each patient
+    assert seen == {row.record_id for row in wrong}
+    assert page.locator("a[rel=next]").count() == 0
+    page.click(".case-pager >> text=confidently wrong")
+    eventually(page.locator("#n-found")).to_have_text(str(len(wrong)))
+
+
+@pytest.mark.slow
+def test_a_case_is_copied_and_a_filter_is_downloaded(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{site.address}/runs/run-a/cases/3")
+    page.click("text=Copy the case as text")
+    eventually(page.locator("[data-copy-from] + [role=status]")).to_have_text("copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.text_content("#case-text")
+    assert copied.startswith("case-000003 in run-a\nAnswer: ")
+    page.goto(f"{site.address}/runs/run-a/cases?outcome=abstained")
+    with page.expect_download() as started:
+        page.click("text=Download these as CSV")
+    lines = Path(started.value.path()).read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + sum(row.outcome == "abstained" for row in invented_rows())
+
+
+@pytest.mark.slow
+def test_a_filter_that_cannot_be_says_so_at_once(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/cases")
+    page.fill("input[name=confidence_min]", "2")
+    eventually(page.locator(".notice")).to_contain_text("between 0 and 1")
+    watched.problems.clear()  # the browser notes the refusal
+
+
 @pytest.mark.slow
 def test_the_next_page_of_rows_follows_the_filters(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/rows?outcome=answered")
+    page.goto(f"{site.address}/runs/run-a/cases?outcome=answered")
     page.click("a[rel=next]")
     eventually(page.locator(".pager")).to_contain_text("page 2 of")
     assert page.input_value("select[name=outcome]") == "answered"
@@ -135,7 +191,7 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.click("text=Compare the chosen runs")
     eventually(page.locator("h2", has_text="minus")).to_have_count(1)
     page.locator("details details[open] tbody a").first.click()
-    page.wait_for_url("**/rows/**")
+    page.wait_for_url("**/cases/**")
 
 
 HOSTILE = examples("run-payload", "run-payload-2")
@@ -145,10 +201,10 @@ HOSTILE = examples("run-payload", "run-payload-2")
     "path",
     [
         *HOSTILE,
-        "/runs/run-payload/rows?size=500",
+        "/runs/run-payload/cases?size=500",
         "/?text=%3Cscript%3Ewindow.harmed=1%3C/script%3E%22onfocus=harmed=1",
         *(
-            pytest.param(f"/runs/run-payload/rows/{11 * i}", marks=pytest.mark.slow)
+            pytest.param(f"/runs/run-payload/cases/{11 * i}", marks=pytest.mark.slow)
             for i in range(len(PAYLOADS) + 1)
         ),
     ],
@@ -168,14 +224,14 @@ def test_payloads_are_text_on_every_page(watched: Watched, site: Site, path: str
 def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) -> None:
     page = watched.page
     names = list(PAYLOADS)
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('script')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('script')}")
     assert page.text_content("#reply") == PAYLOADS["script"]
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('long')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('long')}")
     assert len(page.text_content("#reply")) == 50_000
     page.click("text=Show all")
     page.wait_for_function("document.querySelector('#reply').textContent.length > 50000")
     assert page.text_content("#reply") == PAYLOADS["long"]
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('zero-width')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('zero-width')}")
     assert "inU+200BvisU+2060ible" in page.text_content("#reply")
     assert page.locator("#reply .hidden-character").count() == 5
     watched.picture("viewer-row-hidden-characters")

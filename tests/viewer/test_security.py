@@ -18,7 +18,7 @@ from tests.viewer.conftest import Site, example, payload_run
 from krisis.viewer import app
 from krisis.viewer.security import Guard
 
-PATHS = ["/", "/index.json", "/runs/run", "/runs/run/rows", "/static/viewer.js", "/nowhere"]
+PATHS = ["/", "/index.json", "/runs/run", "/runs/run/cases", "/static/viewer.js", "/nowhere"]
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_no_name_of_a_run_leads_to_files_elsewhere(hostile: Site, path: str, nam
 
 @pytest.mark.parametrize(
     "path",
-    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/runs/%2e%2e/rows"],
+    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/runs/%2e%2e/cases"],
 )
 def test_no_path_leads_out_of_the_run_folder(site: Site, path: str) -> None:
     assert site.get(path).status == 404
@@ -184,9 +184,9 @@ def test_without_the_token_no_page_says_anything_of_a_run(
 
 
 def test_the_first_visit_gets_a_cookie_and_an_address_without_the_token(guarded: Site) -> None:
-    first = guarded.get(f"/runs/run/rows?outcome=answered&token={TOKEN}&page=1")
+    first = guarded.get(f"/runs/run/cases?outcome=answered&token={TOKEN}&page=1")
     assert first.status == 303
-    assert first.headers["location"] == "/runs/run/rows?outcome=answered&page=1"
+    assert first.headers["location"] == "/runs/run/cases?outcome=answered&page=1"
     cookie, *attributes = first.headers["set-cookie"].split("; ")
     assert cookie.startswith(f"krisis-view-{guarded.port}=")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} == set(attributes)
@@ -204,7 +204,7 @@ def test_programs_show_the_token_in_a_header_or_in_the_address(guarded: Site, sc
     assert guarded.get("/index.json", Authorization=f"{scheme} {TOKEN}").status == 200
     assert guarded.get("/index.json", Authorization=f"{scheme} {TOKEN}x").status == 403
     assert guarded.get("/index.json", Authorization=f"Basic {TOKEN}").status == 403
-    answer = guarded.get(f"/runs/run/rows.json?token={TOKEN}&outcome=answered")
+    answer = guarded.get(f"/runs/run/cases.json?token={TOKEN}&outcome=answered")
     assert (answer.status, answer.json["filter"]["outcome"]) == (200, "answered")
     assert TOKEN not in answer.text
 
@@ -231,7 +231,7 @@ def test_other_hosts_origins_and_methods_are_refused_with_the_token_too(guarded:
         ("/", {"Accept": "application/json"}, 403),
         ("/runs/no.json", {"Authorization": f"Bearer {TOKEN}"}, 404),
         ("/nowhere", {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json"}, 404),
-        ("/runs/run/rows.json?page=x", {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("/runs/run/cases.json?page=x", {"Authorization": f"Bearer {TOKEN}"}, 400),
         ("/index.json", {"Host": "evil.example"}, 403),
         ("/index.json", {"method": "POST"}, 405),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from krisis.errors import InvalidValue, MissingExtra
+from krisis.execution.prompts import shown_again
 from krisis.viewer.app import create_app
 
 app = typer.Typer(add_completion=False)
@@ -35,7 +36,7 @@ def view(
 ) -> None:
     """Serve the pages of saved runs on 127.0.0.1 until Ctrl-C."""
     secret = secrets.token_urlsafe(32) if token else None
-    site = create_app(folder, token=secret)
+    site = create_app(folder, token=secret, shown_again=shown_again)
     try:
         import uvicorn
     except ImportError:

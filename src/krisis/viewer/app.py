@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
@@ -16,7 +18,7 @@ from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
-from krisis.viewer.pages import compare, coverage, row, rows, run, runs
+from krisis.viewer.pages import case, cases, compare, coverage, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
@@ -25,10 +27,10 @@ PAGES: dict[str, Maker] = {
     "/": lambda catalogue, parts, query: runs.page(catalogue, query, _all(query, "metric")),
     "/compare": lambda catalogue, parts, query: compare.page(catalogue, _all(query, "run")),
     "/runs/{run}/progress": lambda c, parts, query: runs.progress_page(c, parts["run"]),
-    "/runs/{run}/rows/{position:int}": lambda c, parts, query: row.page(
+    "/runs/{run}/cases/{position:int}": lambda c, parts, query: case.page(
         c, parts["run"], parts["position"], query
     ),
-    "/runs/{run}/rows": lambda c, parts, query: rows.page(c, parts["run"], query),
+    "/runs/{run}/cases": lambda c, parts, query: cases.page(c, parts["run"], query),
     "/runs/{run}/coverage": lambda c, parts, query: coverage.page(c, parts["run"], query),
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
@@ -54,17 +56,33 @@ def _all(query: Any, name: str) -> list[str]:
 
 
 def create_app(
-    folder: Path, *, host_names: tuple[str, ...] = LOCAL_NAMES, token: str | None = None
+    folder: Path,
+    *,
+    host_names: tuple[str, ...] = LOCAL_NAMES,
+    token: str | None = None,
+    shown_again: case.ShownAgain | None = None,
 ) -> Any:
-    """Return the guarded application over the runs of a folder; without a token all may read."""
+    """Return the guarded application over the runs of a folder; without a token all may read.
+
+    ``shown_again`` puts stored features into the words of a prompt.
+    """
     try:
         from starlette.applications import Starlette
         from starlette.routing import Route
     except ImportError:
         raise MissingExtra.named("viewer", "the viewer") from None
     catalogue = Catalogue(folder)
-    routes = [Route("/static/{name}", _static)]
-    for path, maker in PAGES.items():
+    routes = [
+        Route("/static/{name}", _static),
+        Route("/runs/{run}/cases.csv", _endpoint(catalogue, cases.csv_of, _csv)),
+        Route("/runs/{run}/rows{rest:path}", _renamed),
+    ]
+    pages = PAGES | {
+        "/runs/{run}/cases/{position:int}": lambda c, parts, query: case.page(
+            c, parts["run"], parts["position"], query, shown_again
+        )
+    }
+    for path, maker in pages.items():
         twin = "/index.json" if path == "/" else f"{path}.json"
         endpoint = _endpoint(catalogue, maker)
         routes += [Route(twin, endpoint), Route(path, endpoint)]
@@ -72,10 +90,12 @@ def create_app(
     return Guard(app, _error, host_names=host_names, token=token)
 
 
-def _endpoint(catalogue: Catalogue, maker: Maker) -> Callable[[Any], Any]:
+def _endpoint(
+    catalogue: Catalogue, maker: Callable[..., Any], answer: Callable[[Any, Any], Any] | None = None
+) -> Callable[[Any], Any]:
     def endpoint(request: Any) -> Any:
         try:
-            page = maker(catalogue, request.path_params, request.query_params)
+            made = maker(catalogue, request.path_params, request.query_params)
         except UnknownName as error:
             run = request.path_params.get("run", "")
             names = catalogue.paths() if run else ()
@@ -87,9 +107,27 @@ def _endpoint(catalogue: Catalogue, maker: Maker) -> Callable[[Any], Any]:
             return _answer(request.scope, _waiting_page(wait), 202)
         except KrisisError as error:
             return _error(request.scope, 400, str(error))
-        return _answer(request.scope, page)
+        return (answer or _answer)(request.scope, made)
 
     return endpoint
+
+
+def _csv(scope: Any, lines: Iterator[str]) -> Any:
+    """Return lines as a file to be saved, sent as they are made."""
+    from starlette.responses import StreamingResponse
+
+    file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"]["run"])
+    saved = {"content-disposition": f'attachment; filename="{file}-cases.csv"'}
+    return StreamingResponse(lines, media_type="text/csv", headers=saved)
+
+
+def _renamed(request: Any) -> Any:
+    """Lead from the address that cases had before to theirs."""
+    from starlette.responses import RedirectResponse
+
+    run, rest = quote(request.path_params["run"], safe=""), quote(request.path_params["rest"])
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/runs/{run}/cases{rest}{query}", status_code=308)
 
 
 def _answer(scope: Any, page: Page, status: int = 200) -> Any:

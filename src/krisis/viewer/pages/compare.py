@@ -32,7 +32,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str]) -> Page:
     left, right = (catalogue.load(name) for name in names)
     comparison, shown = _compared(left, right)
     content |= {"comparison": comparison.to_dict()}
-    rows = tuple(f"/runs/{quote(name, safe='')}/rows/" for name in names)
+    rows = tuple(f"/runs/{quote(name, safe='')}/cases/" for name in names)
     return Page("compare.html", "Compare", content, {"comparison": shown, "rows": rows})
 
 

@@ -12,7 +12,7 @@ from krisis.reporting.risk_coverage import thinned
 from krisis.reporting.risk_curves import points_at, run_curve
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, number_of
-from krisis.viewer.pages.rows import row_line
+from krisis.viewer.pages.cases import case_line
 from krisis.viewer.row_index import RowFilter
 
 N_ROWS_SHOWN = 20
@@ -51,7 +51,7 @@ def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> J
         "n_deferred": len(deferred),
         "n_wrong_deferred": n_wrong,
         "n_right_deferred": len(deferred) - n_wrong,
-        "rows": [row_line(run, int(position)) for position in deferred[:N_ROWS_SHOWN]],
+        "rows": [case_line(run, int(position)) for position in deferred[:N_ROWS_SHOWN]],
     }
 
 

@@ -199,6 +199,18 @@ function explorer() {
   });
 }
 
+function copying() {
+  for (const button of document.querySelectorAll("button[data-copy-from]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const source = document.querySelector(button.dataset.copyFrom);
+      const said = button.parentElement.querySelector("[role=status]");
+      const done = await navigator.clipboard.writeText(source.textContent).then(() => true, () => false);
+      said.textContent = done ? "copied" : "not allowed by the browser; select the text and copy it";
+    });
+  }
+}
+
 function percent(value) {
   return value === null ? "–" : (value * 100).toFixed(1) + " %";
 }
@@ -365,6 +377,7 @@ theme();
 keyboard();
 waiting();
 explorer();
+copying();
 slider();
 home();
 liveRun();
