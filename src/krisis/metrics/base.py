@@ -278,6 +278,7 @@ class BaseMetric:
         return self.form(table)
 
     comparison_name: ClassVar[str] = ""
+    comparison_reason: ClassVar[str] = ""  # why it is compared by that number, as half a sentence
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return what a reader should know beside the value."""

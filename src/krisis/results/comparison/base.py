@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import zip_longest
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
+from krisis.metrics.paired import Exchanges
 from krisis.results.comparison.matching import ChangedRow, MatchedRuns
+from krisis.results.comparison.where import Where, where_they_differ
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
 
@@ -53,8 +57,8 @@ class MetricDelta:
 
     ``left`` and ``right`` are the scores; ``delta``, ``interval`` and ``p_value`` belong to
     ``left_compared`` and ``right_compared``, which are the scores themselves unless
-    ``compared_by`` names another number. ``p_adjusted`` is that of the whole comparison;
-    ``reason`` says why there is no test.
+    ``compared_by`` names another number, and ``compared_because`` why. ``p_adjusted`` is that of
+    the whole comparison; ``reason`` says why there is no test.
     """
 
     key: str
@@ -68,6 +72,7 @@ class MetricDelta:
     p_adjusted: float = math.nan
     test: str = ""
     compared_by: str = ""
+    compared_because: str = ""
     left_compared: float = math.nan
     right_compared: float = math.nan
     margin: float | None = None
@@ -110,7 +115,7 @@ class Pair:
     changes: Mapping[str, Sequence[ChangedRow]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comparison:
     """All runs with all pairs; ``matched`` is None where files without rows were compared.
 
@@ -130,6 +135,25 @@ class Comparison:
     def paired(self) -> bool:
         """Say whether rows were matched, or only scores compared."""
         return self.matched is not None
+
+    @cached_property
+    def where(self) -> list[Where]:
+        """In which groups the runs of every pair differ; nothing where rows were not matched."""
+        if self.matched is None:
+            return []
+        rows, options = self.matched.rows, self.options
+        exchanges = Exchanges(max(options.n_permutations, 199), options.seed, options.level)
+        task = next(iter(self.runs.values())).provenance.task_facts
+        return [
+            where_they_differ(
+                (pair.left, pair.right),
+                (rows[pair.left].table, rows[pair.right].table),
+                exchanges,
+                words=task.words if task else str,
+                n_pairs=len(self.pairs),
+            )
+            for pair in self.pairs
+        ]
 
     def tied_with_best(self) -> dict[str, list[str]]:
         """Return, per metric with a better end, the best run and all not significantly different.
@@ -192,7 +216,10 @@ class Comparison:
                 }
                 for name, scores in self.scores.items()
             },
-            "pairs": [_pair_dict(pair, options.level) for pair in self.pairs],
+            "pairs": [
+                _pair_dict(pair, options.level, where)
+                for pair, where in zip_longest(self.pairs, self.where)
+            ],
             "tied_with_best": self.tied_with_best(),
         }
 
@@ -207,11 +234,12 @@ def spending_of(run: BenchmarkResult) -> JsonObject:
     }
 
 
-def _pair_dict(pair: Pair, level: float) -> JsonObject:
+def _pair_dict(pair: Pair, level: float, where: Where | None) -> JsonObject:
     return {
         "left": pair.left,
         "right": pair.right,
         "deltas": {label: delta.to_dict(level) for label, delta in pair.deltas.items()},
+        "where": where.to_dict() if where else None,
         "changes": {
             change: [row.to_dict() for row in rows] for change, rows in pair.changes.items()
         },

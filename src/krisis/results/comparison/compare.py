@@ -191,6 +191,7 @@ def _delta(
         delta=found.delta,
         interval=found.interval,
         compared_by=metric.comparison_name,
+        compared_because=metric.comparison_reason,
         left_compared=found.left,
         right_compared=found.right,
     )
