@@ -52,13 +52,17 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def serve() -> Iterator[Callable[[Path], Site]]:
+def serve() -> Iterator[Callable[..., Site]]:
     """Return a function that serves a folder until the module's tests have ended."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    def start(folder: Path) -> Site:
+    def start(folder: Path, token: str | None = None) -> Site:
         configuration = uvicorn.Config(
-            create_app(folder), host="127.0.0.1", port=0, log_level="warning", lifespan="off"
+            create_app(folder, token=token),
+            host="127.0.0.1",
+            port=0,
+            log_level="warning",
+            lifespan="off",
         )
         socket = configuration.bind_socket()
         socket.listen()  # so that the first request waits instead of being refused

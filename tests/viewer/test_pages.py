@@ -65,11 +65,11 @@ def test_an_unfinished_run_is_scored_as_far_as_it_has_come(site: Site) -> None:
 def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", result_of(invented_rows(10)), n_cases=50)
     catalogue = Catalogue(tmp_path)
-    assert catalogue.progress("run").n_done == 10
+    assert catalogue.entry("run").n_done == 10
     lines = (path / "rows.jsonl").read_bytes().splitlines(keepends=True)
     with (path / "rows.jsonl").open("ab") as file:
         file.write(edited_line(lines[-1], position=10) + b'{"kind": "row", "posi')
-    assert catalogue.progress("run").n_done == 11
+    assert catalogue.entry("run").n_done == 11
 
 
 @pytest.mark.parametrize(
@@ -211,4 +211,4 @@ def test_a_journal_with_an_unknown_outcome_does_not_take_the_list_down(tmp_path:
     path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=50)
     with (path / "rows.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"kind": "row", "position": 9, "row": {"outcome": "guessed"}}\n')
-    assert Catalogue(tmp_path).progress("run").n_done == 3
+    assert Catalogue(tmp_path).entry("run").n_done == 3

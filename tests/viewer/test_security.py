@@ -1,16 +1,19 @@
-"""The viewer answers this machine, this site, and reads only."""
+"""The viewer answers this machine, this site, who has the token, and reads only."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
 from tests.invented_runs import invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
 
+from krisis.viewer import app
 from krisis.viewer.security import Guard
 
 PATHS = ["/", "/index.json", "/runs/run", "/runs/run/rows", "/static/viewer.js", "/nowhere"]
@@ -65,8 +68,17 @@ def test_the_guard_lets_only_reading_through_whatever_the_pages_would_do(
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": method, "headers": [(b"host", b"127.0.0.1:8000")]}
-    asyncio.run(Guard(obliging)(scope, None, send))
+    def refuse(scope: Any, status: int, sentence: str) -> Any:
+        return PlainTextResponse(sentence, status)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": "/",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1:8000")],
+    }
+    asyncio.run(Guard(obliging, refuse)(scope, None, send))
     assert sent[0]["status"] == expected
 
 
@@ -92,3 +104,113 @@ def test_a_link_that_leaves_the_folder_is_not_followed(site: Site) -> None:
 )
 def test_no_path_leads_out_of_the_run_folder(site: Site, path: str) -> None:
     assert site.get(path).status == 404
+
+
+TOKEN = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+
+
+@pytest.fixture(scope="module")
+def guarded(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("runs")
+    write_run(folder / "run", result_of(invented_rows(20), "model/x"))
+    return serve(folder, TOKEN)
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if not path.startswith("/static")])
+@pytest.mark.parametrize("credentials", ["", f"?token={TOKEN[:-1]}", "?token=", "?token=%ff"])
+def test_without_the_token_no_page_says_anything_of_a_run(
+    guarded: Site, path: str, credentials: str
+) -> None:
+    answer = guarded.get(path + credentials)
+    assert answer.status == 403
+    assert "krisis view" in answer.text
+    assert "model/x" not in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+def test_the_first_visit_gets_a_cookie_and_an_address_without_the_token(guarded: Site) -> None:
+    first = guarded.get(f"/runs/run/rows?outcome=answered&token={TOKEN}&page=1")
+    assert first.status == 303
+    assert first.headers["location"] == "/runs/run/rows?outcome=answered&page=1"
+    cookie, *attributes = first.headers["set-cookie"].split("; ")
+    assert cookie.startswith(f"krisis-view-{guarded.port}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} == set(attributes)
+    assert TOKEN not in str(first.headers) + first.text
+    page = guarded.get(first.headers["location"], Cookie=f"other=1; {cookie}")
+    assert page.status == 200
+    assert TOKEN not in page.text
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert guarded.get("/", Cookie=cookie[:-1]).status == 403
+    assert guarded.get("/", Cookie=cookie.replace(str(guarded.port), "1")).status == 403
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "token"])
+def test_programs_show_the_token_in_a_header_or_in_the_address(guarded: Site, scheme: str) -> None:
+    assert guarded.get("/index.json", Authorization=f"{scheme} {TOKEN}").status == 200
+    assert guarded.get("/index.json", Authorization=f"{scheme} {TOKEN}x").status == 403
+    assert guarded.get("/index.json", Authorization=f"Basic {TOKEN}").status == 403
+    answer = guarded.get(f"/runs/run/rows.json?token={TOKEN}&outcome=answered")
+    assert (answer.status, answer.json["filter"]["outcome"]) == (200, "answered")
+    assert TOKEN not in answer.text
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x", "/%5Cevil.example", "/%2F%2Fevil.example"])
+def test_the_way_on_never_leads_to_another_site(guarded: Site, path: str) -> None:
+    place = guarded.get(f"{path}?token={TOKEN}").headers["location"]
+    assert place.startswith("/")
+    assert place[1] not in "/\\"
+    assert 'href="//' not in guarded.get(path).text
+
+
+def test_other_hosts_origins_and_methods_are_refused_with_the_token_too(guarded: Site) -> None:
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    assert guarded.get("/", **allowed, Host="evil.example").status == 403
+    assert guarded.get("/", **allowed, Origin="http://evil.example").status == 403
+    assert guarded.get(f"/?token={TOKEN}", method="POST").status == 405
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/index.json", {}, 403),
+        ("/", {"Accept": "application/json"}, 403),
+        ("/runs/no.json", {"Authorization": f"Bearer {TOKEN}"}, 404),
+        ("/nowhere", {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json"}, 404),
+        ("/runs/run/rows.json?page=x", {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("/index.json", {"Host": "evil.example"}, 403),
+        ("/index.json", {"method": "POST"}, 405),
+    ],
+)
+def test_errors_are_json_where_json_was_asked(
+    guarded: Site, path: str, headers: dict[str, str], status: int
+) -> None:
+    answer = guarded.get(path, **headers)
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json["status"] == status
+    assert answer.json["error"] and answer.json["next"]
+
+
+@pytest.mark.parametrize("path", ["/runs/run", "/runs/run.json"])
+def test_a_fault_of_krisis_shows_no_traceback_and_stands_in_the_terminal(
+    serve: Callable[..., Site],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+) -> None:
+    def broken(*_: object) -> object:
+        raise RuntimeError("a secret of the machine")
+
+    monkeypatch.setitem(app.PAGES, "/runs/{run}", broken)
+    write_run(tmp_path / "run", result_of(invented_rows(5)))
+    site = serve(tmp_path)
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)
+    answer = site.get(path)
+    assert answer.status == 500
+    assert "Traceback" not in answer.text
+    assert "secret" not in answer.text
+    assert "krisis doctor" in answer.text
+    assert "a secret of the machine" in caplog.text
+    assert site.get("/").status == 200

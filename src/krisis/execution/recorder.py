@@ -67,6 +67,7 @@ class Opening:
     is_synthetic: bool = False
     may_store_features: bool = True
     imported: Imported | None = None
+    price: Mapping[str, float] = field(default_factory=dict)
 
 
 class Recorder:
@@ -224,7 +225,9 @@ class Recorder:
         write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
         self._manifest = manifest
-        self._journal = Journal(self.directory.rows, stores_features=stores_features)
+        self._journal = Journal(
+            self.directory.rows, stores_features=stores_features, price=opening.price
+        )
         return Earlier()
 
     def _continue(self, directory: RunDirectory, opening: Opening) -> Earlier:
@@ -238,7 +241,9 @@ class Recorder:
         earlier = Earlier(journal.rows, journal.spent, journal.elapsed_seconds, journal.loss)
         if self._retry_failed:
             earlier.rows = {at: row for at, row in earlier.rows.items() if row.error is None}
-        self._journal = Journal(directory.rows, stores_features=manifest.stores_features)
+        self._journal = Journal(
+            directory.rows, stores_features=manifest.stores_features, price=opening.price
+        )
         return earlier
 
     def _mended(self, directory: RunDirectory, manifest: Manifest, cases: Cases) -> JournalContents:

@@ -148,6 +148,7 @@ class Session:
             ),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
+            price=self._price.per_million if self._price else {},
         )
         return recorder.begin(opening)
 
