@@ -14,14 +14,18 @@ from krisis.json_values import JsonMapping, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
-from krisis.viewer.pages import compare, coverage, row, rows, run, runs
+from krisis.viewer.pages import compare, coverage, pair, row, rows, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
 Maker = Callable[[Catalogue, JsonMapping, Mapping[str, str]], Page]
 PAGES: dict[str, Maker] = {
     "/": lambda catalogue, parts, query: runs.page(catalogue, query, _all(query, "metric")),
-    "/compare": lambda catalogue, parts, query: compare.page(catalogue, _all(query, "run")),
+    "/compare/cases/{position:int}": lambda c, parts, query: pair.case_page(
+        c, _all(query, "run"), parts["position"], query
+    ),
+    "/compare/cases": lambda c, parts, query: pair.page(c, _all(query, "run"), query),
+    "/compare": lambda c, parts, query: compare.page(c, _all(query, "run"), query),
     "/runs/{run}/progress": lambda c, parts, query: runs.progress_page(c, parts["run"]),
     "/runs/{run}/rows/{position:int}": lambda c, parts, query: row.page(
         c, parts["run"], parts["position"], query
@@ -74,7 +78,7 @@ def _endpoint(catalogue: Catalogue, maker: Maker) -> Callable[[Any], Any]:
             page = maker(catalogue, request.path_params, request.query_params)
         except KrisisError as error:
             return _error(request.scope, 404 if isinstance(error, UnknownName) else 400, str(error))
-        return _answer(request.scope, page)
+        return _answer(request.scope, page, page.status)
 
     return endpoint
 

@@ -19,6 +19,7 @@ from krisis.statistics.intervals import Interval
 
 NO_DIFFERENCE = "no significant difference"
 NOT_COMPARABLE = "not comparable"
+_EXCHANGES_PER_PAIR = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,10 @@ class CompareOptions:
                 raise InvalidValue(f"{name} must be a number above 0, not {value!r}")
         if self.n_permutations < 1:
             raise InvalidValue(f"n_permutations must be 1 or more, not {self.n_permutations!r}")
+
+    def n_exchanges(self, n_pairs: int) -> int:
+        """Return how many are drawn: many pairs multiply the smallest possible p-value."""
+        return max(self.n_permutations, _EXCHANGES_PER_PAIR * n_pairs - 1 if n_pairs > 1 else 1)
 
     def margin_of(self, key: str) -> float | None:
         """Return the margin of a metric, where one was given."""
@@ -142,7 +147,8 @@ class Comparison:
         if self.matched is None:
             return []
         rows, options = self.matched.rows, self.options
-        exchanges = Exchanges(max(options.n_permutations, 199), options.seed, options.level)
+        n = options.n_exchanges(len(self.pairs))
+        exchanges = Exchanges(n, options.seed, options.level)
         task = next(iter(self.runs.values())).provenance.task_facts
         return [
             where_they_differ(

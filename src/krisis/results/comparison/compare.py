@@ -24,8 +24,6 @@ from krisis.statistics.paired import non_inferior
 __all__ = ["CompareOptions", "Comparison", "MetricDelta", "Pair", "compare_runs"]
 
 PERMUTATION = "paired permutation by patient"
-# Several pairs multiply the smallest possible p-value, so that more exchanges are drawn for them.
-_EXCHANGES_PER_PAIR = 40
 
 
 def compare_runs(
@@ -120,8 +118,7 @@ def _paired(
     tables = {name: rows.table for name, rows in matched.rows.items()}
     scores = {name: score_all(metrics, table) for name, table in tables.items()}
     n_pairs = math.comb(len(runs), 2)
-    fewest = _EXCHANGES_PER_PAIR * n_pairs - 1 if n_pairs > 1 else 1
-    exchanges = Exchanges(max(options.n_permutations, fewest), options.seed, options.level)
+    exchanges = Exchanges(options.n_exchanges(n_pairs), options.seed, options.level)
     primary = _primary(metrics, options.primary)
     pairs, n_drawn = [], exchanges.n
     forms = {metric.identifier: _form_of(metric) for metric in metrics}

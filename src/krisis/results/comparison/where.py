@@ -111,6 +111,16 @@ def outcome_codes(table: Table) -> IntArray:
     return np.where(table.abstained, 2, np.where(table.correct, 0, 1))
 
 
+def differing(left: Table, right: Table) -> BoolArray:
+    """Tell on which rows the runs differ in what they answered, or in whether they did."""
+    first, second = (
+        np.array([*table.labels, None], dtype=object)[table.prediction] for table in (left, right)
+    )
+    answered = left.answered & right.answered
+    found: BoolArray = (left.abstained != right.abstained) | (answered & (first != second))
+    return found
+
+
 def groups_of(left: Table, right: Table, words: Callable[[Label], str] = str) -> Groups:
     """Return the rows of every group that both runs define alike, so that they can be exchanged.
 
