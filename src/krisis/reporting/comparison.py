@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
@@ -16,7 +15,9 @@ from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit
 from krisis.reporting.paired_confidence import Panel, confidence_panels
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
 from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
+from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import Comparison, MetricDelta
+from krisis.results.comparison.matching import ChangedRow
 from krisis.results.comparison.text import (
     compared_by_lines,
     delta_cells,
@@ -138,6 +139,7 @@ def _score_lines(comparison: Comparison) -> list[JsonObject]:
 
 def _pair_page(comparison: Comparison, place: int) -> PairPage:
     pair, level = comparison.pairs[place], comparison.options.level
+    task = comparison.runs[pair.left].provenance.task_facts
     widest = max(map(_reach, pair.deltas.values()), default=0.0) or 1.0
     verdicts = Counter(delta.verdict(level) for delta in pair.deltas.values())
     return PairPage(
@@ -145,7 +147,7 @@ def _pair_page(comparison: Comparison, place: int) -> PairPage:
         pair.right,
         [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
         widest,
-        [_change(change, rows) for change, rows in pair.changes.items() if rows],
+        [_change(change, rows, task) for change, rows in pair.changes.items() if rows],
         ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
         pair.left == next(iter(comparison.runs)),
         **_where_parts(comparison, place),
@@ -220,8 +222,14 @@ def _place(value: float, widest: float) -> float:
     return round(_MIDDLE + _WIDTH * value / widest, 1)
 
 
-def _change(change: str, rows: Sequence[Any]) -> JsonObject:
-    shown = [row.to_dict() for row in rows[:N_CHANGED_SHOWN]]
+def _change(change: str, rows: Sequence[ChangedRow], task: TaskFacts | None) -> JsonObject:
+    def in_words(row: ChangedRow) -> JsonObject:
+        answers = ("ground_truth", "left_answer", "right_answer")
+        given = {name: getattr(row, name) for name in answers}
+        words = {name: task.words(one) for name, one in given.items() if task and one is not None}
+        return row.to_dict() | words
+
+    shown = [in_words(row) for row in rows[:N_CHANGED_SHOWN]]
     return {"change": change, "n_rows": len(rows), "rows": shown}
 
 

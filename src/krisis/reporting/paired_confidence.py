@@ -53,7 +53,9 @@ def confidence_panels(left: Table, right: Table, names: tuple[str, str]) -> list
             n_without=int((side & ~stated).sum()),
             n_left_surer=int((side & (left.confidence > right.confidence)).sum()),
             n_right_surer=int((side & (left.confidence < right.confidence)).sum()),
-            cells=[_cell(place, int(count[place]), most) for place in np.flatnonzero(count).tolist()],
+            cells=[
+                _cell(place, int(count[place]), most) for place in np.flatnonzero(count).tolist()
+            ],
         )
         for title, quadrant, side, count in zip(titles, QUADRANTS, sides, counts, strict=True)
     ]

@@ -27,7 +27,8 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     """Compare the runs that were chosen, or say why that cannot be; and offer others."""
     entries = {entry.name: entry for entry in catalogue.entries()}
     names = in_order(entries, chosen, text_of(query, "reference"))
-    offered = _offered(entries, names, text_of(query, "text"))
+    fitting = [n for n in names if not _objection([entries[m] for m in (names[0], n)])]
+    offered = _offered(entries, fitting or names, text_of(query, "text"))
     problem = _objection([entries[name] for name in names])
     content: JsonObject = {
         "chosen": [_line(entries[name]) for name in names],
@@ -38,7 +39,8 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         "offered": [_line(entry) for entry in offered[:N_OFFERED]],
         "comparison": None,
     }
-    context: JsonObject = {"shown": None, "address": _address, "names": names, "most": MOST_RUNS}
+    context: JsonObject = {"shown": None, "address": _address, "names": names, "fitting": fitting}
+    context["most"] = MOST_RUNS
     found = None
     if len(names) > 1 and not problem:
         try:
