@@ -2,100 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.invented_runs import edited_line, invented_rows, result_of, write_run
-from tests.viewer.conftest import Site
+from tests.viewer.conftest import (
+    ARTIFACTS,
+    PAYLOADS,
+    Site,
+    Watched,
+    eventually,
+    examples,
+    payload_run,
+)
 
-from krisis.metrics.base import EvaluationResult, Rows
 from krisis.reporting.report import build_report, report_html
 
 pytestmark = pytest.mark.browser
-
-ARTIFACTS = Path(__file__).parents[2] / "artifacts"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-]
-PAYLOADS = {
-    "script": "<script>window.harmed = 'script'</script>",
-    "textarea": "</textarea></pre></style><img src=x onerror=\"window.harmed = 'img'\">",
-    "svg": "<svg><script>window.harmed='svg'</script><a href=javascript:harmed=1>x</a></svg>",
-    "markdown": "[click](javascript:window.harmed=1) ![pixel](http://198.51.100.7/p.png) `code`",
-    "template": "{{ 7*7 }} {% include 'x' %} ${window.harmed=1}",
-    "rtl": "שלום \u202egnorw\u202c مرحبا",
-    "zero-width": "in\u200bvis\u2060ible\u00ad \ufeff\x07",
-    "attribute": '" onmouseover="window.harmed=1" x=" \' onfocus=\'window.harmed=1',
-    "long": "megabyte " * 120_000,
-}
-
-
-def chromium_path() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found:
-            return found
-    pytest.skip("no Chromium on PATH; install the package `chromium` to run these tests")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = chromium_path()
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-def eventually(locator: Any) -> Any:
-    """Return the assertions that wait; the policy of the pages forbids waiting by evaluation."""
-    from playwright.sync_api import expect
-
-    return expect(locator)
-
-
-class Watched:
-    """A page with everything that went wrong on it."""
-
-    def __init__(self, page: Any) -> None:
-        self.page = page
-        self.problems: list[str] = []
-        page.on("console", self._console)
-        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
-        page.on("request", self._request)
-
-    def _console(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.problems.append(f"{message.type}: {message.text}")
-
-    def _request(self, request: Any) -> None:
-        if not request.url.startswith(("http://127.0.0.1:", "file://", "data:", "about:")):
-            self.problems.append(f"request to {request.url[:80]}")
-
-    def picture(self, name: str) -> None:
-        ARTIFACTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=ARTIFACTS / f"{name}.png", full_page=True)
-
-
-@pytest.fixture
-def watched(chromium: Any) -> Iterator[Watched]:
-    context = chromium.new_context(viewport={"width": 1200, "height": 900})
-    page = Watched(context.new_page())
-    yield page
-    context.close()
-    assert page.problems == []
 
 
 @pytest.fixture(scope="module")
@@ -111,34 +35,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row.prediction = 1
     write_run(folder / "run-payload-2", hostile)
     return folder
-
-
-def payload_run() -> Any:
-    """Return a run in which everything that a model or a file can say is hostile."""
-    rows = Rows(
-        EvaluationResult(
-            payload[:200],
-            1,
-            confidence=0.9,
-            raw_response=payload,
-            prompt=payload[:500],
-            prompt_mode=payload[:50],
-            record_id=f"{name}{i} {payload[:60]}",
-            metadata={
-                "should_abstain": True,
-                "abstain_reasons": [payload[:80]],
-                "sex": payload[:40],
-                "ckd_stage": payload[:40],
-            },
-            signals={payload[:30]: payload[:80]},
-        )
-        for name, payload in PAYLOADS.items()
-        for i in range(11)
-    )
-    rows.append(
-        EvaluationResult(None, 1, record_id="failed", error=PAYLOADS["script"] + PAYLOADS["svg"])
-    )
-    return result_of(rows, PAYLOADS["script"])
 
 
 @pytest.fixture(scope="module")
@@ -253,18 +149,19 @@ def test_the_list_and_the_run_move_while_rows_come_in(
     page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
 
 
+HOSTILE = examples("run-payload", "run-payload-2")
+
+
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
-        "/runs/run-payload",
+        *HOSTILE,
         "/runs/run-payload/rows?size=500",
-        "/runs/run-payload/coverage?coverage=0.5",
-        "/compare?run=run-payload&run=run-payload-2",
-        "/runs/run-payload/rows/0",
+        "/runs/%3Cscript%3Ewindow.harmed=1%3C%2Fscript%3E%E2%80%AE",
+        "/?text=%3Cscript%3Ewindow.harmed=1%3C/script%3E%22onfocus=harmed=1",
         *(
             pytest.param(f"/runs/run-payload/rows/{11 * i}", marks=pytest.mark.slow)
-            for i in range(1, len(PAYLOADS) + 1)
+            for i in range(len(PAYLOADS) + 1)
         ),
     ],
 )

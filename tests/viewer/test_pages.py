@@ -170,7 +170,9 @@ def test_the_slider_agrees_with_counting_by_hand(site: Site) -> None:
 def test_a_wrong_address_gets_a_sentence(site: Site, path: str, status: int) -> None:
     answer = site.get(path)
     assert answer.status == status
-    assert "Not possible" in answer.text
+    assert '<p class="warning"' in answer.text
+    assert '<a class="button" href="/">' in answer.text
+    assert site.get(f"{path.partition('?')[0]}.json?{path.partition('?')[2]}").json["error"]
 
 
 def test_a_row_index_agrees_with_the_columns() -> None:

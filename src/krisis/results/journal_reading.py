@@ -69,7 +69,12 @@ class JournalContents:
     _context_ids: dict[int, str] = field(default_factory=dict)
     _session_seconds: float = 0.0
 
-    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
+    @property
+    def n_rows(self) -> int:
+        """Return how many positions have a row."""
+        return len(self.rows)
+
+    def in_order(self, start: int = 0, below: float = math.inf) -> Sequence[EvaluationResult]:
         """Return the rows of these positions in the order of the records."""
         return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
 
@@ -90,7 +95,7 @@ class JournalContents:
         try:
             spent = Spent(**line["calls"]) if "calls" in line else None
             Spent().add(spent or Spent())  # refuses what does not add up
-            self._take(line, cases)
+            self._take(piece, line, cases)
         except _Unfit as unfit:
             self.damage.append(Damage(piece.number, piece.start, str(unfit)))
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -100,10 +105,10 @@ class JournalContents:
             if spent is not None:
                 self.spent.add(spent)
 
-    def _take(self, line: JsonObject, cases: Cases | None) -> None:
+    def _take(self, piece: Piece, line: JsonObject, cases: Cases | None) -> None:
         kind = line["kind"]
         if kind == "row":
-            self._take_row(line, cases)
+            self._take_row(piece, line, cases)
         elif kind in ("prompt", "context"):
             self._texts[str(line["id"])] = str(line["text"])
         elif kind == "session":
@@ -125,13 +130,17 @@ class JournalContents:
             self.elapsed_seconds += at - before
             self._session_seconds = at
 
-    def _take_row(self, line: JsonObject, cases: Cases | None) -> None:
+    def _take_row(self, piece: Piece, line: JsonObject, cases: Cases | None) -> None:
         position, row = line["position"], row_from_dict(line["row"], "row")
         if type(position) is not int or position < 0:
             raise _Unfit("its position is outside the run")
         reason = cases.objection(position, row) if cases is not None else ""
         if reason:
             raise _Unfit(reason)
+        self.keep(position, row, piece, line)
+
+    def keep(self, position: int, row: EvaluationResult, piece: Piece, line: JsonObject) -> None:
+        """Keep the row of a position in the place of an earlier one."""
         self.rows[position] = row
         self.features.pop(position, None)
         self._context_ids.pop(position, None)
@@ -167,9 +176,14 @@ class JournalContents:
         return self
 
 
-def read_journal(path: Path, cases: Cases | None = None) -> JournalContents:
-    """Read a journal, rows that are not of these cases left out; a missing file is empty."""
-    contents = JournalContents()
+def read_journal(
+    path: Path, cases: Cases | None = None, contents: JournalContents | None = None
+) -> JournalContents:
+    """Read a journal, rows that are not of these cases left out; a missing file is empty.
+
+    ``contents`` may keep rows elsewhere than in memory.
+    """
+    contents = JournalContents() if contents is None else contents
     if path.exists():
         for piece in pieces(path):
             contents.take(piece, cases)

@@ -22,8 +22,12 @@ def load_result(path: Path) -> BenchmarkResult:
     """Read a run directory or a saved result; a run that has not ended is scored as it is."""
     if not path.exists():
         raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
-    result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
-    if path.is_dir() and result.evaluation_results and not result.metric_scores:
+    return scored_as_it_is(load_run(path)) if path.is_dir() else BenchmarkResult.load(path)
+
+
+def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
+    """Return the result of a run directory with scores, where the run has not ended with any."""
+    if result.evaluation_results and not result.metric_scores:
         return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
     return result
 

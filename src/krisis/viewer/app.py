@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -43,8 +44,7 @@ _ERRORS = {
     405: ("Only reading is possible", "Open pages with GET; runs are made by krisis run."),
     500: (
         "This page could not be made",
-        "The terminal of krisis view says why. If one run is the cause, krisis doctor RUN checks "
-        "it; all other pages go on working.",
+        "The terminal of krisis view says why. If one run is the cause, krisis doctor RUN tells.",
     ),
 }
 
@@ -76,8 +76,15 @@ def _endpoint(catalogue: Catalogue, maker: Maker) -> Callable[[Any], Any]:
     def endpoint(request: Any) -> Any:
         try:
             page = maker(catalogue, request.path_params, request.query_params)
+        except UnknownName as error:
+            run = request.path_params.get("run", "")
+            names = catalogue.paths() if run else ()
+            if not run or run in names:
+                return _error(request.scope, 404, str(error))
+            near = get_close_matches(run, names, n=3, cutoff=0.5)
+            return _error(request.scope, 404, f"there is no run {run!r} in this folder", near)
         except KrisisError as error:
-            return _error(request.scope, 404 if isinstance(error, UnknownName) else 400, str(error))
+            return _error(request.scope, 400, str(error))
         return _answer(request.scope, page, page.status)
 
     return endpoint
@@ -96,9 +103,9 @@ def _answer(scope: Any, page: Page, status: int = 200) -> Any:
     return HTMLResponse(text, status)
 
 
-def _error(scope: Any, status: int, sentence: str) -> Any:
+def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> Any:
     heading, next_step = _ERRORS[status]
-    content = {"error": sentence, "status": status, "next": next_step}
+    content = {"error": sentence, "status": status, "next": next_step, "near": list(near)}
     return _answer(scope, Page("error.html", heading, content, {"path": scope["path"]}), status)
 
 

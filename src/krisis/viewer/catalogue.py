@@ -14,7 +14,8 @@ from pathlib import Path
 from krisis.errors import InvalidFile, UnknownName
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.table import Answers, Table
+from krisis.metrics.table import Table
+from krisis.reporting.breakdown import group_headings
 from krisis.reporting.report import RunReport, build_report
 from krisis.results.journal_reading import JournalTail, SoFar
 from krisis.results.loading import load_result, reproduce_command
@@ -68,10 +69,14 @@ class LoadedRun:
         """Return the positions of the rows that pass a filter, in the order asked for."""
         return self.index.select(wanted)
 
+    def choices(self, column: str) -> list[str]:
+        """Return what occurs under group, reason, failure, predicted or truth."""
+        return self.index.groups if column == "group" else self.index.values(column)
+
     @cached_property
     def index(self) -> RowIndex:
         """Return the searchable columns."""
-        return RowIndex(self.rows, (self.rows.answers or Answers()).groups)
+        return RowIndex(self.rows, group_headings(self.rows.answers))
 
     @cached_property
     def report(self) -> RunReport:

@@ -230,7 +230,7 @@ def _ended_entry(entry: Entry, directory: RunDirectory) -> Entry:
         changed = "rows.jsonl changed after its scores were made; open the run to have it checked"
         return replace(entry, damage=changed)
     run = read_run(entry.path)
-    counts = Counter(row.outcome for row in run.journal.rows.values())
+    counts = Counter[str](row.outcome for row in run.journal.rows.values())
     return replace(entry, damage=run.damage, counts=dict(counts))
 
 
@@ -274,7 +274,7 @@ def _without_rows(path: Path) -> JsonObject:
     return parse_object(text, str(path))
 
 
-def _described(suite: JsonMapping) -> dict[str, str]:
+def _described(suite: JsonMapping) -> JsonObject:
     return {key: str(suite.get(key) or "") for key in ("suite", "task", "features", "content_hash")}
 
 

@@ -54,8 +54,6 @@ class Index:
         place.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             place.mkdir(mode=0o700)
-        if place.is_symlink() or (hasattr(os, "getuid") and place.stat().st_uid != os.getuid()):
-            raise OSError("the folder of the index is not this user's")
         place.chmod(0o700)
         path = place / "index.sqlite"
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))

@@ -23,7 +23,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-NO_TOKEN = (
+STRANGER = (
     "this viewer opens with a token only, so that other users of this machine cannot read your "
     "runs; open the whole address that `krisis view` printed in its terminal, or start "
     "`krisis view` again"
@@ -118,7 +118,7 @@ class Guard:
             known, _, held = pair.strip().partition("=")
             if known == name and hmac.compare_digest(held.encode(), value.encode()):
                 return None
-        return 403, NO_TOKEN
+        return 403, STRANGER
 
     def _is_token(self, given: str) -> bool:
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())

@@ -268,7 +268,11 @@ def _usual_sort(columns: Sequence[Column]) -> str:
 def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
     """Return the entries in order; those without the figure come last whichever way."""
     name = sort.removeprefix("-")
-    key = _SORTS.get(name, lambda entry: metric_cell(entry.scores.get(name)).value)
+
+    def of_metric(entry: Entry) -> float:
+        return metric_cell(entry.scores.get(name)).value
+
+    key: Key = _SORTS.get(name, of_metric)
     by_name = sorted(entries, key=lambda entry: entry.name)
     keys = {id(entry): key(entry) for entry in by_name}
     known = [entry for entry in by_name if keys[id(entry)] == keys[id(entry)]]  # NaN is not itself
@@ -308,15 +312,18 @@ def _baselines(entries: Sequence[Entry], columns: Sequence[Column]) -> list[Json
 
 
 @lru_cache(maxsize=2000)
-def _certificate(path: Path, _: int) -> str:
+def _certificate(path: Path, _: int) -> JsonObject | None:
     """Say what a certificate in the folder of a run promises; nothing of any other file."""
+    content: JsonObject = {}
     try:
         content = read_object(path)
         if content.get("kind") != "krisis.certificate":
-            return ""
+            return None
         certificate = certificate_from(content, place=path.name)
     except KrisisError as error:
-        return f"{path.name}: {error}" if "certificate" in str(error) else ""
-    if certificate.threshold is None and not any(p.threshold is not None for p in certificate.parts):
-        return f"{path.name}: no threshold holds a risk of {certificate.risk:g}"
-    return f"{path.name}: {certificate.promise}"
+        words = "certificate not valid"
+        return {"file": path.name, "words": words, "promise": str(error)} if content else None
+    met = any(part.threshold is not None for part in certificate.parts)
+    words = f"{'' if met else 'not '}certified: risk ≤ {certificate.risk:.3g}"
+    promise = certificate.promise if met else "no threshold is known to hold this risk"
+    return {"file": path.name, "words": words, "promise": promise}
