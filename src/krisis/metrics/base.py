@@ -162,6 +162,10 @@ class Rows(list[EvaluationResult]):
             self._table = Table(self, self.answers)
         return self._table
 
+    def taken(self, places: Sequence[int]) -> Rows:
+        """Return the rows at some places, in that order."""
+        return Rows((self[place] for place in places), self.answers)
+
 
 def table_of(results: Sequence[EvaluationResult] | Table) -> Table:
     """Return the table of rows that have one, else convert."""

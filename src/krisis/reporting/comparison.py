@@ -17,7 +17,7 @@ from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, 
 from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
 from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import Comparison, MetricDelta
-from krisis.results.comparison.matching import ChangedRow
+from krisis.results.comparison.matching import OUTCOMES, ChangedRow
 from krisis.results.comparison.text import (
     compared_by_lines,
     delta_cells,
@@ -29,7 +29,7 @@ from krisis.results.comparison.text import (
     spending_words,
     where_lines,
 )
-from krisis.results.comparison.where import FIGURES, OUTCOMES, GroupDifference, differing
+from krisis.results.comparison.where import FIGURES, GroupDifference, differing
 from krisis.statistics.intervals import Interval
 
 N_CHANGED_SHOWN = 20

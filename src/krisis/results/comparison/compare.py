@@ -139,8 +139,7 @@ def _paired(
             )
             for metric in metrics
         }
-        positions = (list(matched.positions[left]), list(matched.positions[right]))
-        pairs.append(Pair(left, right, deltas, changed_rows(runs[left], runs[right], positions)))
+        pairs.append(Pair(left, right, deltas, changed_rows(matched, left, right)))
     n_patients = next(iter(tables.values())).patients.n
     return Comparison(runs, scores, pairs, options, matched, n_patients, n_drawn, left_out)
 

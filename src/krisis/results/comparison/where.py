@@ -11,7 +11,8 @@ import numpy as np
 from krisis.json_values import JsonObject
 from krisis.metrics.forms import prior_icc
 from krisis.metrics.paired import Exchanges
-from krisis.metrics.table import WHY_DEFERRED, BoolArray, IntArray, Label, Table
+from krisis.metrics.table import WHY_DEFERRED, BoolArray, Label, Table
+from krisis.results.comparison.matching import OUTCOMES, outcome_codes
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import unseen_disagreement
@@ -19,7 +20,6 @@ from krisis.statistics.paired_groups import PairedGroup, PairedGroups, paired_gr
 
 LARGEST_NUMBER_OF_GROUPS = 24
 EVERYWHERE = "all rows"
-OUTCOMES = ("right", "wrong", "abstained")
 # What two runs may do differently in a group, and how it is said.
 FIGURES = {"right": "right answers", "abstained": "abstentions"}
 _GENERAL = ("sex", "site", "item")
@@ -104,11 +104,6 @@ class Where:
             ],
             "skipped": dict(self.skipped),
         }
-
-
-def outcome_codes(table: Table) -> IntArray:
-    """Return what became of every row, as a place in `OUTCOMES`."""
-    return np.where(table.abstained, 2, np.where(table.correct, 0, 1))
 
 
 def differing(left: Table, right: Table) -> BoolArray:

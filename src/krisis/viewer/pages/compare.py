@@ -57,7 +57,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     context |= {
         "shown": shown,
         "fewer": comparison.n_permutations < CompareOptions().n_permutations,
-        "rows": [tuple(f"/runs/{quote(one, safe='')}/rows/" for one in pair) for pair in pairs],
+        "rows": [tuple(f"/runs/{quote(one, safe='')}/cases/" for one in pair) for pair in pairs],
         "cases": [f"/compare/cases?{urlencode({'run': pair}, doseq=True)}" for pair in pairs],
     }
     return Page("compare.html", "Compare", content, context)

@@ -15,8 +15,13 @@ from krisis.metrics.table import BoolArray, Table
 from krisis.reporting.deferral import CELLS, deferral_cell
 from krisis.reporting.paired_confidence import QUADRANTS, in_bin
 from krisis.reporting.report import reasons_of
-from krisis.results.comparison.matching import match_runs, refuse_other_data
-from krisis.results.comparison.where import OUTCOMES, differing, groups_of, outcome_codes
+from krisis.results.comparison.matching import (
+    OUTCOMES,
+    match_runs,
+    outcome_codes,
+    refuse_other_data,
+)
+from krisis.results.comparison.where import differing, groups_of
 from krisis.results.loading import distinct_names
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
@@ -221,7 +226,7 @@ def _addresses(pair: MatchedPair, query: Mapping[str, str]) -> JsonObject:
     return {
         "query": urlencode([*runs, *kept]),
         "bare": urlencode(runs),
-        "rows": [f"/runs/{quote(name, safe='')}/rows/" for name in names],
+        "rows": [f"/runs/{quote(name, safe='')}/cases/" for name in names],
     }
 
 
