@@ -56,7 +56,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     pairs = [(named[pair.left], named[pair.right]) for pair in comparison.pairs]
     context |= {
         "shown": shown,
-        "fewer": comparison.n_permutations < CompareOptions().n_permutations,
+        "usual": CompareOptions().n_permutations,
         "rows": [tuple(f"/runs/{quote(one, safe='')}/cases/" for one in pair) for pair in pairs],
         "cases": [f"/compare/cases?{urlencode({'run': pair}, doseq=True)}" for pair in pairs],
     }
@@ -136,6 +136,12 @@ def _address(names: Sequence[str], reference: str = "", **others: str) -> str:
     return "/compare?" + urlencode({k: v for k, v in fields.items() if v}, doseq=True)
 
 
+def options_for(n_rows: int, n_runs: int) -> CompareOptions:
+    """Return what the command line takes, with fewer permutations where these would take long."""
+    large = n_rows * n_runs * (n_runs - 1) // 2 > _LARGE
+    return CompareOptions(n_permutations=_FEWER) if large else CompareOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """Runs in their saved states; the same ones are compared once."""
@@ -155,9 +161,7 @@ def _compared(asked: _Asked) -> tuple[Comparison, ComparisonPage]:
     names = [name for name, *_ in asked.marks]
     loaded = [asked.catalogue.load(name) for name in names]
     labels = distinct_names([run.result.backend_name for run in loaded], names)
-    n_pairs = len(loaded) * (len(loaded) - 1) // 2
-    large = n_pairs * max(run.n_rows for run in loaded) > _LARGE
-    options = CompareOptions(n_permutations=_FEWER) if large else CompareOptions()
+    options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
     return comparison, comparison_page(comparison)
