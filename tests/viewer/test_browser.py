@@ -132,7 +132,7 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.click("text=Compare the chosen runs")
     eventually(page.locator("h2", has_text="minus")).to_have_count(1)
     page.locator("details details[open] tbody a").first.click()
-    page.wait_for_url("**/rows/**")
+    page.wait_for_url("**/cases/**")
 
 
 def test_the_list_and_the_run_move_while_rows_come_in(
