@@ -122,14 +122,14 @@ def examples(run: str, other: str) -> list[str]:
     return [example(path, run, other) for path in PAGES]
 
 
-def payload_run() -> Any:
+def payload_run(n_characters: int | None = None) -> Any:
     """Return a run in which everything that a model or a file can say is hostile."""
     rows = Rows(
         EvaluationResult(
             payload[:200],
             1,
             confidence=0.9,
-            raw_response=payload,
+            raw_response=payload[:n_characters],
             prompt=payload[:500],
             prompt_mode=payload[:50],
             record_id=f"{name}{i} {payload[:60]}",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.invented_runs import edited_line, invented_rows, result_of, write_run
+from tests.invented_runs import invented_rows, result_of, write_run
 from tests.viewer.conftest import (
     ARTIFACTS,
     PAYLOADS,
@@ -135,20 +135,6 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.wait_for_url("**/cases/**")
 
 
-def test_the_list_and_the_run_move_while_rows_come_in(
-    watched: Watched, serve: Callable[[Path], Site], tmp_path: Path
-) -> None:
-    run = write_run(tmp_path / "live", result_of(invented_rows(20), "m/live"), n_cases=40)
-    site = serve(tmp_path)
-    page = watched.page
-    page.goto(site.address)
-    assert page.get_attribute("progress", "value") == "20"
-    lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    with (run / "rows.jsonl").open("ab") as file:
-        file.write(edited_line(lines[-1], position=20))
-    page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
-
-
 HOSTILE = examples("run-payload", "run-payload-2")
 
 
@@ -157,7 +143,6 @@ HOSTILE = examples("run-payload", "run-payload-2")
     [
         *HOSTILE,
         "/runs/run-payload/rows?size=500",
-        "/runs/%3Cscript%3Ewindow.harmed=1%3C%2Fscript%3E%E2%80%AE",
         "/?text=%3Cscript%3Ewindow.harmed=1%3C/script%3E%22onfocus=harmed=1",
         *(
             pytest.param(f"/runs/run-payload/rows/{11 * i}", marks=pytest.mark.slow)

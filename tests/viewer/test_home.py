@@ -146,11 +146,10 @@ def test_a_certificate_in_the_folder_of_a_run_is_named_and_a_changed_one_not_bel
 def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(
     serve: Callable[..., Site], tmp_path: Path
 ) -> None:
-    for task, n in (("detection", 12), ("staging", 1)):
-        for i in range(n):
-            write_run(
-                tmp_path / f"{task}-{i:02}", described(result_of(invented_rows(4)), task=task)
-            )
+    result = result_of(invented_rows(4))
+    for i in range(13):
+        task = "detection" if i else "staging"
+        write_run(tmp_path / f"run-{i:02}", described(result, task=task))
     site = serve(tmp_path)
     assert len(names(site)) == 10
     assert 'href="?suite=ckd&amp;task=detection"' in site.get("/").text
@@ -193,7 +192,7 @@ def test_the_live_page_says_what_a_run_took_so_far(site: Site) -> None:
     n_failed = sum(row.outcome == "failed" for row in invented_rows(20))
     assert sum(facts["failures"].values()) == facts["counts"]["failed"] == n_failed
     assert facts["cost"] is None
-    page = site.get("/runs/live").text
+    page = site.get("/runs/live/progress").text
     assert all(words in page for words in ("records a minute", "time left", "no price known"))
 
 
@@ -280,3 +279,42 @@ def test_a_viewer_that_does_not_answer_is_said_in_one_line(chromium: Any, site: 
     page.fill("input[type=search]", "model")
     eventually(page.locator("#notice")).to_be_empty()
     context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
+    watched: Watched, serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "live", result_of(invented_rows(21), "m/live"), n_cases=21)
+    *lines, last = (run / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "rows.jsonl").write_bytes(b"".join(lines))
+    page = watched.page
+    page.emulate_media(reduced_motion="reduce")  # no smooth scrolling
+    page.goto(f"{serve(tmp_path).address}/runs/live")
+    details = page.locator("figure details").first
+    details.locator("summary").focus()
+    page.keyboard.press("Enter")
+    place = page.evaluate("scrollY")
+    assert place > 100
+    with (run / "rows.jsonl").open("ab") as file:
+        file.write(last)
+    page.wait_for_selector("#live progress[value='21']", state="attached", timeout=30_000)
+    eventually(page.locator("main > .warning, main > .muted").first).to_contain_text("21 sent")
+    assert details.get_attribute("open") is not None
+    assert page.evaluate("document.activeElement.nodeName") == "SUMMARY"
+    assert page.evaluate("scrollY") == pytest.approx(place, abs=60)
+
+
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_a_run_that_has_just_begun_has_its_pages(
+    serve: Callable[..., Site], tmp_path: Path, with_journal: bool
+) -> None:
+    run = write_run(tmp_path / "new", result_of(invented_rows(0), "m/new"), n_cases=9)
+    if not with_journal:
+        (run / "rows.jsonl").unlink()
+    site = serve(tmp_path)
+    for path in ("/", "/runs/new", "/runs/new/progress"):
+        assert site.get(path).status == 200
+    facts = site.get("/runs/new/progress.json").json
+    assert (facts["n_done"], facts["n_cases"]) == (0, 9)

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
 from tests.invented_runs import invented_rows, result_of, write_run
-from tests.viewer.conftest import Site
+from tests.viewer.conftest import Site, example, payload_run
 
 from krisis.viewer import app
 from krisis.viewer.security import Guard
@@ -97,6 +98,59 @@ def test_every_answer_carries_the_policy(site: Site, path: str) -> None:
 def test_a_link_that_leaves_the_folder_is_not_followed(site: Site) -> None:
     assert site.get("/runs/link").status == 404
     assert "secret/model" not in site.get("/").text
+
+
+class Tags(HTMLParser):
+    """Every tag of a page with its attributes, read as a browser would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, Any]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module")
+def hostile(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Serve runs that say hostile things, and runs that lead elsewhere by links."""
+    folder, secret = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("elsewhere")
+    run = payload_run(500)
+    write_run(folder / "run-a", run)
+    write_run(folder / "run-b", run)
+    write_run(secret / "secret", result_of(invented_rows(20), "secret/model"))
+    (folder / "link").symlink_to(secret / "secret")
+    write_run(folder / "inner", result_of(invented_rows(20)))
+    (folder / "inner" / "rows.jsonl").unlink()
+    (folder / "inner" / "rows.jsonl").symlink_to(secret / "secret" / "rows.jsonl")
+    (folder / "loop").symlink_to(folder / "loop")
+    return serve(folder)
+
+
+@pytest.mark.parametrize(
+    "path", [*app.PAGES, "/?text=%3Cimg%20src=x%3E%22onfocus=1", "/runs/%3Cimg%20src=x%3E%22on=1"]
+)
+def test_no_page_hands_on_what_a_model_wrote_as_markup(hostile: Site, path: str) -> None:
+    page = hostile.get(example(path, "run-a", "run-b"))
+    assert page.status == (404 if "img" in path and "runs" in path else 200)
+    seen = Tags()
+    seen.feed(page.text)
+    assert len(seen.found) > 20
+    assert "\u202e" not in page.text
+    for tag, attributes in seen.found:
+        assert tag not in ("img", "iframe", "textarea", "style", "object", "embed")
+        assert tag != "script" or attributes["src"].startswith("/static/")
+        assert not any(name.startswith("on") for name in attributes)
+        assert not (attributes.get("href") or "").lower().startswith(("javascript", "//", "http"))
+
+
+@pytest.mark.parametrize("path", [path for path in app.PAGES if "{run}" in path])
+@pytest.mark.parametrize("name", ["..", "%2e%2e", "..%2f..%2fetc", "link", "inner", "loop", "%00"])
+def test_no_name_of_a_run_leads_to_files_elsewhere(hostile: Site, path: str, name: str) -> None:
+    answer = hostile.get(example(path, name, "run-b"))
+    assert answer.status in (200, 400, 404)
+    assert "secret/model" not in answer.text
+    assert "case-0000" not in answer.text
 
 
 @pytest.mark.parametrize(

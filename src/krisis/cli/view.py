@@ -14,21 +14,12 @@ from krisis.viewer.app import create_app
 
 app = typer.Typer(add_completion=False)
 
-_EXAMPLES = """Examples:
 
-  krisis view                              the runs in the folder runs, in a browser
-
-  krisis view study/runs --port 9000       another folder, another port
-
-  krisis view runs/20260102T030405Z_ckd    one run
-
-  krisis view --no-browser --port 0        print the address only, with a free port
-
-  curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8321/index.json
-"""
-
-
-@app.command(epilog=_EXAMPLES)
+@app.command(
+    epilog="Examples:  krisis view  |  krisis view study/runs --port 9000  |  "
+    "krisis view runs/RUN --no-browser --port 0  |  krisis view --no-token  |  "
+    'curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8321/index.json'
+)
 def view(
     folder: Path = typer.Argument(Path("runs"), help="The folder of runs, or one run."),
     port: int = typer.Option(

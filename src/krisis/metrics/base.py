@@ -155,6 +155,10 @@ class Rows(list[EvaluationResult]):
         self.answers = answers or getattr(results, "answers", None)
         self._table: Table | None = None
 
+    def with_answers(self, answers: Answers | None) -> Rows:
+        """Return the same rows with another knowledge of their task."""
+        return self if self.answers == answers else Rows(self, answers)
+
     @property
     def table(self) -> Table:
         """Return the table, converting on first use; later, rows may only be added or removed."""

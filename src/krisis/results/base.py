@@ -86,11 +86,10 @@ class BenchmarkResult(RunFacts):
         # The rows carry what is known of their task: a metric must not guess it from the labels.
         task = known.provenance.task_facts
         answers = None if task is None else task.answers_to_score()
-        rows = evaluation_results
-        if not isinstance(rows, Rows) or rows.answers != answers:
-            rows = Rows(rows, answers)
-        self.evaluation_results = rows
-        self.perturbed = Rows(perturbed, answers)
+        self.evaluation_results, self.perturbed = (
+            rows.with_answers(answers) if isinstance(rows, Rows) else Rows(rows, answers)
+            for rows in (evaluation_results, perturbed)
+        )
         self.metric_scores = MetricScores(metric_scores)  # readable by name and by key
         self.suite_description = dict(suite_description)
         self.backend_name = backend_name
@@ -232,7 +231,7 @@ def scores_by_source(
 
 def rows_by_source(results: Sequence[EvaluationResult]) -> dict[str, Rows]:
     """Return the rows of real patients, of synthetic ones and of those that do not say."""
-    answers = Rows(results).answers
+    answers = getattr(results, "answers", None)
     found: dict[str, list[EvaluationResult]] = {"real": [], "synthetic": [], "unstated": []}
     for row in results:
         stated = row.metadata.get("synthetic")

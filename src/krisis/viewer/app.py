@@ -11,9 +11,10 @@ from typing import Any
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
-from krisis.json_values import JsonMapping, dumps
+from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
 from krisis.viewer.pages import compare, coverage, pair, row, rows, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
@@ -39,7 +40,10 @@ _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "viewer.js": 
 # Status → the heading of its page and what is nearest to do.
 _ERRORS = {
     400: ("Not possible", "Change what you asked for, or begin again at the results."),
-    403: ("No entry", "Open the address that the terminal shows; it holds the token."),
+    403: (
+        "No entry",
+        "Open the address that the terminal shows. If a link on another page led here, try again.",
+    ),
     404: ("Not found", "Look for it among the results."),
     405: ("Only reading is possible", "Open pages with GET; runs are made by krisis run."),
     500: (
@@ -83,6 +87,8 @@ def _endpoint(catalogue: Catalogue, maker: Maker) -> Callable[[Any], Any]:
                 return _error(request.scope, 404, str(error))
             near = get_close_matches(run, names, n=3, cutoff=0.5)
             return _error(request.scope, 404, f"there is no run {run!r} in this folder", near)
+        except BeingIndexed as wait:
+            return _answer(request.scope, _waiting_page(wait), 202)
         except KrisisError as error:
             return _error(request.scope, 400, str(error))
         return _answer(request.scope, page, page.status)
@@ -107,6 +113,13 @@ def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> 
     heading, next_step = _ERRORS[status]
     content = {"error": sentence, "status": status, "next": next_step, "near": list(near)}
     return _answer(scope, Page("error.html", heading, content, {"path": scope["path"]}), status)
+
+
+def _waiting_page(wait: BeingIndexed) -> Page:
+    job = wait.job
+    counts = {"n_done": job.n_done, "n_total": job.n_total}
+    facts: JsonObject = {"indexing": str(job), "problem": job.problem, **counts}
+    return Page("waiting.html", "Being indexed", facts)
 
 
 def _unknown_page(request: Any, _: Exception) -> Any:

@@ -11,38 +11,54 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from krisis.errors import InvalidFile, UnknownName
+from krisis.errors import InvalidFile, KrisisError, UnknownName
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import Table
 from krisis.reporting.breakdown import group_headings
-from krisis.reporting.report import RunReport, build_report
+from krisis.reporting.report import RunReport
 from krisis.results.journal_reading import JournalTail, SoFar
-from krisis.results.loading import load_result, reproduce_command
+from krisis.results.loading import load_result
 from krisis.results.store import RunDirectory, read_manifest, read_run
-from krisis.viewer.entries import Entry, found_in, is_written, objection, read_entry, signature
+from krisis.viewer.entries import (
+    SMALL_BYTES,
+    Entry,
+    found_in,
+    is_written,
+    read_entry,
+    shown,
+    signature,
+)
 from krisis.viewer.index import Index, facts_of
+from krisis.viewer.indexing import BeingIndexed, Indexing
+from krisis.viewer.long_runs import LongRun, report_of
 from krisis.viewer.row_index import IntArray, RowFilter, RowIndex
+from krisis.viewer.stored_rows import StoredFeatures
 
-N_RUNS_IN_MEMORY = 4
+# Journals of so many bytes in all are held in memory, besides the one that was asked for last.
+_HELD_BYTES = SMALL_BYTES
 # So much of a growing journal is counted per view, so that no list waits for a long one.
 _COUNTED_BYTES = 8_000_000
 
 
 class LoadedRun:
-    """One run in memory: its rows, their index and its report."""
+    """One run: its result, its rows and their index, and its report.
 
-    def __init__(self, name: str, path: Path) -> None:
-        self.name = name
-        self.path = path
-        self.result = load_result(path)
-        self.rows = self.result.rows
+    A long one has been indexed before, and its rows stay on disk.
+    """
+
+    def __init__(self, name: str, path: Path, long: LongRun | None = None) -> None:
+        self.name, self.path, self._long = name, path, long
+        self.result = load_result(path) if long is None else long.result
+        self._rows = self.result.rows
 
     @cached_property
     def features(self) -> Mapping[int, JsonMapping]:
         """Return what the model was shown of each record, where the run stored it."""
         if not self.path.is_dir() or not read_manifest(self.path).stores_features:
             return {}
+        if self._long is not None:
+            return StoredFeatures(self._long.columns)
         stored = read_run(self.path).journal
         # A run that was cut short lacks rows, so the place of a row is not its position there.
         return {
@@ -54,34 +70,35 @@ class LoadedRun:
     @property
     def n_rows(self) -> int:
         """Return how many rows the run has."""
-        return len(self.rows)
+        return len(self._rows)
 
     @property
     def table(self) -> Table:
         """Return the rows as columns."""
-        return self.rows.table
+        return self._rows.table
 
     def row(self, position: int) -> EvaluationResult:
         """Return one row."""
-        return self.rows[position]
+        return self._rows[position]
 
     def select(self, wanted: RowFilter) -> IntArray:
         """Return the positions of the rows that pass a filter, in the order asked for."""
-        return self.index.select(wanted)
+        return self._filters.select(wanted)
 
     def choices(self, column: str) -> list[str]:
         """Return what occurs under group, reason, failure, predicted or truth."""
-        return self.index.groups if column == "group" else self.index.values(column)
+        return self._filters.groups if column == "group" else self._filters.values(column)
 
     @cached_property
-    def index(self) -> RowIndex:
-        """Return the searchable columns."""
-        return RowIndex(self.rows, group_headings(self.rows.answers))
+    def _filters(self) -> RowIndex:
+        if self._long is not None:
+            return self._long.filters()
+        return RowIndex(self._rows, group_headings(self._rows.answers))
 
     @cached_property
     def report(self) -> RunReport:
         """Return the report, drawn once."""
-        return build_report(self.result, reproduce=reproduce_command(self.path))
+        return report_of(self.result, self.path) if self._long is None else self._long.report()
 
 
 class Catalogue:
@@ -92,10 +109,12 @@ class Catalogue:
         if not self.folder.is_dir():
             raise InvalidFile(f"{folder} is not a folder; name the one that holds your runs")
         self.index = Index(self.folder)
+        self.indexing = Indexing(self.index.place)
         self._scanning, self._loading = threading.Lock(), threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
         self._names: dict[str, Path] = {}
         self._entries: dict[bytes, tuple[str, Entry]] = {}
-        self._loaded: OrderedDict[str, tuple[str, LoadedRun]] = OrderedDict()
+        self._loaded: OrderedDict[str, tuple[str, LoadedRun, int]] = OrderedDict()
         self._tails: dict[bytes, JournalTail] = {}
 
     def entries(self) -> list[Entry]:
@@ -118,6 +137,8 @@ class Catalogue:
             gone = known.keys() - seen.keys()
             if fresh or gone:
                 self.index.keep(fresh, gone)
+            for key in gone:
+                self.indexing.forget(Path(os.fsdecode(key)))
             self._entries = seen
             return [self._live(entry) for _, entry in seen.values()]
 
@@ -179,18 +200,46 @@ class Catalogue:
         return known[name]
 
     def load(self, name: str) -> LoadedRun:
-        """Return a run, read again only when its files have changed."""
-        path = self.path(name)
-        problem = objection(path)
-        if problem:
-            raise UnknownName(problem) if path.is_symlink() else InvalidFile(problem)
+        """Return a run, read again only when its files have changed; a long one once indexed."""
+        entry, path = self.entry(name), self.path(name)
+        if entry.problem:
+            raise UnknownName(entry.problem) if path.is_symlink() else InvalidFile(entry.problem)
         mark = signature(path)
         with self._loading:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:  # others may be loaded meanwhile
             held = self._loaded.get(name)
             if held is None or held[0] != mark:
-                held = (mark, LoadedRun(name, path))
-                self._loaded[name] = held
+                held = self._read(name, path, mark)
+        with self._loading:
+            self._loaded[name] = held
             self._loaded.move_to_end(name)
-            while len(self._loaded) > N_RUNS_IN_MEMORY:
+            while len(self._loaded) > 1 and sum(n for *_, n in self._loaded.values()) > _HELD_BYTES:
                 self._loaded.popitem(last=False)
-            return held[1]
+        return held[1]
+
+    def _read(self, name: str, path: Path, mark: str) -> tuple[str, LoadedRun, int]:
+        try:
+            size = (RunDirectory(path).rows if path.is_dir() else path).stat().st_size
+        except OSError:
+            size = 0
+        try:
+            if size <= SMALL_BYTES:
+                return mark, LoadedRun(name, path), size
+            return mark, LoadedRun(name, path, self._indexed(path, mark)), SMALL_BYTES // 2
+        except (KrisisError, BeingIndexed):
+            raise
+        except Exception as error:  # what is odd about a run is said, and nothing else ends
+            words = f"{path.name} cannot be read ({type(error).__name__}); try: krisis doctor"
+            raise InvalidFile(shown(words)) from error
+
+    def _indexed(self, path: Path, mark: str) -> LongRun:
+        """Return the index of a long run; of one that still grows, perhaps an earlier one."""
+        try:
+            folder = self.indexing.folder(path, mark)
+        except BeingIndexed:
+            earlier = self.indexing.earlier(path)
+            if earlier is None or not path.is_dir() or RunDirectory(path).metrics.exists():
+                raise
+            folder = earlier
+        return LongRun(folder, path)

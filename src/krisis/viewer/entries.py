@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError
@@ -22,7 +23,6 @@ from krisis.results.store import RunDirectory, read_manifest, read_run, seems_wh
 
 # A journal up to this size is read in the server, a longer one in a process of its own.
 SMALL_BYTES = 16_000_000
-LARGEST_FILE_BYTES = 400_000_000
 _QUIET_SECONDS = 90.0
 _OUTCOMES = ("answered", "abstained", "failed")
 _RUN_FILES = ("manifest.json", "rows.jsonl", "metrics.json", "cases.txt", "writer")
@@ -68,11 +68,6 @@ class Entry:
         """Return how many records have a row."""
         return sum(self.counts.values())
 
-    @property
-    def is_link(self) -> bool:
-        """Tell whether the entry is a link, to which no page leads."""
-        return self.problem.endswith(_LINK)
-
     def to_json(self) -> JsonObject:
         """Return all but the name and the place, for the index."""
         content = asdict(self)
@@ -110,8 +105,8 @@ def _page_name(name: str, taken: Mapping[str, Path]) -> str:
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     plain = text.removesuffix(".json").replace(".json", "-json")
-    others = (text.replace(".json", "-json"), *(f"{plain}-{n}" for n in range(2, len(taken) + 3)))
-    return next(one for one in (plain, *others) if one and one not in taken)
+    others = chain((plain, text.replace(".json", "-json")), (f"{plain}-{n}" for n in count(2)))
+    return next(one for one in others if one and one not in taken)
 
 
 def _is_of_interest(one: os.DirEntry[str]) -> bool:
@@ -170,7 +165,7 @@ def signature(path: Path) -> str:
     """Return a text that changes when anything changes that an entry is read from."""
 
     def parts() -> Iterator[str]:
-        for file in (path, *(path / name for name in _RUN_FILES[:4])):
+        for file in (path, *(path / name for name in _RUN_FILES)):
             with suppress(OSError, ValueError):
                 found = file.lstat()
                 time_and_size = "" if stat.S_ISDIR(found.st_mode) else found.st_size

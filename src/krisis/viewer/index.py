@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -38,7 +39,7 @@ class Index:
 
     def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._is_temporary = False
         place = index_folder(folder)
         try:
             self._open(place)
@@ -65,11 +66,14 @@ class Index:
             connection.close()
             raise
         self.place, self._connection = place, connection
+        weakref.finalize(self, connection.close)
 
     def _give_up(self) -> None:
         """Keep the index in a folder that goes with the process."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="krisis-viewer-")
-        self._open(Path(self._temporary.name).resolve())
+        self._is_temporary = True
+        place = Path(tempfile.mkdtemp(prefix="krisis-viewer-")).resolve()
+        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        self._open(place)
 
     def facts(self) -> dict[bytes, tuple[str, str]]:
         """Return the signature and the facts of every path, as text."""
@@ -101,7 +105,7 @@ class Index:
         """Go on without the file: what was in it is read again from the runs."""
         with suppress(sqlite3.Error):
             self._connection.close()
-        if self._temporary is None:
+        if not self._is_temporary:
             self._give_up()
 
 

@@ -24,9 +24,9 @@ HEADERS = {
 }
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 STRANGER = (
-    "this viewer opens with a token only, so that other users of this machine cannot read your "
-    "runs; open the whole address that `krisis view` printed in its terminal, or start "
-    "`krisis view` again"
+    "this viewer opens only with its token, so that other users of this machine cannot read your "
+    "runs; open the whole address that krisis view printed in its terminal, or start krisis view "
+    "again"
 )
 
 # What answers a request that is refused: its scope, the status and a sentence → an ASGI response.

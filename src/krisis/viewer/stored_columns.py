@@ -21,8 +21,10 @@ from krisis.viewer.row_index import AnyArray, searched
 
 # A column of more different values is kept as numbers, or else looked up in the journal.
 _MOST_VALUES = 100_000
-_CODED = ("ground_truth", "prediction", "error", "failure_class", "model", "finish_reason")
-_SHARED_TEXTS = ("prompt", "prompt_mode")
+CODED = (
+    *("prediction", "ground_truth", "error", "failure_class", "model", "finish_reason"),
+    *("prompt", "prompt_mode"),
+)
 NUMBERS = ("confidence", "input_tokens", "output_tokens", "total_tokens", "latency_seconds")
 END = b"\xff"  # in no text of UTF-8, so that nothing is found across two of them
 _READ_BYTES = 4_000_000
@@ -92,7 +94,7 @@ class ColumnJournal(JournalContents):
     def __init__(self, texts: BinaryIO) -> None:
         super().__init__()
         self.n_lines = 0
-        self.columns: dict[str, Column] = {name: Column() for name in (*_CODED, *_SHARED_TEXTS)}
+        self.fields: dict[str, Column] = {name: Column() for name in CODED}
         self.numbers = {name: array("d") for name in NUMBERS}
         self.places = {name: array("q") for name in ("position", "start", "length", "text_end")}
         self.abstained = bytearray()
@@ -102,14 +104,14 @@ class ColumnJournal(JournalContents):
 
     def keep(self, position: int, row: EvaluationResult, piece: Piece, line: JsonObject) -> None:
         """Note where a row is, and its fields."""
-        number, columns = self.n_lines, self.columns
+        number, columns = self.n_lines, self.fields
         text = searched(row).encode("utf-8", "surrogatepass") + END
         self._texts_file.write(text)
         before = self.places["text_end"][-1] if number else 0
         told = (position, piece.start, len(piece.text), before + len(text))
         for place, value in zip(self.places.values(), told, strict=True):
             place.append(value)
-        for name in (*_CODED, *_SHARED_TEXTS):
+        for name in CODED:
             columns[name].add(number, getattr(row, name))
         for name, numbers in self.numbers.items():
             value = getattr(row, name)
@@ -160,7 +162,7 @@ class ColumnJournal(JournalContents):
         for name, digests in self.digests.items():
             arrays[name] = _named(np.frombuffer(digests, np.uint64).reshape(-1, 2)[lines])
         described: JsonObject = {}
-        for number, (name, column) in enumerate(self.columns.items()):
+        for number, (name, column) in enumerate(self.fields.items()):
             found = column.arrays(self.n_lines)
             described[name] = None if found is None else [f"column{number}", found[1]]
             if found is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonObject, JsonValue, read_object
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
 from krisis.metrics.base import NO_SIGNALS, EvaluationResult, Rows
 from krisis.metrics.labels import Label, canonical_label, hashable
 from krisis.metrics.table import (
@@ -29,7 +30,7 @@ from krisis.metrics.table import (
 from krisis.results.journal_lines import opened
 from krisis.results.rows import row_from_dict
 from krisis.viewer.row_index import AnyArray
-from krisis.viewer.stored_columns import END, NUMBERS, first_places, renumbered
+from krisis.viewer.stored_columns import CODED, END, NUMBERS, first_places, renumbered
 
 _BLOCK = 8192
 _ABSENT = object()
@@ -47,6 +48,7 @@ class Columns:
                 described[1].append(_ABSENT)  # what the code −1 leads to
         self._texts: dict[str, str] = content["texts"]
         self._arrays: dict[str, AnyArray] = {}
+        self._held: list[EvaluationResult] | None = None
         self.n_rows = int(self.array("start").size)
 
     def array(self, name: str) -> AnyArray:
@@ -54,6 +56,13 @@ class Columns:
         if name not in self._arrays:
             self._arrays[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
         return self._arrays[name]
+
+    def add_numbers(self, name: str, array: str) -> None:
+        """Take an array of the folder as the field of that name, for ever."""
+        path = self.folder / "columns.json"
+        content = read_object(path, lenient=True)
+        content["columns"][name] = self._described[name] = (array, None)
+        path.write_text(json.dumps(content), encoding="utf-8", newline="")
 
     def has(self, name: str) -> bool:
         """Tell whether any row has a field."""
@@ -70,14 +79,13 @@ class Columns:
             return None
         return self.array(described[0]), described[1]
 
-    def values(self, name: str, places: AnyArray | slice) -> list[JsonValue]:
+    def values(self, name: str, places: AnyArray) -> list[JsonValue]:
         """Return a field of some rows; a row that lacks it has `_ABSENT`."""
         described = self._described.get(name)
         if described is None:
-            numbers = np.arange(self.n_rows)[places]
             if name not in self._described:
-                return [_ABSENT] * numbers.size
-            return [self._looked_up(name, int(number)) for number in numbers]
+                return [_ABSENT] * places.size
+            return [self._looked_up(name, place) for place in places.tolist()]
         codes, values = described
         found = self.array(codes)[places].tolist()
         if values is None:
@@ -124,45 +132,44 @@ class Columns:
         share = float(self.array("agreement")[place])
         return {} if math.isnan(share) else {"sample_agreement": share}
 
-    def brief_rows(self, places: AnyArray) -> Iterator[EvaluationResult]:
-        """Yield rows without their replies, made of the columns."""
-        fields = ("ground_truth", "prediction", "error", "failure_class", "model")
-        told = [
-            self.values(name, places)
-            for name in (*fields, "finish_reason", "prompt", "prompt_mode")
-        ]
-        numbers = [self.array(name)[places].tolist() for name in NUMBERS]
-        abstained = self.array("abstained")[places].tolist()
-        has_signals = bool(self.keys("signals"))
-        for i, (place, (record, cluster)) in enumerate(
-            zip(places.tolist(), self.names(places), strict=True)
-        ):
-            truth, prediction, error, failure_class, model, finish, prompt, mode = (
-                c[i] for c in told
-            )
-            confidence, *tokens, latency = (None if math.isnan(c[i]) else c[i] for c in numbers)
-            yield EvaluationResult(
-                prediction,
-                truth,
-                abstained[i],
-                confidence,
-                prompt=self._texts.get(prompt, ""),
-                prompt_mode=mode,
-                metadata=StoredMapping(self, "metadata", place),
-                input_tokens=tokens[0] if tokens[0] is None else int(tokens[0]),
-                output_tokens=tokens[1] if tokens[1] is None else int(tokens[1]),
-                total_tokens=tokens[2] if tokens[2] is None else int(tokens[2]),
-                record_id=record,
-                cluster_id=cluster,
-                signals=StoredMapping(self, "signals", place) if has_signals else NO_SIGNALS,
-                error=error,
-                failure_class=failure_class,
-                model=model,
-                finish_reason=finish,
-                latency_seconds=latency,
-            )
+    def hold(self) -> None:
+        """Keep the rows without their replies in memory, for a process that loops often."""
+        self._held = list(self.brief_rows(np.arange(self.n_rows)))
 
-    def names(self, places: AnyArray) -> list[tuple[str, str]]:
+    def brief_rows(self, places: IntArray) -> Iterator[EvaluationResult]:
+        """Yield rows without their replies, made of the columns."""
+        if self._held is not None:
+            yield from map(self._held.__getitem__, places.tolist())
+            return
+        for start in range(0, places.size, _BLOCK):
+            yield from self._block(places[start : start + _BLOCK])
+
+    def _block(self, places: IntArray) -> Iterator[EvaluationResult]:
+        columns = [self.values(name, places) for name in CODED]
+        for name in NUMBERS:
+            found = self.array(name)[places].tolist()
+            as_it_is = int if name.endswith("tokens") else float
+            columns.append([None if math.isnan(value) else as_it_is(value) for value in found])
+        names = (*CODED, *NUMBERS, "abstained", "metadata", "signals", "record_id", "cluster_id")
+        columns.append(self.array("abstained")[places].tolist())
+        columns += [self._mappings(kind, places) for kind in ("metadata", "signals")]
+        for *fields, (record, cluster) in zip(*columns, self.names(places), strict=True):
+            row = EvaluationResult(**dict(zip(names, (*fields, record, cluster), strict=True)))
+            row.prompt = self._texts.get(row.prompt, "")
+            yield row
+
+    def _mappings(self, kind: str, places: IntArray) -> list[JsonMapping]:
+        """Return the metadata or the signals of some rows."""
+        keys = self.keys(kind)
+        if not keys:
+            return [NO_SIGNALS if kind == "signals" else {} for _ in range(places.size)]
+        columns = [self.values(f"{kind}:{key}", places) for key in keys]
+        return [
+            {key: value for key, value in zip(keys, row, strict=True) if value is not _ABSENT}
+            for row in zip(*columns, strict=True)
+        ]
+
+    def names(self, places: IntArray) -> list[tuple[str, str]]:
         """Return the record and the patient of some rows."""
         ends = self.array("name_end")
         if not places.size:
@@ -171,37 +178,31 @@ class Columns:
         offset = int(ends[low - 1]) if low else 0
         with (self.folder / "names").open("rb") as file:
             file.seek(offset)
-            text = file.read(int(ends[high]) - offset)
-        starts = np.concatenate([[offset], ends[low:high]])[places - low] - offset
-        found = []
-        for start in starts.tolist():
-            middle = text.index(END, start)
-            last = text.index(END, middle + 1)
-            pair = text[start:middle], text[middle + 1 : last]
-            found.append(tuple(part.decode("utf-8", "surrogatepass") for part in pair))
-        return found  # type: ignore[return-value]
+            parts = file.read(int(ends[high]) - offset).split(END)
+        pairs = ((parts[i], parts[i + 1]) for i in (2 * (places - low)).tolist())
+        return [
+            (record.decode("utf-8", "surrogatepass"), cluster.decode("utf-8", "surrogatepass"))
+            for record, cluster in pairs
+        ]
 
 
-class StoredMapping(Mapping[str, JsonValue]):
-    """The metadata or the signals of one row, read from the columns when they are asked for."""
+class StoredFeatures(Mapping[int, JsonMapping]):
+    """What the model was shown of each record of a long run, read when it is asked for."""
 
-    __slots__ = ("_columns", "_kind", "_place")
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
 
-    def __init__(self, columns: Columns, kind: str, place: int) -> None:
-        self._columns, self._kind, self._place = columns, kind, place
+    def __getitem__(self, place: int) -> JsonMapping:
+        found = self._columns.features(place) if 0 <= place < len(self) else None
+        if found is None:
+            raise KeyError(place)
+        return found
 
-    def __getitem__(self, key: str) -> JsonValue:
-        place = slice(self._place, self._place + 1)
-        (value,) = self._columns.values(f"{self._kind}:{key}", place)
-        if value is _ABSENT:
-            raise KeyError(key)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for key in self._columns.keys(self._kind) if key in self)
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return self._columns.n_rows
 
 
 class StoredRows(Rows):
@@ -213,12 +214,15 @@ class StoredRows(Rows):
         super().__init__((), answers)
         self.columns, self.places = columns, places
 
+    def with_answers(self, answers: Answers | None) -> StoredRows:
+        """Return the same rows with another knowledge of their task."""
+        return self if self.answers == answers else StoredRows(self.columns, self.places, answers)
+
     def __len__(self) -> int:
         return int(self.places.size)
 
     def __iter__(self) -> Iterator[EvaluationResult]:
-        for start in range(0, len(self), _BLOCK):
-            yield from self.columns.brief_rows(self.places[start : start + _BLOCK])
+        return self.columns.brief_rows(self.places)
 
     def __reversed__(self) -> Iterator[EvaluationResult]:
         return (self[place] for place in reversed(range(len(self))))

@@ -43,7 +43,7 @@ def _working_point(run: LoadedRun, curve: RiskCoverageCurve, wanted: float) -> J
     index = min(int(np.searchsorted(curve.coverage, wanted)), curve.coverage.size - 1)
     threshold = float(curve.threshold[index])
     deferred = run.select(RowFilter(deferred_at=threshold, sort="-confidence"))
-    n_wrong = int(np.count_nonzero(~run.index.correct[deferred]))
+    n_wrong = run.select(RowFilter(deferred_at=threshold, correct="no")).size
     return {
         **points_at(curve, np.array([index]))[0],
         "n_accepted": int(curve.n_accepted[index]),

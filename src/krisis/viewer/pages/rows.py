@@ -43,7 +43,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "outcomes": OUTCOMES,
         "sorts": SORTS,
         "cells": {cell: words for cell, (_, _, _, words) in CELLS.items()},
-        "groups": {group: group for group in run.index.groups},
+        "groups": {group: group for group in run.choices("group")},
         "query": urlencode({k: v for k, v in query.items() if k != "page" and v.strip()}),
         "heading": run.result.backend_name,
     }

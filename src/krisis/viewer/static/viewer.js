@@ -335,8 +335,23 @@ function liveRun() {
   });
 }
 
+// A run that is being indexed is shown as soon as it can be.
+function waiting() {
+  if (!document.querySelector("[data-waiting]")) return;
+  every(2000, async () => {
+    const fresh = await fetchPage(location.href);
+    if (fresh.querySelector("[data-waiting]")) {
+      morph(document.querySelector("main"), fresh.querySelector("main"));
+      return true;
+    }
+    location.reload();
+    return false;
+  });
+}
+
 theme();
 keyboard();
+waiting();
 explorer();
 slider();
 home();
