@@ -105,7 +105,9 @@ def serve() -> Iterator[Callable[..., Site]]:
 
 
 # What a page needs in its address beside the run; a page that needs nothing is not named here.
-_QUERIES = {"/compare": "?run={run}&run={other}"}
+_QUERIES = dict.fromkeys(
+    ("/compare", "/compare/cases", "/compare/cases/{position:int}"), "?run={run}&run={other}"
+)
 
 
 def example(path: str, run: str, other: str) -> str:

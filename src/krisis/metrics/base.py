@@ -166,6 +166,10 @@ class Rows(list[EvaluationResult]):
             self._table = Table(self, self.answers)
         return self._table
 
+    def taken(self, places: Sequence[int]) -> Rows:
+        """Return the rows at some places, in that order."""
+        return Rows((self[place] for place in places), self.answers)
+
 
 def table_of(results: Sequence[EvaluationResult] | Table) -> Table:
     """Return the table of rows that have one, else convert."""
@@ -282,6 +286,7 @@ class BaseMetric:
         return self.form(table)
 
     comparison_name: ClassVar[str] = ""
+    comparison_reason: ClassVar[str] = ""  # why it is compared by that number, as half a sentence
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return what a reader should know beside the value."""

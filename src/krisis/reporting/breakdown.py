@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS, SMALLEST_GROUP
+from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
@@ -14,6 +14,7 @@ from krisis.metrics.table import Answers, BoolArray, Table
 from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.group_gaps import SMALLEST_GROUP
 
 _GENERAL = ("sex", "age_band", "item", "site")
 _AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))

@@ -56,15 +56,26 @@ def load_results(paths: Sequence[Path]) -> dict[str, BenchmarkResult]:
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidValue("the same run appears twice; name different runs")
     results = [load_result(path) for path in paths]
-    models = [result.backend_name or "unnamed model" for result in results]
-    repeated = Counter(models)
     stems = [path.resolve().name.removesuffix(".json") for path in paths]
     unclear = len(set(stems)) < len(stems)
-    names = [
-        model if repeated[model] == 1 else f"{model} ({path if unclear else stem})"
-        for model, stem, path in zip(models, stems, paths, strict=True)
-    ]
+    names = distinct_names(
+        [result.backend_name for result in results], list(map(str, paths)) if unclear else stems
+    )
     return dict(zip(names, results, strict=True))
+
+
+def distinct_names(models: Sequence[str], runs: Sequence[str]) -> list[str]:
+    """Return the name of each model, with that of its run where models repeat.
+
+    >>> distinct_names(["a", "b", "a"], ["x", "y", "z"])
+    ['a (x)', 'b', 'a (z)']
+    """
+    named = [model or "unnamed model" for model in models]
+    repeated = Counter(named)
+    return [
+        model if repeated[model] == 1 else f"{model} ({run})"
+        for model, run in zip(named, runs, strict=True)
+    ]
 
 
 def reproduce_command(path: Path) -> str:

@@ -18,14 +18,18 @@ from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
-from krisis.viewer.pages import case, cases, compare, coverage, run, runs
+from krisis.viewer.pages import case, cases, compare, coverage, pair, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
 Maker = Callable[[Catalogue, JsonMapping, Mapping[str, str]], Page]
 PAGES: dict[str, Maker] = {
     "/": lambda catalogue, parts, query: runs.page(catalogue, query, _all(query, "metric")),
-    "/compare": lambda catalogue, parts, query: compare.page(catalogue, _all(query, "run")),
+    "/compare/cases/{position:int}": lambda c, parts, query: pair.case_page(
+        c, _all(query, "run"), parts["position"], query
+    ),
+    "/compare/cases": lambda c, parts, query: pair.page(c, _all(query, "run"), query),
+    "/compare": lambda c, parts, query: compare.page(c, _all(query, "run"), query),
     "/runs/{run}/progress": lambda c, parts, query: runs.progress_page(c, parts["run"]),
     "/runs/{run}/cases/{position:int}": lambda c, parts, query: case.page(
         c, parts["run"], parts["position"], query
@@ -107,7 +111,9 @@ def _endpoint(
             return _answer(request.scope, _waiting_page(wait), 202)
         except KrisisError as error:
             return _error(request.scope, 400, str(error))
-        return (answer or _answer)(request.scope, made)
+        if answer is not None:
+            return answer(request.scope, made)
+        return _answer(request.scope, made, made.status)
 
     return endpoint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import SupportsIndex, overload
@@ -235,6 +235,10 @@ class StoredRows(Rows):
         if isinstance(place, slice):
             return StoredRows(self.columns, self.places[place], self.answers)
         return self.columns.row(int(self.places[place]))
+
+    def taken(self, places: Sequence[int]) -> StoredRows:
+        """Return the rows at some places, in that order."""
+        return StoredRows(self.columns, self.places[np.asarray(places)], self.answers)
 
     @property
     def table(self) -> Table:
