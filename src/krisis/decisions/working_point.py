@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from krisis.confidence.variants import VARIANTS, scores_of
 from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS, SMALLEST_GROUP
 from krisis.decisions.run_sample import ScoreOptions, most_rows
 from krisis.decisions.sample import Sample
+from krisis.json_values import JsonMapping
 from krisis.metrics.forms import Share
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
@@ -89,9 +92,13 @@ class Desk:
     sample: Sample
 
     @classmethod
-    def of(cls, run: RunItems, score: FloatArray, options: ScoreOptions) -> Desk:
-        """Take the rows of a run, which need not be sorted by patient."""
-        table = run.table
+    def of(cls, run: RunItems, options: ScoreOptions) -> Desk:
+        """Take the rows of a run, which need not be sorted by patient; stated confidence by column."""
+        table, variant = run.table, options.variant(run)
+        if variant == "stated":
+            score = np.where(table.answered, table.confidence, math.nan)
+        else:
+            score = scores_of(run, variant, calibrator=options.calibrator)
         counts = np.bincount(table.patients.code, minlength=table.patients.n)
         sample = Sample(
             score=score,
@@ -209,6 +216,16 @@ class Desk:
             interval = share.uncertainty(self.table, BootstrapOptions()).interval
             found.append((share.n_evaluated / n, share.value(), interval))
         return found
+
+
+def variants_among(rows: Iterable[JsonMapping]) -> list[str]:
+    """Name the confidence variants, beside the stated one, whose signals any of some rows has."""
+    seen = {name for signals in rows for name, value in signals.items() if value is not None}
+    return [
+        name
+        for name, variant in VARIANTS.items()
+        if name != "total_evidence" and seen.issuperset(variant.signals)
+    ]
 
 
 def _by_patient(sample: Sample, table: Table) -> Sample:

@@ -14,7 +14,7 @@ from krisis.json_values import JsonMapping, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
-from krisis.viewer.pages import compare, coverage, row, rows, run, runs
+from krisis.viewer.pages import compare, decide, row, rows, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
@@ -27,7 +27,7 @@ PAGES: dict[str, Maker] = {
         c, parts["run"], parts["position"], query
     ),
     "/runs/{run}/rows": lambda c, parts, query: rows.page(c, parts["run"], query),
-    "/runs/{run}/coverage": lambda c, parts, query: coverage.page(c, parts["run"], query),
+    "/runs/{run}/decide": lambda c, parts, query: decide.page(c, parts["run"], query),
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
 _MEDIA = {"viewer.css": "text/css", "viewer.js": "text/javascript"}

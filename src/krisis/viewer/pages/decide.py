@@ -1,0 +1,444 @@
+"""Decide: the threshold for a question about risk or coverage, what it does, and what is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from urllib.parse import urlencode
+
+from krisis.decisions.certificate import certificate_from, certificate_lines
+from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
+from krisis.decisions.costs import OWNERSHIP, CostTable, costs_from, costs_of_run
+from krisis.decisions.decide import PER, DecideOptions, price_thresholds
+from krisis.decisions.population import answers_of
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.sample import METHODS, Sample, find_threshold
+from krisis.decisions.working_point import Desk, Part, Question, variants_among
+from krisis.errors import InvalidFile, InvalidValue, KrisisError
+from krisis.json_values import JsonObject, read_object
+from krisis.metrics.items import RunItems, Source
+from krisis.reporting.risk_coverage import thinned
+from krisis.reporting.wording import threshold_beside
+from krisis.results.account import TaskFacts
+from krisis.results.loading import place_in_commands
+from krisis.results.run_items import items_of_result
+from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
+from krisis.viewer.pages.decide_drawing import drawing
+
+# Signals and repeats are read row by row, which a page does for no more rows than these.
+MOST_ROWS_READ = 100_000
+# Patients × thresholds of the betting test that a page waits for: about a second.
+_MOST_BETS = 30_000_000
+_ROWS_LOOKED_AT = 200
+_MOST_ANSWERS_PRICED = 4
+_KINDS = {
+    "krisis.certificate": "certificate",
+    "krisis decision": "decision",
+    "krisis.audit": "audit",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address asks for: the question, the score, the certificate and the costs."""
+
+    question: Question | None
+    confidence: str
+    delta: float | None
+    method: str
+    seed: int
+    rows_per_patient: int | None
+    costs: Mapping[str, str]
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Asked:
+        """Read it, refusing what it cannot be."""
+        shares = {kind: _share(query, kind) for kind in ("wrong", "answer")}
+        given = [Question(k, s) for k, s in shares.items() if s is not None]  # type: ignore[arg-type]
+        if len(given) > 1:
+            raise InvalidValue("wrong and answer are two questions; ask one of them")
+        rows = text_of(query, "rows_per_patient")
+        return cls(
+            question=given[0] if given else None,
+            confidence=text_of(query, "confidence"),
+            delta=number_of(query, "delta"),
+            method=choice_of(query, "method", METHODS) or METHODS[0],
+            seed=whole_of(query, "seed", default=42, most=2**32),
+            rows_per_patient=whole_of(query, "rows_per_patient", default=1, most=10**9)
+            if rows
+            else None,
+            costs={k: v for k in query if k.startswith("cost.") and (v := text_of(query, k))}
+            | ({"defer": defer} if (defer := text_of(query, "defer")) else {}),
+        )
+
+    @property
+    def score(self) -> ScoreOptions:
+        """The same options as those of `krisis certify`; a wrong answer is what counts."""
+        return ScoreOptions(
+            confidence=self.confidence,
+            loss="error",
+            rows_per_patient=self.rows_per_patient,
+            seed=self.seed,
+        )
+
+
+def _share(query: Mapping[str, str], name: str) -> float | None:
+    """Return a percentage of the query as a share; as decimals, so that 5 % is 0.05."""
+    text = text_of(query, name).removesuffix("%").strip()
+    if not text:
+        return None
+    try:
+        number = Decimal(text[:40])
+    except InvalidOperation:
+        number = Decimal(-1)
+    if not (number.is_finite() and 0 <= number <= 100):
+        raise InvalidValue(f"{name} must be a number of per cent from 0 to 100, not {text[:40]!r}")
+    return float(number / 100)
+
+
+def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
+    """Answer the question of the address on the rows of a run."""
+    run, asked = catalogue.load(name), Asked.of(query)
+    items, collapsed = _items(run, asked)
+    available = _available(run)
+    variant = asked.score.variant(items)
+    content: JsonObject = {
+        "name": name,
+        "words": list(items.words),
+        "n_rows": items.n_items + items.table.n_failed,
+        "n_scored": items.n_items,
+        "n_answered": int(items.predicted.sum()),
+        "n_abstained": items.table.n_abstained,
+        "n_failed": items.table.n_failed,
+        "n_patients": items.table.patients.n,
+        "each_asked_several_times": collapsed,
+        "confidence": {"used": variant, "available": available},
+        "question": None if asked.question is None else asdict(asked.question),
+        "problem": "",
+        "point": None,
+        "curve": [],
+        "found_in_the_folder": _artefacts(run.path),
+        "commands": _commands(run.path, asked, items),
+    }
+    try:
+        desk = _desk(items, asked, variant, available)
+        content |= _answered(items, desk, asked)
+    except InvalidValue as error:
+        content["problem"] = str(error)
+    context: JsonObject = {
+        "heading": run.result.backend_name,
+        "asked": asked,
+        "methods": METHODS,
+        "kept": {k: v for k, v in query.items() if v.strip()},
+        "cost_fields": _cost_fields(items, asked),
+        "drawing": drawing(content),
+        "own": OWNERSHIP,
+        "query": urlencode({k: v for k, v in query.items() if v.strip()}),
+        "links": _links(content, variant == "stated" and not collapsed),
+    }
+    return Page("decide.html", f"Decide · {name}", content, context)
+
+
+def _items(run: LoadedRun, asked: Asked) -> tuple[RunItems, bool]:
+    """Return the columns of a run as items; of repeats, one modal answer per record."""
+    made = run.result.provenance
+    task = made.task_facts or TaskFacts("")
+    place = place_in_commands(run.path)
+    source = Source(place, made.run_id, suite=made.suite, model=made.model, task=made.task)
+    variant = asked.confidence or task.default_confidence or "stated"
+    repeated = run.n_rows > 0 and run.table.repeats_cases
+    if (repeated or variant != "stated") and run.n_rows <= MOST_ROWS_READ:
+        return items_of_result(run.result, source), repeated
+    items = RunItems(
+        run.table,
+        source,
+        default_confidence=task.default_confidence or "stated",
+        words=(task.person, task.unit),
+        costs=task.costs,
+    )
+    return items, False
+
+
+def _available(run: LoadedRun) -> list[str]:
+    """Name the confidence variants that the first rows have the signals of."""
+    table = run.table
+    first = range(min(run.n_rows, _ROWS_LOOKED_AT))
+    found = variants_among(run.row(position).signals for position in first)
+    stated = bool(table.usable.any())
+    return ["stated"] * stated + [name for name in found if name != "stated"]
+
+
+def _desk(items: RunItems, asked: Asked, variant: str, available: list[str]) -> Desk:
+    """Return the rows with their scores, made once for a run and a variant."""
+    if not items.n_items:
+        raise InvalidValue(
+            f"There is nothing to decide: none of the {items.table.n_failed} rows was answered or "
+            "abstained on."
+        )
+    if not items.predicted.any():
+        raise InvalidValue(
+            f"There is no answer to accept: the model abstained on all {items.n_items} rows."
+        )
+    if variant == "stated" and not items.table.usable.any():
+        others = ", ".join(name for name in available if name != "stated")
+        mend = f"choose another score: {others}" if others else "there is no threshold to choose"
+        raise InvalidValue(f"No answered row states a confidence; {mend}.")
+    if variant != "stated" and items.n_items > MOST_ROWS_READ:
+        raise InvalidValue(
+            f"The score {variant!r} is made row by row, which takes too long for a page of "
+            f"{items.n_items:,} rows; use the command."
+        )
+    key = ("decide", variant, asked.seed, asked.rows_per_patient)
+    return items.table.shared(key, lambda: Desk.of(items, asked.score))
+
+
+def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
+    question = asked.question
+    threshold = desk.choose(question)
+    curve, n = desk.sample.curve, desk.sample.n_rows
+    places = thinned(curve.threshold.size).tolist()
+    return {
+        "n_with_confidence": desk.sample.n_scored,
+        "cmax": desk.cmax,
+        "n_levels": int(curve.threshold.size),
+        "point": _point(desk, threshold, question),
+        "certified": _certified(items, desk.sample, asked),
+        "halves": _halves(desk, question, asked.seed),
+        "groups": _groups(desk, threshold, question),
+        "costs": _costs(items, desk, asked, threshold),
+        "curve": [
+            {
+                "threshold": float(curve.threshold[index]),
+                "coverage": int(curve.n_accepted[index]) / n,
+                "risk": curve.risk(index),
+            }
+            for index in places
+        ],
+        "band": [
+            {"coverage": coverage, "risk": risk, "low": interval.low, "high": interval.high}
+            for coverage, risk, interval in desk.band
+        ],
+    }
+
+
+def _facts(part: Part, question: Question | None) -> JsonObject:
+    verdict = "" if question is None else part.verdict(question)
+    return {**asdict(part), "too_few": part.too_few, "verdict": verdict}
+
+
+def _point(desk: Desk, threshold: float | None, question: Question | None) -> JsonObject:
+    shown = None if threshold is None else threshold_beside(threshold, desk.below(threshold))
+    found = _facts(desk.part(threshold), question)
+    return {"threshold": threshold, "threshold_shown": shown, **found}
+
+
+def _certified(items: RunItems, sample: Sample, asked: Asked) -> JsonObject:
+    """Look for a certified threshold by the search of `krisis certify`, on the same rows."""
+    blank: JsonObject = {"threshold": None, "reason": "", "size_helps": False, "assumptions": []}
+    question = asked.question
+    if question is None or question.kind != "wrong":
+        why = "a certificate needs a bound on the risk, chosen before looking: ask how many may be"
+        return {**blank, "tested": False, "reason": f"{why} wrong"}
+    try:
+        options = CertifyOptions(
+            risk=question.share,
+            delta=None if asked.method == "crc" else asked.delta,
+            method=asked.method,  # type: ignore[arg-type] # checked when it was read
+            score=asked.score,
+        )
+    except InvalidValue as error:
+        return {**blank, "tested": False, "reason": str(error)}
+    delta = options.chance
+    bets = sample.n_patients * question.share * sample.n_scored / sample.most_rows
+    drawn = not sample.clustered or sample.few_patients(question.share, delta)
+    if asked.method == "fixed-sequence" and not drawn and bets > _MOST_BETS:
+        why = (
+            f"{sample.n_rows:,} rows of {sample.n_patients:,} patients take longer to test than a "
+            "page should; the command does it"
+        )
+        return {**blank, "tested": False, "reason": why}
+    found = find_threshold(sample, options.method, question.share, delta)
+    accepted = sample.accepts(found.threshold)
+    n_kept = int(accepted.sum())
+    why, size = ("", 0.0) if n_kept else why_none(found, question.share, delta, options.method)
+    return {
+        **blank,
+        "tested": True,
+        "delta": None if options.method == "crc" else delta,
+        "method": options.method,
+        "test": found.test,
+        "n_tested": found.tested.n_rows,
+        "threshold": found.threshold,
+        "n_kept": n_kept,
+        "n_wrong": int(sample.loss[accepted].sum()),
+        "coverage": n_kept / sample.n_rows,
+        "reason": why,
+        "size_helps": bool(why) and size == size,
+        "assumptions": assumptions_of(items, sample, options, [found.test]),
+    }
+
+
+def _halves(desk: Desk, question: Question | None, seed: int) -> JsonObject | None:
+    """Choose on one half of the patients and look at the other."""
+    if question is None or desk.sample.n_patients < 2:
+        return None
+    first, second = desk.halves(seed)
+    threshold = desk.choose_on(question, first)
+    return {
+        "seed": seed,
+        "threshold": threshold,
+        "threshold_shown": None
+        if threshold is None
+        else threshold_beside(threshold, desk.below(threshold)),
+        "chosen_on": _facts(desk.part(threshold, first), question),
+        "checked_on": _facts(desk.part(threshold, second), question),
+    }
+
+
+def _groups(desk: Desk, threshold: float | None, question: Question | None) -> list[JsonObject]:
+    found = []
+    for column, parts in desk.groups().items():
+        for name, rows in parts.items():
+            part = desk.part(threshold, rows)
+            value = name.removeprefix(f"{column}_") if name != f"unknown_{column}" else ""
+            facts = _facts(part, question)
+            facts["verdict"] = "too few to say" if part.too_few else facts["verdict"]
+            found.append({"by": column, "group": value, **facts})
+    return found
+
+
+def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -> JsonObject:
+    """Price the threshold by the costs of the address, else by those of the task."""
+    try:
+        table = _cost_table(items, asked)
+        options = DecideOptions(costs=table, score=replace(asked.score, loss=""))
+        policies = price_thresholds(items, options, desk.score, {"this threshold": threshold})
+    except InvalidValue as error:
+        return {"reason": str(error), "policies": []}
+    names = ("name", "n_answered", "n_rows", "cost", "low", "high", "reason")
+    return {
+        "reason": "",
+        "per": PER,
+        "table": table.to_json(),
+        "policies": [{name: getattr(policy, name) for name in names} for policy in policies],
+    }
+
+
+def _cost_table(items: RunItems, asked: Asked) -> CostTable:
+    if not asked.costs:
+        if items.costs is None:
+            raise InvalidValue("The task has no costs of its own; give yours.")
+        return costs_of_run(items, None)
+    costs: dict[object, dict[object, float]] = {}
+    for truth in answers_of(items):
+        for answer in answers_of(items):
+            text = asked.costs.get(f"cost.{truth}.{answer}", "")
+            if text:
+                costs.setdefault(truth, {})[answer] = _cost(text)
+    fields: JsonObject = {"costs": costs}
+    if "defer" in asked.costs:
+        fields["defer"] = _cost(asked.costs["defer"])
+    return costs_from(fields, "the address")
+
+
+def _cost(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidValue(f"a cost must be a number, not {text[:40]!r}") from None
+
+
+def _cost_fields(items: RunItems, asked: Asked) -> list[JsonObject]:
+    """Return one field per kind of wrong answer, and one for deferring; none for many answers."""
+    answers = answers_of(items)
+    if not 2 <= len(answers) <= _MOST_ANSWERS_PRICED:
+        return []
+    preset = None if items.costs is None else costs_of_run(items, None)
+    pairs = [(t, a) for t in answers for a in answers if t != a]
+    known = {f"cost.{t}.{a}": preset.costs.get((t, a)) if preset else None for t, a in pairs}
+    words = {f"cost.{t}.{a}": f"{a} where {t} is right" for t, a in pairs}
+    defer = preset.defer if preset and not isinstance(preset.defer, Mapping) else None
+    known["defer"], words["defer"] = defer, "deferring a case"
+    return [
+        {
+            "name": name,
+            "words": words[name],
+            "value": asked.costs.get(name, "" if cost is None else f"{cost:g}"),
+        }
+        for name, cost in known.items()
+    ]
+
+
+def _commands(path: Path, asked: Asked, items: RunItems) -> JsonObject:
+    """Return the commands that give the figures of the page, from where krisis was started."""
+    place = place_in_commands(path)
+    asks = asked.question is not None and asked.question.kind == "wrong"
+    risk = asked.question.share if asked.question is not None and asks else 0.05
+    parts = [f"krisis certify {place} --risk {risk!r}"]
+    if asked.method == "crc":
+        parts.append("--method crc")
+    else:
+        parts.append(f"--delta {asked.delta or 0.1!r}")
+        parts += [f"--method {asked.method}"] if asked.method != METHODS[0] else []
+    score = [f"--confidence {asked.confidence}"] if asked.confidence else []
+    parts += score
+    parts += ["--loss error"] if items.table.answers.default_loss != "error" else []
+    if asked.rows_per_patient:
+        parts.append(f"--rows-per-patient {asked.rows_per_patient}")
+    parts += [f"--seed {asked.seed}"] if asked.seed != ScoreOptions().seed else []
+    return {
+        "certify": " ".join(parts),
+        "decide": " ".join([f"krisis decide {place}", *score]),
+        "audit": " ".join([f"krisis audit {place}", *score]),
+    }
+
+
+def _artefacts(path: Path) -> list[JsonObject]:
+    """Return the certificates, decisions and audits that lie as JSON in the folder of a run."""
+    if not path.is_dir():
+        return []
+    found = []
+    for file in sorted(path.glob("*.json")):
+        try:
+            if file.is_symlink() or not file.is_file():
+                continue
+            with file.open("rb") as opened:
+                head = opened.read(200)
+            kind = next((k for k in _KINDS if f'"{k}"'.encode() in head), "")
+            if kind:
+                found.append({"file": file.name, "kind": _KINDS[kind], **_artefact(file, kind)})
+        except (KrisisError, OSError) as error:
+            found.append({"file": file.name, "kind": "unreadable", "problem": str(error)})
+    return found
+
+
+def _artefact(file: Path, kind: str) -> JsonObject:
+    content = read_object(file)
+    if kind == "krisis.certificate":
+        certificate = certificate_from(content, place=file.name)
+        return {"sentences": certificate_lines(certificate), "problem": ""}
+    sentences = content.get("assumptions", [])
+    if not isinstance(sentences, list):
+        raise InvalidFile(f"{file.name} is no output of krisis; write it again")
+    return {"sentences": [str(one) for one in sentences], "problem": ""}
+
+
+def _links(content: JsonObject, by_confidence: bool) -> JsonObject:
+    """Return the filters of the rows behind every count; of other scores the rows know nothing."""
+    links: JsonObject = {"abstained": "outcome=abstained", "failed": "outcome=failed"}
+    point = content["point"]
+    if point is None or not by_confidence:
+        return links
+    threshold = point["threshold"]
+    none = 2.0 if threshold is None else threshold
+    if threshold is not None:
+        links["kept"] = urlencode({"outcome": "answered", "confidence_min": repr(none)})
+        links["wrong"] = urlencode({"correct": "no", "confidence_min": repr(none)})
+        links["deferred"] = urlencode({"deferred_at": repr(none), "sort": "-confidence"})
+        links["wrong_deferred"] = urlencode({"deferred_at": repr(none), "correct": "no"})
+    else:
+        links["deferred"], links["wrong_deferred"] = "outcome=answered", "correct=no"
+    return links
