@@ -118,7 +118,9 @@ def _threshold(
         group=named[0],
         delta=None if options.method == "crc" else named[1],
         threshold=found.threshold,
-        reason="" if found.threshold is not None else _why_none(run, sample, found, named[1], options),
+        reason=""
+        if found.threshold is not None
+        else _why_none(run, sample, found, named[1], options),
         test=found.test,
         n_patients=sample.n_patients,
         n_rows=sample.n_rows,
@@ -173,7 +175,9 @@ def _why_none(
     words, seen = why_none(found, options.risk, level, options.method)
     if math.isnan(seen):
         return words
-    return f"{words}; at that risk {_size_sentence(run, sample, found, (options.risk, level, seen))}"
+    return (
+        f"{words}; at that risk {_size_sentence(run, sample, found, (options.risk, level, seen))}"
+    )
 
 
 def _size_sentence(
