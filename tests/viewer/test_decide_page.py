@@ -67,9 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "two-patients": Rows(list(invented_rows(4))[:3], ANSWERS),
         "unsure": Rows((replace(r, confidence=None) for r in invented_rows(30)), ANSWERS),
         "all-failed": Rows((replace(r, abstained=False, **failed) for r in by_hand()), ANSWERS),
-        "silent": Rows(
-            replace(r, abstained=True, prediction=None, error=None) for r in by_hand()
-        ),
+        "silent": Rows(replace(r, abstained=True, prediction=None, error=None) for r in by_hand()),
     }
     for name, rows in runs.items():
         write_run(folder / name, result_of(rows, f"m/{name}"))

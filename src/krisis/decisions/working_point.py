@@ -15,11 +15,12 @@ from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS, SMALLEST
 from krisis.decisions.run_sample import ScoreOptions, most_rows
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping
-from krisis.metrics.forms import Share
+from krisis.metrics.forms import Share, prior_icc
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
+from krisis.statistics.shares import share_interval
 
 Kind = Literal["wrong", "answer"]
 Verdict = Literal["met", "exceeded", "missed", "not shown by these data", "too few to say"]
@@ -93,7 +94,7 @@ class Desk:
 
     @classmethod
     def of(cls, run: RunItems, options: ScoreOptions) -> Desk:
-        """Take the rows of a run, which need not be sorted by patient; stated confidence by column."""
+        """Take the rows of a run, which need not be sorted by patient."""
         table, variant = run.table, options.variant(run)
         if variant == "stated":
             score = np.where(table.answered, table.confidence, math.nan)
@@ -152,13 +153,25 @@ class Desk:
         with np.errstate(invalid="ignore"):
             return np.asarray(self.score >= threshold)
 
-    def part(self, threshold: float | None, rows: BoolArray | None = None) -> Part:
-        """Count what a threshold does to some rows of the table, or to all."""
+    def _interval(self, share: Share) -> Interval:
+        if self.sample.clustered:
+            return share.uncertainty(self.table, BootstrapOptions()).interval
+        hits = share.hits[share.among].astype(np.float64)
+        return share_interval(hits, np.ones(hits.size), prior_icc=prior_icc(self.table))
+
+    def part(
+        self, threshold: float | None, rows: BoolArray | None = None, *, kind: Kind = "answer"
+    ) -> Part:
+        """Count what a threshold does to some rows of the table, or to all.
+
+        Where only what is wrong is asked for, the interval of the coverage is left out.
+        """
         table = self.table
         inside = table.everyone if rows is None else rows
         kept = self.accepts(threshold) & inside
         answered = table.answered & inside
         risk, coverage = Share(self.wrong, among=kept), Share(kept, among=inside)
+        covered = Interval.undefined("not_asked")
         n_deferred = int(np.count_nonzero(answered)) - risk.n_evaluated
         n_wrong = int(np.count_nonzero(self.wrong & inside))
         return Part(
@@ -171,9 +184,9 @@ class Desk:
             n_wrong_deferred=n_wrong - risk.n_hits,
             n_patients_kept=_n_patients(table, kept),
             risk=risk.value(),
-            risk_interval=risk.uncertainty(table, BootstrapOptions()).interval,
+            risk_interval=self._interval(risk),
             coverage=coverage.value(),
-            coverage_interval=coverage.uncertainty(table, BootstrapOptions()).interval,
+            coverage_interval=self._interval(coverage) if kind == "answer" else covered,
         )
 
     def halves(self, seed: int) -> tuple[BoolArray, BoolArray]:
@@ -213,8 +226,7 @@ class Desk:
         found = []
         for index in np.unique(np.searchsorted(curve.n_accepted, wanted)).tolist():
             share = Share(self.wrong, among=self.accepts(float(curve.threshold[index])))
-            interval = share.uncertainty(self.table, BootstrapOptions()).interval
-            found.append((share.n_evaluated / n, share.value(), interval))
+            found.append((share.n_evaluated / n, share.value(), self._interval(share)))
         return found
 
 

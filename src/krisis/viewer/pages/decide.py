@@ -1,7 +1,8 @@
-"""Decide: the threshold for a question about risk or coverage, what it does, and what is certain."""
+"""Decide: the threshold for a question about risk or coverage, and how sure that is."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -30,8 +31,9 @@ from krisis.viewer.pages.decide_drawing import drawing
 
 # Signals and repeats are read row by row, which a page does for no more rows than these.
 MOST_ROWS_READ = 100_000
-# Patients × thresholds of the betting test that a page waits for: about a second.
+# Patients × thresholds of the betting test, and exact tests, that a page waits for: about a second.
 _MOST_BETS = 30_000_000
+_MOST_TESTS = 10_000
 _ROWS_LOOKED_AT = 200
 _MOST_ANSWERS_PRICED = 4
 _KINDS = {
@@ -252,12 +254,10 @@ def _certified(items: RunItems, sample: Sample, asked: Asked) -> JsonObject:
     except InvalidValue as error:
         return {**blank, "tested": False, "reason": str(error)}
     delta = options.chance
-    bets = sample.n_patients * question.share * sample.n_scored / sample.most_rows
-    drawn = not sample.clustered or sample.few_patients(question.share, delta)
-    if asked.method == "fixed-sequence" and not drawn and bets > _MOST_BETS:
+    if asked.method == "fixed-sequence" and _is_long(sample, question.share, delta):
         why = (
-            f"{sample.n_rows:,} rows of {sample.n_patients:,} patients take longer to test than a "
-            "page should; the command does it"
+            f"{sample.n_rows:,} rows with {sample.curve.threshold.size:,} thresholds take longer "
+            "to test than a page should; the command does it"
         )
         return {**blank, "tested": False, "reason": why}
     found = find_threshold(sample, options.method, question.share, delta)
@@ -276,9 +276,17 @@ def _certified(items: RunItems, sample: Sample, asked: Asked) -> JsonObject:
         "n_wrong": int(sample.loss[accepted].sum()),
         "coverage": n_kept / sample.n_rows,
         "reason": why,
-        "size_helps": bool(why) and size == size,
+        "size_helps": bool(why) and not math.isnan(size),
         "assumptions": assumptions_of(items, sample, options, [found.test]),
     }
+
+
+def _is_long(sample: Sample, risk: float, delta: float) -> bool:
+    """Tell whether the chains of a sample have more tests than a page waits for."""
+    n_tests = min(risk * sample.n_scored / sample.most_rows, sample.curve.threshold.size)
+    if sample.clustered and not sample.few_patients(risk, delta):
+        return n_tests * sample.n_patients > _MOST_BETS
+    return n_tests > _MOST_TESTS
 
 
 def _halves(desk: Desk, question: Question | None, seed: int) -> JsonObject | None:
@@ -293,8 +301,8 @@ def _halves(desk: Desk, question: Question | None, seed: int) -> JsonObject | No
         "threshold_shown": None
         if threshold is None
         else threshold_beside(threshold, desk.below(threshold)),
-        "chosen_on": _facts(desk.part(threshold, first), question),
-        "checked_on": _facts(desk.part(threshold, second), question),
+        "chosen_on": _facts(desk.part(threshold, first, kind=question.kind), question),
+        "checked_on": _facts(desk.part(threshold, second, kind=question.kind), question),
     }
 
 
@@ -302,7 +310,7 @@ def _groups(desk: Desk, threshold: float | None, question: Question | None) -> l
     found = []
     for column, parts in desk.groups().items():
         for name, rows in parts.items():
-            part = desk.part(threshold, rows)
+            part = desk.part(threshold, rows, kind=question.kind if question else "wrong")
             value = name.removeprefix(f"{column}_") if name != f"unknown_{column}" else ""
             facts = _facts(part, question)
             facts["verdict"] = "too few to say" if part.too_few else facts["verdict"]

@@ -1,4 +1,4 @@
-"""The drawing of the Decide page: risk over coverage on one axis with the slider and the figures."""
+"""The drawing of the Decide page: risk over coverage, on the axis of its slider."""
 
 from __future__ import annotations
 
