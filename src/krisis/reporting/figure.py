@@ -166,7 +166,8 @@ class Figure:
 
     def _standing_alone(self) -> JsonObject:
         whole = self._specification()
-        top = {name: whole.pop(name) for name in ("$schema", "config", "datasets") if name in whole}
+        names = [name for name in ("$schema", "config", "datasets") if name in whole]
+        top: JsonObject = {name: whole.pop(name) for name in names}
         whole.pop("title", None)
         lines = [spelled_out(line) for line in self.about]
         return {

@@ -32,6 +32,9 @@ MOST_ROWS_READ = 100_000
 # Patients × thresholds of the betting test, and exact tests, that a page waits for: about a second.
 _MOST_BETS = 30_000_000
 _MOST_TESTS = 10_000
+_NO_BOUND = (
+    "a certificate needs a bound on the risk, chosen before looking: ask how many may be wrong"
+)
 _ROWS_LOOKED_AT = 200
 _KINDS = {
     "krisis.certificate": "certificate",
@@ -181,8 +184,7 @@ def _certified(items: RunItems, sample: Sample, asked: Asked) -> JsonObject:
     blank: JsonObject = {"threshold": None, "reason": "", "size_helps": False, "assumptions": []}
     question = asked.question
     if question is None or question.kind != "wrong":
-        why = "a certificate needs a bound on the risk, chosen before looking: ask how many may be"
-        return {**blank, "tested": False, "reason": f"{why} wrong"}
+        return {**blank, "tested": False, "reason": _NO_BOUND}
     try:
         options = CertifyOptions(
             risk=question.share,
