@@ -41,9 +41,6 @@ def drawing(content: JsonObject) -> JsonObject | None:
         "line": " ".join(line),
         "few": [tuple(map(float, one.split(","))) for one in line] if len(line) <= 40 else [],
         "band": " ".join(upper + lower) if len(band) > 1 else "",
-        "bars": [(x(b["coverage"]), y(b["low"]), y(b["high"])) for b in band]
-        if len(band) == 1
-        else [],
         "target_y": None if target is None or target > top else y(target),
         "target_x": x(question["share"]) if question["kind"] == "answer" else None,
         "x": x(point["coverage"]),
