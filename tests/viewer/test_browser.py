@@ -47,7 +47,7 @@ PAGES = {
     "run": "/runs/run-a",
     "cases": "/runs/run-a/cases",
     "case": "/runs/run-a/cases/3",
-    "coverage": "/runs/run-a/coverage?coverage=0.5",
+    "decide": "/runs/run-a/decide?wrong=20",
     "compare": "/compare?run=run-a&run=run-b",
 }
 
@@ -163,24 +163,38 @@ def test_the_next_page_of_rows_follows_the_filters(watched: Watched, site: Site)
     assert page.input_value("select[name=outcome]") == "answered"
 
 
-def test_the_slider_shows_what_the_server_counts(watched: Watched, site: Site) -> None:
+def test_one_click_and_one_number_give_the_threshold(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/coverage")
-    before = page.text_content("[data-point=coverage]")
-    page.focus("#coverage")
-    for _ in range(5):
+    page.goto(f"{site.address}/runs/run-a")
+    page.click("text=Decide")
+    page.fill("#ask-wrong input[name=wrong]", "20")
+    facts = site.get("/runs/run-a/decide.json?wrong=20").json
+    eventually(page.locator("#threshold")).to_have_text(facts["point"]["threshold_shown"])
+    eventually(page.locator(".command pre").first).to_have_text(facts["commands"]["certify"])
+    assert page.url.endswith("?wrong=20")
+    assert page.input_value("#ask-wrong input[name=wrong]") == "20"  # what is typed stays
+    page.fill("#ask-wrong input[name=wrong]", "200")
+    eventually(page.locator("#decision .warning")).to_contain_text("from 0 to 100")
+    watched.problems.clear()  # the console names the refused address
+
+
+def test_slider_and_curve_share_one_axis(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/decide")
+    page.focus("#slider")
+    for _ in range(3):
         page.keyboard.press("PageDown")
-    eventually(page.locator("[data-point=coverage]")).not_to_have_text(before)
+    page.wait_for_url("**answer=*")
     page.wait_for_load_state("networkidle")
-    wanted = page.input_value("#coverage")
-    point = site.get(f"/runs/run-a/coverage.json?coverage={wanted}").json["point"]
-    for name in ("coverage", "selective_risk"):
-        shown = page.locator(f"[data-point={name}]")
-        eventually(shown).to_have_text(f"{point[name] * 100:.1f} %")
-    words = f"Answers that would be deferred: {point['n_deferred']}"
-    eventually(page.locator("#deferred h2")).to_have_text(words)
-    marker = float(page.get_attribute("#curve .marker", "x1"))
-    assert marker == pytest.approx(point["coverage"] * 600, abs=0.1)
+    wanted = float(page.input_value("#slider"))
+    eventually(page.locator("#curve .target")).to_have_attribute("x1", str(round(6 * wanted, 2)))
+    point = site.get(f"/runs/run-a/decide.json?answer={wanted}").json["point"]
+    assert point["coverage"] >= wanted / 100
+    eventually(page.locator(".readout dd").nth(1)).to_contain_text(f"{point['n_kept']}")
+    line = page.locator("#curve .target").bounding_box()
+    track = page.locator("#slider").bounding_box()
+    thumb = track["x"] + 8 + (track["width"] - 16) * wanted / 100  # the thumb is 16 pixels wide
+    assert line["x"] + line["width"] / 2 == pytest.approx(thumb, abs=2)
 
 
 def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, site: Site) -> None:

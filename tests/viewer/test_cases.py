@@ -317,12 +317,6 @@ def test_hostile_findings_and_names_are_text(site: Site) -> None:
     assert "\u202e" not in found.text
 
 
-def test_the_address_that_cases_had_before_leads_to_them(site: Site) -> None:
-    answer = site.get("/runs/run-a/rows/3?correct=no")
-    assert answer.status == 308
-    assert answer.headers["location"] == "/runs/run-a/cases/3?correct=no"
-
-
 def every_kind_of_suite() -> Iterator[Any]:
     config = SuiteConfig(n_synthetic=8)
     for task in registry.find("suites", "ckd").tasks:

@@ -360,7 +360,7 @@ def odd_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-PAGES = ("", "/progress", "/rows", "/rows/0", "/coverage", ".json", "/rows.json")
+PAGES = ("", "/progress", "/cases", "/cases/0", "/decide", ".json", "/cases.json")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
@@ -408,10 +408,10 @@ def test_a_run_that_vanishes_while_it_is_shown_is_said_to_be_gone(
     site = serve(tmp_path)
     assert len(site.get("/index.json").json["runs"]) == 2
     shutil.rmtree(tmp_path / "goes")
-    assert site.get("/runs/goes/rows").status == 400
+    assert site.get("/runs/goes/cases").status == 400
     assert site.get("/runs/goes/progress.json").status in (200, 404)
     assert [run["name"] for run in site.get("/index.json").json["runs"]] == ["stays"]
-    assert site.get("/runs/goes/rows").status == 404
+    assert site.get("/runs/goes/cases").status == 404
 
 
 @pytest.fixture
@@ -540,16 +540,16 @@ def awaited(site: Site, path: str) -> Answer:
 
 @pytest.mark.slow
 def test_a_long_run_is_indexed_while_others_are_shown(long: Site, few: Path) -> None:
-    first = long.get("/runs/long/rows")
+    first = long.get("/runs/long/cases")
     assert first.status == 202
     assert "long is being indexed" in first.text
     assert 'http-equiv="refresh"' in first.text
     assert "is being indexed" in long.get("/runs/saved.json").json["indexing"]
-    assert long.get("/runs/one/rows").status == 200
+    assert long.get("/runs/one/cases").status == 200
     assert awaited(long, "/runs/long.json").json["heading"] == "model/long"
-    found = long.get("/runs/long/rows.json?text=CASE-00003&size=5").json
+    found = long.get("/runs/long/cases.json?text=CASE-00003&size=5").json
     assert [row["record_id"] for row in found["rows"]] == [f"case-{i:06d}" for i in range(30, 35)]
-    assert awaited(long, "/runs/saved/rows.json").json["n_found"] == 90
+    assert awaited(long, "/runs/saved/cases.json").json["n_found"] == 90
     kept = list((index_folder(few) / "rows").iterdir())
     assert len(kept) == 2
     assert all(folder.stat().st_mode & 0o077 == 0 for folder in kept)

@@ -44,7 +44,7 @@ def test_the_list_names_every_run_and_how_far_it_has_come(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/runs/run-a", "/runs/run-a/cases", "/runs/run-a/cases/3", "/runs/run-a/coverage"],
+    ["/runs/run-a", "/runs/run-a/cases", "/runs/run-a/cases/3", "/runs/run-a/decide"],
 )
 def test_every_page_has_its_twin(site: Site, path: str) -> None:
     page, twin = site.get(path), site.get(f"{path}.json")
@@ -136,21 +136,6 @@ def test_the_row_page_names_model_finish_reason_latency_and_failure_class(
     assert site.get("/runs/run/cases/1.json").json["row"]["failure_class"] == "timeout"
 
 
-def test_the_slider_agrees_with_counting_by_hand(site: Site) -> None:
-    point = site.get("/runs/run-a/coverage.json?coverage=0.5").json["point"]
-    scored = [row for row in invented_rows() if row.error is None]
-    answers = [row for row in scored if row.outcome == "answered"]
-    kept = [row for row in answers if (row.confidence or 0) >= point["threshold"]]
-    n_wrong = sum(not is_correct(row) for row in kept)
-    assert point["coverage"] == pytest.approx(len(kept) / len(scored))
-    assert point["coverage"] >= 0.5
-    assert point["selective_risk"] == pytest.approx(n_wrong / len(kept))
-    assert point["n_deferred"] == len(answers) - len(kept)
-    threshold = point["threshold"]
-    listed = site.get(f"/runs/run-a/cases.json?deferred_at={threshold}&size=500").json
-    assert listed["n_found"] == point["n_deferred"]
-
-
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -162,7 +147,7 @@ def test_the_slider_agrees_with_counting_by_hand(site: Site) -> None:
         ("/runs/run-a/cases?confidence_min=2", 400),
         ("/runs/run-a/cases?page=-1", 400),
         ("/runs/run-a/cases?page=x", 400),
-        ("/runs/run-a/coverage?coverage=nan", 400),
+        ("/runs/run-a/decide?wrong=nan", 400),
         ("/runs/broken", 400),
         ("/elsewhere", 404),
     ],

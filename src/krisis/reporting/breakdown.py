@@ -11,7 +11,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Answers, BoolArray, Table
-from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
+from krisis.reporting.figure import Chart, Figure, Mark, alt, data, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
@@ -144,6 +144,7 @@ def _figure(heading: str, table: list[JsonObject]) -> Figure:
         ),
         alt.hconcat(*panels, spacing=14),
         table,
+        [Mark("dot", CORRECT, "share of the rows of a group, with its 95 % interval by patient")],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,11 +79,20 @@ def distinct_names(models: Sequence[str], runs: Sequence[str]) -> list[str]:
     ]
 
 
+def place_in_commands(path: Path) -> str:
+    """Write a path for a shell in the current folder: relative to it where that is possible."""
+    place, here = path.resolve(), Path.cwd().resolve()
+    shown = place.relative_to(here) if place.is_relative_to(here) else place
+    text = str(shown)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
 def reproduce_command(path: Path) -> str:
     """Return the commands that repeat a run, or its scoring where only the result was saved."""
     if path.is_dir():
         imported = read_manifest(path).imported
         if imported is not None:
             return f"{imported.command}   # the same import again"
-        return f"krisis run --config {path.resolve().name}/manifest.json   # the same run again"
-    return f"krisis score {path.name}   # the metrics again, from the stored rows"
+        manifest = place_in_commands(path / "manifest.json")
+        return f"krisis run --config {manifest}   # the same run again"
+    return f"krisis score {place_in_commands(path)}   # the metrics again, from the stored rows"

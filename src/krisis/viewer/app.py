@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
@@ -18,7 +17,7 @@ from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
-from krisis.viewer.pages import case, cases, compare, coverage, pair, run, runs
+from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
 from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
@@ -35,7 +34,7 @@ PAGES: dict[str, Maker] = {
         c, parts["run"], parts["position"], query
     ),
     "/runs/{run}/cases": lambda c, parts, query: cases.page(c, parts["run"], query),
-    "/runs/{run}/coverage": lambda c, parts, query: coverage.page(c, parts["run"], query),
+    "/runs/{run}/decide": lambda c, parts, query: decide.page(c, parts["run"], query),
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
 _MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "viewer.js": "text/javascript"}
@@ -79,7 +78,6 @@ def create_app(
     routes = [
         Route("/static/{name}", _static),
         Route("/runs/{run}/cases.csv", _endpoint(catalogue, cases.csv_of, _csv)),
-        Route("/runs/{run}/rows{rest:path}", _renamed),
     ]
     pages = PAGES | {
         "/runs/{run}/cases/{position:int}": lambda c, parts, query: case.page(
@@ -125,15 +123,6 @@ def _csv(scope: Any, lines: Iterator[str]) -> Any:
     file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"]["run"])
     saved = {"content-disposition": f'attachment; filename="{file}-cases.csv"'}
     return StreamingResponse(lines, media_type="text/csv", headers=saved)
-
-
-def _renamed(request: Any) -> Any:
-    """Lead from the address that cases had before to theirs."""
-    from starlette.responses import RedirectResponse
-
-    run, rest = quote(request.path_params["run"], safe=""), quote(request.path_params["rest"])
-    query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"/runs/{run}/cases{rest}{query}", status_code=308)
 
 
 def _answer(scope: Any, page: Page, status: int = 200) -> Any:

@@ -25,7 +25,7 @@ from krisis.results.comparison.where import differing, groups_of
 from krisis.results.loading import distinct_names
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
-from krisis.viewer.pages.rows import tone_of
+from krisis.viewer.pages.cases import tone_of
 from krisis.viewer.row_index import IntArray
 
 PAGE_SIZE, LARGEST_PAGE = 50, 500

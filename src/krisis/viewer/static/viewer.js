@@ -211,46 +211,66 @@ function copying() {
   }
 }
 
-function percent(value) {
-  return value === null ? "–" : (value * 100).toFixed(1) + " %";
+function decide() {
+  if (!document.querySelector("#decision")) return;
+  const shown = ["#decision", "#evidence"];
+  let timer = 0;
+  let turn = 0;
+  const refresh = async (form) => {
+    const fields = [...new FormData(form)].filter(([, value]) => value !== "");
+    const address = location.pathname + "?" + new URLSearchParams(fields);
+    const mine = ++turn;
+    const answer = await fetch(address);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (mine !== turn) return;
+    if (!answer.ok) {
+      const words = fresh.querySelector(".warning, main p") || document.createElement("p");
+      document.querySelector("#decision").replaceChildren(document.importNode(words, true));
+      return;
+    }
+    // The form in use keeps what is being typed; the others take the new state of the address.
+    for (const other of fresh.querySelectorAll("form[data-decide]")) {
+      if (other.id !== form.id) shown.includes("#" + other.id) || shown.push("#" + other.id);
+    }
+    for (const selector of shown.filter((one) => one !== "#" + form.id)) {
+      const there = fresh.querySelector(selector);
+      const here = document.querySelector(selector);
+      if (there && here) here.replaceWith(document.importNode(there, true));
+    }
+    if (form.id === "slide") {
+      const slider = form.querySelector("#slider");
+      slider.setAttribute("aria-valuetext", slider.value + " %");
+    }
+    showCopy();
+    history.replaceState(null, "", address);
+  };
+  const formOf = (event) => event.target.closest("form[data-decide]");
+  document.addEventListener("input", (event) => {
+    const form = formOf(event);
+    if (!form) return;
+    clearTimeout(timer);
+    timer = setTimeout(() => refresh(form), 120);
+  });
+  document.addEventListener("submit", (event) => {
+    const form = formOf(event);
+    if (!form) return;
+    event.preventDefault();
+    clearTimeout(timer);
+    refresh(form);
+  });
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "copied";
+  });
+  showCopy();
 }
 
-function slider() {
-  const input = document.querySelector("#coverage");
-  if (!input) return;
-  const drawing = document.querySelector("#curve");
-  const top = Number(drawing.dataset.top);
-  let turn = 0;
-  const show = (point) => {
-    const x = point.coverage * 600;
-    for (const [name, key] of [["selective", "selective_risk"], ["generalized", "generalized_risk"]]) {
-      const dot = drawing.querySelector(".dot." + name);
-      dot.setAttribute("cx", x);
-      dot.setAttribute("cy", 300 - (point[key] / top) * 300);
-    }
-    const marker = drawing.querySelector(".marker");
-    marker.setAttribute("x1", x);
-    marker.setAttribute("x2", x);
-  };
-  const refresh = () => attempt(async () => {
-    const mine = ++turn;
-    const address = "?coverage=" + input.value;
-    input.setAttribute("aria-valuetext", percent(Number(input.value)));
-    const facts = await fetchJson(location.pathname + ".json" + address);
-    if (mine !== turn || !facts.point) return;
-    show(facts.point);
-    for (const field of document.querySelectorAll("[data-point]")) {
-      const value = facts.point[field.dataset.point];
-      field.textContent = field.dataset.as === "percent" ? percent(value) : value.toLocaleString("en");
-    }
-    if (mine === turn) await swapFrom(address, ["#deferred"]);
-    history.replaceState(null, "", address);
-  });
-  let timer = 0;
-  input.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(refresh, 60);
-  });
+function showCopy() {
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = !navigator.clipboard;
+  }
 }
 
 // Asks again after a while, the next time only when the answer is there; not while nobody looks.
@@ -378,6 +398,6 @@ keyboard();
 waiting();
 explorer();
 copying();
-slider();
+decide();
 home();
 liveRun();
