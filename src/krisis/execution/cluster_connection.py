@@ -165,6 +165,8 @@ class Connection:
                 "distributed.worker.multiprocessing-method": "spawn",
                 "distributed.scheduler.http.routes": [],
                 "distributed.worker.http.routes": [],
+                # It looks at every thread a hundred times a second, at the cost of the work.
+                "distributed.worker.profile.enabled": False,
                 # A busy machine takes its time to start a process again.
                 "distributed.deploy.lost-worker-timeout": "1 hour",
             }
