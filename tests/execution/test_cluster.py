@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -94,12 +96,22 @@ def chat(request: ChatRequest) -> ChatReply:
     return ChatReply(text, "stop", "script", 10, 3)
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+@pytest.fixture(
+    scope="module",
+    params=[False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["threads", "processes"],
+)
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
     """Start two workers once for all tests of this file."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit=0
+        2,
+        processes=request.param,
+        protocol="tcp",
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address=None,
+        memory_limit=0,
     ) as started:
         yield started.scheduler_address
 
@@ -458,7 +470,23 @@ def test_no_cluster_can_be_chosen_for_a_resume() -> None:
     assert checked_config(content, "krisis run").cluster is None
 
 
-def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("place", "settings", "said"),
+    [
+        ("tcp://127.0.0.1:9", {}, r".*start one with `dask scheduler`"),
+        ("tls://127.0.0.1:9", {}, r".*check the address and ca-file, client\.cert and client\.key"),
+        ("tcp://127.0.0.1:9", {"distributed.comm.require-encryption": True}, ".*take a tls://"),
+    ],
+    ids=["nobody", "no certificates", "encryption required"],
+)
+def test_no_scheduler_at_the_address_is_one_sentence(
+    place: str, settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dask = pytest.importorskip("dask")
     monkeypatch.setattr("krisis.execution.cluster_connection.CONNECT_SECONDS", 0.2)
-    with pytest.raises(InvalidValue, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9 "):
-        run(OneByOne(), 5, Cluster("tcp://127.0.0.1:9"))
+    with warnings.catch_warnings(record=True) as warned, dask.config.set(settings):
+        warnings.simplefilter("always")
+        with pytest.raises(InvalidValue, match=f"^no Dask scheduler answers at {place} {said}"):
+            run(OneByOne(), 5, Cluster(place))
+        gc.collect()  # a client that was not closed would complain now
+    assert not [one for one in warned if one.category is RuntimeWarning]

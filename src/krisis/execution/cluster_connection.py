@@ -59,24 +59,30 @@ class Connection:
                 await self._start_cluster(int(self._place.partition(":")[2]))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # other versions are refused, worker by worker
-                self._client = await Client(  # type: ignore[no-untyped-call]
+                self._client = Client(  # type: ignore[no-untyped-call]
                     self._own_cluster or self._place,
                     asynchronous=True,
                     set_as_default=False,
                     direct_to_workers=False,
                     timeout=CONNECT_SECONDS,
                 )
-        except (OSError, TimeoutError) as error:
-            raise InvalidValue(
-                f"no Dask scheduler answers at {self._place} ({_words(error)}); start one with "
-                "`dask scheduler`, check the address, or take --cluster local:N"
-            ) from None
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InvalidValue(
-                f"the cluster {self._place} cannot be used ({_words(error)}); a tls:// address "
-                "needs ca-file, client.cert and client.key under distributed.comm.tls in Dask's "
-                "configuration"
-            ) from None
+                await self._client
+        except (OSError, TimeoutError, TypeError, ValueError, RuntimeError) as error:
+            await self._close_client()
+            raise InvalidValue(self._refusal(error)) from None
+
+    def _refusal(self, error: Exception) -> str:
+        """Say why there is no connection, and what to do."""
+        if self._place.startswith("tls:"):
+            settings = "ca-file, client.cert and client.key under distributed.comm.tls in Dask's"
+            help_ = f"check the address and {settings} configuration"
+        elif isinstance(error, OSError | TimeoutError):
+            help_ = "start one with `dask scheduler`, check the address, or take --cluster local:N"
+        else:
+            help_ = (
+                "check Dask's configuration; where it requires encryption, take a tls:// address"
+            )
+        return f"no Dask scheduler answers at {self._place} ({_words(error)}); {help_}"
 
     async def workers(self) -> set[str]:
         """Return the addresses of the workers that the scheduler knows now."""
