@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from krisis.backends.catalogue import backend_from_name
+from krisis.backends.chat import ChatReply
 from krisis.backends.huggingface import TransformersBackend
 from krisis.benchmark import Benchmark
 from krisis.data.base import RecordListSuite
@@ -163,3 +165,46 @@ def test_a_folder_without_a_model_is_refused_in_words(
 ) -> None:
     with pytest.raises(InvalidFile, match="cannot be loaded"):
         TransformersBackend(str(tmp_path)).prepare(suite)
+
+
+@pytest.fixture
+def unloaded(monkeypatch: pytest.MonkeyPatch, suite: RecordListSuite) -> TransformersBackend:
+    """Return a backend that needs neither torch nor weights."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    backend = TransformersBackend("nobody/tiny")
+    backend.task = suite.task
+    return backend
+
+
+def test_a_call_that_is_cut_leaves_the_others_theirs(
+    unloaded: TransformersBackend, suite: RecordListSuite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def generate(requests: list[Any]) -> list[ChatReply]:
+        time.sleep(0.2)
+        return [ChatReply(REPLY, "stop") for _ in requests]
+
+    monkeypatch.setattr(unloaded, "_generate", generate)
+    requests = [unloaded.build([r.features], mode="single") for r in suite.load()]
+
+    async def cut_the_first() -> list[Any]:
+        calls = [asyncio.create_task(unloaded.complete(request)) for request in requests]
+        await asyncio.sleep(0.1)
+        calls[0].cancel()
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    first, *others = asyncio.run(cut_the_first())
+    assert isinstance(first, asyncio.CancelledError)
+    assert [reply.text for reply in others] == [REPLY] * 2
+
+
+def test_weights_that_are_missing_are_one_sentence_when_a_run_opens(
+    unloaded: TransformersBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str, device: str) -> None:
+        raise OSError("no file named model.safetensors\nand much more")
+
+    monkeypatch.setattr("krisis.backends.huggingface._LoadedModel.from_name", missing)
+    with pytest.raises(
+        InvalidFile, match=r"^the model 'nobody/tiny' cannot be loaded: no .*tensors$"
+    ):
+        asyncio.run(unloaded.aopen())

@@ -18,7 +18,7 @@ from krisis.backends.failures import as_backend_error
 from krisis.backends.secrets import Secret
 from krisis.backends.signals import TokenLogprob
 from krisis.data.base import BaseDataSuite
-from krisis.errors import InvalidFile, InvalidValue, MissingExtra
+from krisis.errors import InvalidFile, InvalidValue, MissingExtra, UserError
 from krisis.json_values import JsonMapping, JsonObject
 
 # Requests that arrive within this time are generated together.
@@ -97,14 +97,18 @@ class TransformersBackend(ChatBackend):
             while not own[1].done():
                 async with gathering.turn:
                     if not own[1].done():
-                        await self._generate_together(gathering.taken(self.n_together))
+                        await self._generate_together(gathering)
         finally:
             gathering.waiting = [pair for pair in gathering.waiting if pair is not own]
         return own[1].result()
 
-    async def _generate_together(self, together: Sequence[_Asked]) -> None:
+    async def _generate_together(self, gathering: _Gathering) -> None:
+        together = gathering.taken(self.n_together)
         try:
             replies = await asyncio.to_thread(self._generate, [request for request, _ in together])
+        except asyncio.CancelledError:  # the clock of one call must not cost the others theirs
+            gathering.waiting[:0] = together
+            raise
         except Exception as error:
             for request, waiting in together:
                 waiting.set_exception(as_backend_error(error, request, Secret("")))
@@ -114,7 +118,12 @@ class TransformersBackend(ChatBackend):
 
     @cached_property
     def _loaded(self) -> _LoadedModel:
-        return _LoadedModel.from_name(self.model, self.device)
+        try:
+            return _LoadedModel.from_name(self.model, self.device)
+        except UserError:
+            raise
+        except (OSError, ValueError, RuntimeError) as error:  # no weights, no such device, memory
+            raise _not_loaded(self.model, error) from None
 
     def _generate(self, requests: Sequence[ChatRequest]) -> list[ChatReply]:
         started = time.perf_counter()
@@ -261,11 +270,15 @@ def refuse_other_architectures(name: str) -> None:
     try:
         config = AutoConfig.from_pretrained(name)
     except (OSError, ValueError) as error:
-        told = str(error).splitlines()[0]
-        raise InvalidFile(f"the model {name!r} cannot be loaded: {told}") from None
+        raise _not_loaded(name, error) from None
     built = list(config.architectures or [])
     if not any(kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in built):
         raise InvalidValue(
             f"{name!r} is a {', '.join(built) or config.model_type}; the backend 'hf' runs causal "
             "language models only (…ForCausalLM), choose one of those"
         )
+
+
+def _not_loaded(name: str, error: Exception) -> InvalidFile:
+    told = (str(error).splitlines() or [type(error).__name__])[0]
+    return InvalidFile(f"the model {name!r} cannot be loaded: {told}")
