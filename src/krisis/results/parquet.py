@@ -360,11 +360,9 @@ class _File:
         """Tell whether a record occurs more than once."""
         if not self._has("record_id"):
             return False
-        n_named, n_different = self._query(
-            "select count(h), count(distinct h) from (select hash(record_id) as h "
-            f"from {self._scored} where record_id::varchar <> '')"
-        )[0]
-        return int(n_different) < int(n_named)
+        named = f"{self._scored} where record_id::varchar <> ''"
+        names = np.sort(self._array("hash(record_id)", named))
+        return bool((names[1:] == names[:-1]).any())
 
     def row_name(self, index: int) -> str:
         """Name a row in a message."""
@@ -385,11 +383,12 @@ class _File:
 
     def failed_clusters(self) -> list[str]:
         """Return the patients of whom no row was scored."""
-        found = self._query(
-            f"select distinct {self._cluster} as c from {self._all} where ({self._failed}) and "
-            f"c not in (select {self._cluster} from {self._scored}) order by 1"
-        )
-        return [str(row[0]) for row in found]
+        failed = f"select distinct {self._cluster} as c from {self._all} where {self._failed}"
+        names = {str(row[0]) for row in self._query(failed)}
+        if names:
+            scored = f"select distinct {self._cluster} as c from {self._scored}"
+            names -= {str(row[0]) for row in self._query(f"{scored} where c in ({failed})")}
+        return sorted(names)
 
     def attrition(self) -> Attrition:
         """Count the rows by outcome, failed ones by class with the first error as an example."""
