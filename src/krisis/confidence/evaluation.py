@@ -81,7 +81,7 @@ class VariantCurve:
         """The table of the run, ranked by this variant."""
         return self.run.with_confidence(self.confidence)
 
-    @cached_property
+    @property
     def losses(self) -> FloatArray:
         """The loss of every predicted item."""
         return self.run.losses(self.options.loss)
