@@ -172,6 +172,9 @@ def test_a_large_file_is_never_listed(tmp_path: Path, monkeypatch: pytest.Monkey
     for listed in (lambda: list(result.rows), lambda: result.rows[0], result.to_json):
         with pytest.raises(InvalidValue, match="20 rows, which are scored by columns"):
             listed()
+    path = str(tmp_path / "rows.parquet")
+    done = CliRunner().invoke(app, ["selective", "--input", path, "--input", path])
+    assert "two runs are compared by patient" in str(done.exception)
     with pytest.raises(InvalidValue, match="every row in memory"):
         _ = result.rows.table.rows
     repeated = [EvaluationResult(1, 1, record_id="a", cluster_id="p", confidence=0.5)] * 2

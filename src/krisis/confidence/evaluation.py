@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from krisis.errors import InvalidValue
+from krisis.metrics.columns import ColumnTable
 from krisis.metrics.curve_form import (
     MOST_ITEMS,
     CurveFigure,
@@ -314,6 +315,12 @@ def same_participants(
     left: RunItems, right: RunItems, *, intersection_only: bool
 ) -> tuple[RunItems, RunItems]:
     """Return both runs on the patients that were scored in both, or refuse differing sets."""
+    for run in (left, right):
+        if isinstance(run.table, ColumnTable):
+            raise InvalidValue(
+                f"{run.source.path} has {run.table.n_rows:,} rows, which are scored by columns "
+                "alone; two runs are compared by patient, so give smaller files or run directories"
+            )
     left, right = _on_one_scale(left, right)
     _refuse_other_truth(left, right)
     both = set(left.participants) & set(right.participants)
