@@ -53,7 +53,7 @@ class Server:
     def get(self, path: str, **query: str) -> tuple[float, int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         start = time.perf_counter()
-        connection.request("GET", f"{path}?{urlencode(query)}")
+        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
         answer = connection.getresponse()
         body = answer.read()
         return time.perf_counter() - start, answer.status, body
@@ -141,16 +141,18 @@ def _runs(folder: Path, n_runs: int) -> None:
 
 def _rows(folder: Path, n_rows: int) -> None:
     runs = folder / "long"
-    journal = RunDirectory(write_long_run(runs / "long", n_rows)).rows
-    write_run(runs / "small", result_of(invented_rows(160)))
+    if not runs.is_dir():
+        write_long_run(runs / "long", n_rows)
+        write_run(runs / "small", result_of(invented_rows(160)))
+    journal = RunDirectory(runs / "long").rows
     print(f"  a journal of {journal.stat().st_size / 1e6:,.0f} MB and {n_rows:,} rows")
     server = Server(runs, folder / "cache")
-    server.get("/runs/small/rows")
-    usual = server.best("/runs/small/rows", repeats=20)
+    server.get("/runs/small/cases")
+    usual = server.best("/runs/small/cases", repeats=20)
     start = time.perf_counter()
     beside, worker_peak = [], 0.0
-    while server.get("/runs/long/rows.json")[1] == 202:
-        beside.append(server.best("/runs/small/rows", repeats=3))
+    while server.get("/runs/long/cases.json")[1] == 202:
+        beside.append(server.best("/runs/small/cases", repeats=3))
         worker = server.worker()
         if worker is not None:
             worker_peak = max(worker_peak, server.megabytes(worker))
@@ -160,14 +162,14 @@ def _rows(folder: Path, n_rows: int) -> None:
     ratio = float(np.median(beside)) / usual
     line("page of a small run meanwhile (median)", f"{ratio:.2f} ×", "≤ 2 ×", ratio <= 2)
     for words, query in QUERIES.items():
-        seconds = server.best("/runs/long/rows", **query)
+        seconds = server.best("/runs/long/cases", **query)
         line(f"rows, {words}", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
     for words, text in TEXTS.items():
-        first = server.get("/runs/long/rows", text=text)[0]
-        again = server.best("/runs/long/rows", text=text)
+        first = server.get("/runs/long/cases", text=text)[0]
+        again = server.best("/runs/long/cases", text=text)
         line(f"rows, {words}, first time", f"{first * 1000:.0f} ms", "(no limit)", True)
         line(f"rows, {words}, again", f"{again * 1000:.0f} ms", "≤ 150 ms", again <= 0.15)
-    for page in ("", "/rows/777", "/coverage"):
+    for page in ("", "/cases/777", "/decide", "/decide?wrong=5", "/decide?answer=60"):
         first = server.get(f"/runs/long{page}")
         words = f"{first[0] * 1000:.0f}, {server.best(f'/runs/long{page}') * 1000:.0f} ms"
         line(f"page {page or 'of the run'}, first and again", words, "(no limit)", first[1] == 200)
