@@ -127,7 +127,7 @@ def test_every_mark_of_a_chart_leads_to_the_cases_it_was_drawn_from(
 
 def test_the_rows_of_a_metric_lead_to_them(report: str, folder: Path) -> None:
     run = Catalogue(folder).load("run-a")
-    scores = {score.metric_name: score for score in run.result.metric_scores.values()}
+    scores = {score.name: score for score in run.result.metric_scores.values()}
     for name, query in (("Accuracy", "outcome=scored"), ("Brier Score", "outcome=answered")):
         line = re.search(rf'<th scope="row">{name}\W.*?</tr>', report, re.DOTALL)
         assert line is not None
