@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote
@@ -71,6 +70,12 @@ def _ends(table: Table, name: str, n_bins: int) -> FloatArray:
     np.minimum.at(ends[0], places, confidence)
     np.maximum.at(ends[1], places, confidence)
     return ends
+
+
+def _levels(table: Table) -> dict[float, int]:
+    """Count the answers that state each confidence."""
+    levels, counts = np.unique(table.confidence[table.usable], return_counts=True)
+    return dict(zip(levels.tolist(), counts.tolist(), strict=True))
 
 
 class CaseLinks:
@@ -174,9 +179,11 @@ class CaseLinks:
         if "probability" not in line:  # the bars under the diagram
             return self._bin(line, column)
         level, table = line["probability"], self._run.table
-        stated = table.shared("levels", lambda: Counter(table.confidence[table.usable].tolist()))
+        stated = table.shared("levels", lambda: _levels(table))
         wanted = {"n": RowFilter(outcome="answered"), "n_true": RowFilter(correct="yes")}
-        if column not in wanted or stated[level] != line["n"]:  # of very many some are put in one
+        if (
+            column not in wanted or stated.get(level) != line["n"]
+        ):  # of very many some are put in one
             return None
         return replace(wanted[column], confidence_min=level, confidence_max=level)
 
