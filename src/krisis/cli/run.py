@@ -8,6 +8,7 @@ import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
+from krisis.errors import InvalidValue
 from krisis.execution.assembly import dry_run_text, suite_of
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.execution.recorder import Recorder
@@ -41,6 +42,9 @@ def run(
     resume: bool = typer.Option(
         False, "--resume", help="Continue the newest unfinished run with these very settings."
     ),
+    detach: bool = typer.Option(
+        False, "--detach", help="With --batch, end after submission; collect later."
+    ),
     mode: list[str] = typer.Option(
         [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
     ),
@@ -61,7 +65,9 @@ def run(
     if dry_run:
         typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
         return []
-    runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
+    if detach and not settings[0].batch:
+        raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
+    runs = [carry_out(one, _recorder(one, resume=resume), wait=not detach) for one in settings]
     write_run_file(settings[0], runs)
     return runs
 

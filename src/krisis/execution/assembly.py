@@ -22,7 +22,13 @@ from krisis.execution.batches import (
 )
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.config import RunConfig
-from krisis.execution.options import Execution, check_perturb
+from krisis.execution.options import (
+    Batching,
+    Execution,
+    batch_api_of,
+    check_batching,
+    check_perturb,
+)
 from krisis.execution.pacing.budget import (
     CHARACTERS_PER_TOKEN,
     FIRST_GUESS_OF_OUTPUT,
@@ -54,6 +60,18 @@ class Assembled:
 def assemble(config: RunConfig) -> Assembled:
     """Make suite, backend and metrics, and load the records."""
     suite = suite_of(config)
+    backend = backend_of(config)
+    chosen = metrics_from_names(config.metrics)
+    records = suite.first(config.limit)
+    description = described(suite, None)
+    if config.limit is not None:
+        description["limit"] = config.limit
+    metrics = chosen or default_benchmark_metrics(suite.task.metrics)
+    return Assembled(suite, backend, metrics, records, description)
+
+
+def backend_of(config: RunConfig) -> BaseBackend:
+    """Make the backend that a configuration names."""
     options = {
         "temperature": config.temperature,
         "max_output_tokens": config.max_output_tokens,
@@ -64,13 +82,10 @@ def assemble(config: RunConfig) -> Assembled:
     backend = backend_from_name(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
-    chosen = metrics_from_names(config.metrics)
-    records = suite.first(config.limit)
-    description = described(suite, None)
-    if config.limit is not None:
-        description["limit"] = config.limit
-    metrics = chosen or default_benchmark_metrics(suite.task.metrics)
-    return Assembled(suite, backend, metrics, records, description)
+    if config.batch:
+        batch_api_of(backend)
+        check_batching(config.stop_when)
+    return backend
 
 
 def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
@@ -173,6 +188,9 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
         stop=stop,
         stop_when=config.stop_when,
         baselines=config.baselines,
+        batching=Batching(then_live=config.batch_then_live, poll_seconds=config.poll_seconds)
+        if config.batch
+        else None,
     )
 
 
@@ -200,7 +218,8 @@ def dry_run_text(config: RunConfig) -> str:
     price = price_of(backend, read_prices(config.prices) if config.prices else {})
     cost = "unknown (no price for this model; give --prices)"
     if price is not None:
-        cost = f"${price.cost(input_tokens, output_tokens):.2f}"
+        both = input_tokens, output_tokens
+        cost = f"${price.cost(*both, batch=both if config.batch else (0, 0)):.2f}"
     return "\n".join(
         [
             "── first prompt, as it is stored ──",

@@ -198,28 +198,35 @@ class ChatCaller:
         self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
     ) -> list[BackendResponse]:
         """Build the request, find or fetch the reply, read it."""
-        request = self._backend.build(
+        request = self.build(cases, mode)
+        return self.from_cache(request, spent) or await self._fetch(request, spent)
+
+    def build(self, cases: Sequence[Case], mode: PromptMode) -> ChatRequest:
+        """Return the request about these cases."""
+        return self._backend.build(
             [case.record.features for case in cases],
             mode=mode,
             sample_index=cases[0].sample_index,
             context=cases[0].record.context,
             **cases[0].form,
         )
-        if self._cache is None:
-            return await self._fetch(request, spent)
-        key = request.key()
-        return self._from_cache(self._cache, key, request, spent) or await self._fetch(
-            request, spent, key
+
+    def asked(self, request: ChatRequest) -> Asked:
+        """Return the size of a request."""
+        return Asked(
+            len(request.user.encode("utf-8", "surrogatepass")),
+            request.n_records,
+            self._backend.output_cap(request),
+            self._backend.instructions(request),
         )
 
-    def _from_cache(
-        self, cache: ReplyCache, key: str, request: ChatRequest, spent: Spent
-    ) -> list[BackendResponse] | None:
-        reply = cache.get(key)
+    def from_cache(self, request: ChatRequest, spent: Spent) -> list[BackendResponse] | None:
+        """Return what was answered to this request before, if it is kept."""
+        reply = None if self._cache is None else self._cache.get(request.key())
         if reply is None:
             return None
         try:
-            responses = self._read(request, reply)
+            responses = self.read(request, reply)
         except MalformedReply:  # kept by a version that read replies otherwise: ask again
             return None
         spent.n_cache_hits += 1
@@ -227,9 +234,7 @@ class ChatCaller:
         spent.cached_output_tokens += reply.output_tokens or 0
         return responses
 
-    async def _fetch(
-        self, request: ChatRequest, spent: Spent, key: str = ""
-    ) -> list[BackendResponse]:
+    async def _fetch(self, request: ChatRequest, spent: Spent) -> list[BackendResponse]:
         sent = request
 
         async def call(cap: int | None) -> ChatReply:
@@ -240,31 +245,31 @@ class ChatCaller:
         reply = await self._attempts.make(
             call,
             lambda reply: Usage(reply.input_tokens, reply.output_tokens, reply.headers),
-            asked=Asked(
-                len(request.user.encode("utf-8", "surrogatepass")),
-                request.n_records,
-                self._backend.output_cap(request),
-                self._backend.instructions(request),
-            ),
+            asked=self.asked(request),
             spent=spent,
             # The backends of krisis scrub where a provider's words come in.
             shown=None if isinstance(self._backend, ProviderBackend) else request,
         )
         spent.n_dropped_fields += reply.n_dropped_fields
         try:
-            responses = self._read(sent, reply)
+            responses = self.read(sent, reply)
         except TruncatedReply as error:
             if sent is not request:  # the budget cut it, so that it is no fault of the record
                 lose(spent, error)
                 self._attempts.stop_at_budget("what is left is too little for the next reply")
             raise
+        self.keep(request, reply, spent)
+        return responses
+
+    def keep(self, request: ChatRequest, reply: ChatReply, spent: Spent) -> None:
+        """Count the tokens of a reply that was read, and keep it in the cache."""
         spent.input_tokens += reply.input_tokens or 0
         spent.output_tokens += reply.output_tokens or 0
         if self._cache is not None:
-            self._cache.put(key, request, reply)
-        return responses
+            self._cache.put(request.key(), request, reply)
 
-    def _read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+    def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+        """Return one response per case; whatever goes wrong is a `BackendError`."""
         try:
             responses = self._backend.read(request, reply)
             return _checked_count(responses, request.n_records)

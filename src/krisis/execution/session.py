@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TypedDict
 
 from krisis import __version__
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
 from krisis.data.base import BaseDataSuite, Records
+from krisis.errors import RunConflict
 from krisis.execution.batches import (
     Batch,
     cases_of,
@@ -26,12 +26,13 @@ from krisis.execution.batches import (
 )
 from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
 from krisis.execution.engine import Engine, Review
-from krisis.execution.options import Execution, check_backend, check_perturb
+from krisis.execution.options import Execution, batch_api_of, check_backend, check_perturb
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
-from krisis.execution.pacing.prices import Price, price_of
+from krisis.execution.pacing.prices import cost_of, price_of
 from krisis.execution.progress import Tally
 from krisis.execution.prompts import PromptCheck
+from krisis.execution.provider_batches import BatchRunner
 from krisis.execution.recorder import Earlier, Opening
 from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
@@ -41,6 +42,7 @@ from krisis.results.account import Prompts, Provenance, RunFacts, Spending, Task
 from krisis.results.attrition import Attrition
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
+from krisis.results.provider_batches import ProviderBatchLog
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import Decided, StopCause
 from krisis.results.store import Identity
@@ -87,6 +89,7 @@ class Session:
             self._batches += again
             self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
         self._price = price_of(job.backend, execution.prices)
+        self._api = None if execution.batching is None else batch_api_of(job.backend)
 
     async def run(self) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
         """Return the rows of the settled cases in order, the perturbed ones, and how it went."""
@@ -94,6 +97,7 @@ class Session:
         self._stop.bind(asyncio.get_running_loop())
         gate = self._gate()
         earlier = self._begin()
+        self._refuse_live_beside(earlier.provider_batches)
         elapsed_before = earlier.elapsed_seconds
         ledger = Ledger(
             self._execution,
@@ -103,7 +107,7 @@ class Session:
             n_cases=len(self._cases),
             watch=self._watch,
         )
-        await self._work(ledger, gate, self._remaining(earlier))
+        await self._work(ledger, gate, earlier)
         rows = ledger.in_order()
         plain, perturbed = ledger.in_order(below=self._n_plain), ledger.in_order(self._n_plain)
         elapsed_seconds = elapsed_before + time.perf_counter() - started
@@ -182,15 +186,25 @@ class Session:
             on_send=recorder.note_sent if recorder is not None else None,
         )
 
+    def _refuse_live_beside(self, log: ProviderBatchLog) -> None:
+        if log.open and self._execution.batching is None:
+            raise RunConflict(
+                f"{len(log.open)} provider batches of this run are not collected, and ordinary "
+                "calls would buy their answers again; collect or cancel them with `krisis "
+                "batches`, or go on with --batch"
+            )
+
     def _remaining(self, earlier: Earlier) -> list[Batch]:
-        if not earlier.rows:
+        done = earlier.rows.keys() | earlier.provider_batches.taken(earlier.rows)
+        if not done:
             return self._batches
-        missing = [case for case in self._asked if case.position not in earlier.rows]
+        missing = [case for case in self._asked if case.position not in done]
         return plan_batches(missing, self._job.batch_size)
 
-    async def _work(self, ledger: Ledger, gate: Gate, batches: list[Batch]) -> None:
-        review = Review(self._job.suite)
-        caller = self._caller(gate, review)
+    async def _work(self, ledger: Ledger, gate: Gate, earlier: Earlier) -> None:
+        review, batches = Review(self._job.suite), self._remaining(earlier)
+        first_calls = FirstCalls(self._stop, review.error)
+        caller = self._caller(gate, first_calls)
         engine = Engine(
             caller,
             self._prompts,
@@ -203,7 +217,13 @@ class Session:
         ledger.begin()
         try:
             await caller.open()
-            await engine.run(batches)
+            if isinstance(caller, ChatCaller) and self._api is not None:
+                runner = self._runner(ledger, gate, (caller, engine, first_calls))
+                await runner.run(batches, earlier.provider_batches)
+            else:
+                await engine.run(batches)
+        except CannotGoOn as failed:
+            raise failed.error from None
         except ExceptionGroup as group:
             # Workers fail for one reason, or each for its own: the first says most to the user.
             first = group.exceptions[0]
@@ -212,9 +232,28 @@ class Session:
             await caller.close()
             ledger.end(self._stop.cause)
 
-    def _caller(self, gate: Gate, review: Review) -> Caller:
+    def _runner(
+        self, ledger: Ledger, gate: Gate, parts: tuple[ChatCaller, Engine, FirstCalls]
+    ) -> BatchRunner:
+        batching, recorder = self._execution.batching, self._execution.recorder
+        assert self._api is not None
+        assert batching is not None
+        assert recorder is not None
+        return BatchRunner(
+            self._api,
+            batching,
+            *parts,
+            budget=gate.budget,
+            recorder=recorder,
+            stop=self._stop,
+            cases={case.position: case for case in self._cases},
+            rows=ledger.rows,
+            spent=ledger.spent,
+            show=ledger.show_waiting,
+        )
+
+    def _caller(self, gate: Gate, first_calls: FirstCalls) -> Caller:
         backend = self._job.backend
-        first_calls = FirstCalls(self._stop, review.error)
         policy = RetryPolicy.of(backend)
         if isinstance(backend, ChatBackend):
             seconds = self._execution.limits.timeout_seconds
@@ -248,29 +287,10 @@ class Session:
         cache = self._execution.cache
         return replace(
             spending,
-            **_cost(self._price, spent),
-            price_per_million_tokens=self._price.per_million if self._price else {},
+            **cost_of(self._price, spent),
             limit_history=tuple(gate.concurrency.history),
             cache_fault=(cache.fault or None) if cache is not None else None,
         )
-
-
-class _Cost(TypedDict, total=False):
-    cost: float
-    cost_at_most: float
-    cost_unknown: str
-
-
-def _cost(price: Price | None, spent: Spent) -> _Cost:
-    """Return the dollars that a run took; where a call did not say, the most it can have taken."""
-    if price is None:
-        return {}
-    if not spent.n_calls_without_usage:
-        return {"cost": price.cost(*spent.paid_tokens)}
-    without = f"{spent.n_calls_without_usage} of {spent.n_calls}"
-    most = price.cost(*spent.most_tokens)
-    unknown = f"at most {most:.3f}: {without} calls did not report their tokens"
-    return {"cost_at_most": most, "cost_unknown": unknown}
 
 
 class Ledger:
@@ -295,7 +315,8 @@ class Ledger:
         self.spent = earlier.spent
         self.tally = Tally(n_cases=n_cases)
         self._count(list(self.rows.values()))
-        gate.budget.start_from(*self.spent.most_tokens, self.rows.values())
+        most, batch = self.spent.most_tokens, self.spent.batch_tokens
+        gate.budget.start_from(*most, self.rows.values(), batch)
         self._look()
 
     def begin(self) -> None:
@@ -317,6 +338,11 @@ class Ledger:
     def _look(self) -> None:
         if self._watch is not None:
             self._watch.look(self.rows, self._stop)
+
+    def show_waiting(self, words: str) -> None:
+        """Show how far provider batches are."""
+        self.tally.waiting = words
+        self._display.advance(self._present_tally())
 
     def left_off(self, spent: Spent) -> None:
         """Keep what was spent on cases that are left for a later session."""
@@ -349,7 +375,7 @@ class Ledger:
         tally, most = self.tally, self.spent.most_tokens
         tally.n_retries = self.spent.n_retries
         tally.n_tokens = sum(most)
-        tally.cost = self._gate.budget.cost(*most)
+        tally.cost = self._gate.budget.cost(*most, self.spent.batch_tokens)
         tally.is_at_most = most != self.spent.paid_tokens
         tally.limit = self._gate.concurrency.limit
         return tally

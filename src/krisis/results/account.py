@@ -136,10 +136,12 @@ class Spending:
 
     ``token_total_reported`` is what backends said where that is not input + output. ``lost`` tokens
     were paid for replies that could not be used, ``cached`` ones not paid again. ``cost_unknown``
-    says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
+    says why only ``cost_at_most`` is known; ``dropped`` fields could not be read. Of the calls
+    ``n_batch_calls`` went by provider batches, at the price of these.
     """
 
     n_api_calls: int | None = None
+    n_batch_calls: int | None = None
     n_retries: int | None = None
     n_batch_splits: int | None = None
     n_cache_hits: int | None = None
@@ -175,6 +177,7 @@ class Spending:
         said = _sum([row.total_tokens for row in answered])
         return cls(
             n_api_calls=spent.n_calls,
+            n_batch_calls=spent.n_batch_calls or None,
             n_retries=spent.n_retries,
             n_batch_splits=spent.n_splits,
             n_cache_hits=spent.n_cache_hits,
