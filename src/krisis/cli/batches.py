@@ -17,7 +17,7 @@ from krisis.execution.assembly import backend_of
 from krisis.execution.config import RunConfig
 from krisis.execution.options import batch_api_of
 from krisis.execution.recorder import Recorder
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonObject, dumps
 from krisis.results.journal import Journal
 from krisis.results.journal_reading import JournalContents, read_journal
 from krisis.results.lock import RunLock
@@ -39,7 +39,7 @@ def list_batches(
     config, journal = _read(run)
     found = asyncio.run(_states(batch_api_of(backend_of(config)), journal))
     if as_json:
-        echo_json({"run": str(run), "provider_batches": found})
+        echo_json(dumps({"run": str(run), "provider_batches": found}))
         return
     for one in found:
         counted = f"{one['n_requests']} requests, {one['n_without_row']} without a row"
@@ -100,22 +100,20 @@ def _take_up(run: Path, *, wait: bool, poll_seconds: float | None = None) -> Non
 
 
 async def _states(api: BatchApi, journal: JournalContents) -> list[JsonObject]:
-    found = []
     try:
-        for batch in journal.provider_batches.batches.values():
-            found.append(
-                {
-                    "marker": batch.marker,
-                    "batch_id": batch.batch_id,
-                    "submitted_at": _minute(batch.intended_at),
-                    "state": await _state(api, batch),
-                    "n_requests": len(batch.requests),
-                    "n_without_row": len(unsettled(batch, journal.rows)),
-                }
-            )
+        return [
+            {
+                "marker": batch.marker,
+                "batch_id": batch.batch_id,
+                "submitted_at": _minute(batch.intended_at),
+                "state": await _state(api, batch),
+                "n_requests": len(batch.requests),
+                "n_without_row": len(unsettled(batch, journal.rows)),
+            }
+            for batch in journal.provider_batches.batches.values()
+        ]
     finally:
         await api.close()
-    return found
 
 
 async def _state(api: BatchApi, batch: ProviderBatch) -> str:

@@ -1,0 +1,387 @@
+"""Provider batches: every record ends once and nothing is bought twice, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from krisis import Benchmark
+from krisis.backends import transport
+from krisis.backends.anthropic import AnthropicBackend
+from krisis.backends.batch_api import BatchApi
+from krisis.backends.gemini import GeminiBackend
+from krisis.backends.openai import OpenAIBackend
+from krisis.backends.provider import ProviderBackend
+from krisis.errors import InvalidValue, RunConflict
+from krisis.execution import provider_batches
+from krisis.execution.options import Batching, Execution
+from krisis.execution.pacing.budget import Limits
+from krisis.execution.pacing.prices import Price
+from krisis.execution.recorder import Recorder
+from krisis.metrics import Accuracy
+from krisis.results.base import BenchmarkResult
+from krisis.results.journal_reading import read_journal
+from krisis.results.store import RunDirectory, list_runs, load_run
+
+HERE = Path(__file__).parent
+KEY = "sk-planted-0123456789abcdef"
+PROVIDERS: dict[str, tuple[type[ProviderBackend], str]] = {
+    "openai": (OpenAIBackend, "/v1"),
+    "anthropic": (AnthropicBackend, ""),
+    "gemini": (GeminiBackend, ""),
+}
+N = 12
+
+
+class BatchServer:
+    """The running server; `reset` gives it a new account with other options."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "batch_server.py")], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.root = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+
+    def reset(self, **options: Any) -> None:
+        data = json.dumps({"seconds": 0.05, **options}).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{self.root}/options", data=data)).close()
+
+    def counts(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.root}/counts") as answer:
+            return dict(json.load(answer))
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def _server() -> Iterator[BatchServer]:
+    server = BatchServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(_server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> BatchServer:
+    monkeypatch.setattr(provider_batches, "SETTLING_SECONDS", 0.1)
+    _server.reset()
+    return _server
+
+
+@pytest.fixture(params=list(PROVIDERS))
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Runner:
+    """Makes and continues the run of one test."""
+
+    def __init__(self, root: str, provider: str, out: Path, suite: Any) -> None:
+        self.root, self.provider, self.out, self.suite = root, provider, out, suite
+
+    def backend(self) -> ProviderBackend:
+        kind, path = PROVIDERS[self.provider]
+        pauses = {"retry_base_seconds": 0.01, "retry_max_seconds": 0.02}
+        return kind("parity-1", base_url=self.root + path, api_key=KEY, **pauses)  # type: ignore[call-arg]
+
+    def __call__(
+        self,
+        *,
+        batch_size: int = 1,
+        limits: Limits | None = None,
+        batching: Batching | None = Batching(),  # noqa: B008 - it is frozen
+        cache: Any = None,
+    ) -> BenchmarkResult:
+        runs = list_runs(self.out)
+        recorder = Recorder.resume(runs[0]) if runs else Recorder(self.out)
+        if batching is not None:
+            batching = replace(batching, poll_seconds=0.02)
+        execution = Execution(
+            recorder=recorder,
+            limits=limits or Limits(),
+            batching=batching,
+            prices={"*/parity-1": Price(10.0, 100.0)},
+            cache=cache,
+        )
+        run = Benchmark(self.suite, self.backend(), [Accuracy()], batch_size, execution=execution)
+        return run.run()
+
+    @property
+    def run(self) -> Path:
+        (found,) = list_runs(self.out)
+        return found
+
+
+@pytest.fixture
+def runner(server: BatchServer, provider: str, tmp_path: Path, worker: ModuleType) -> Runner:
+    return Runner(server.root, provider, tmp_path / "runs", worker.suite(N))
+
+
+def serials(n: int = N) -> list[str]:
+    return [str(i) for i in range(1000, 1000 + n)]
+
+
+def check_whole(result: BenchmarkResult, server: BatchServer, *, n: int = N) -> dict[str, Any]:
+    """Every record has one row with the right answer, and no answer was bought twice."""
+    rows = result.evaluation_results
+    assert [row.record_id for row in rows] == [f"r{i}" for i in range(1000, 1000 + n)]
+    assert [row.prediction for row in rows] == [i % 2 for i in range(1000, 1000 + n)]
+    assert result.stop is None
+    counts = server.counts()
+    assert counts["bought"] == dict.fromkeys(serials(n), 1)
+    return counts
+
+
+def test_a_run_by_provider_batches_is_the_run_by_calls_at_half_the_price(
+    runner: Runner, server: BatchServer, tmp_path: Path
+) -> None:
+    server.reset(order="reversed", twice=True)
+    result = runner(batch_size=5)
+    counts = check_whole(result, server)
+    assert counts["sizes"] == [3]
+    # 3 calls of 100 and 10 tokens at 10 and 100 dollars a million, half of it.
+    assert result.spending.cost == pytest.approx(3 * (100 * 10 + 10 * 100) / 1e6 / 2)
+    assert (result.spending.n_api_calls, result.spending.n_batch_calls) == (3, 3)
+    assert result.spending.price_per_million_tokens["batch_share"] == 0.5
+    live = Runner(server.root, runner.provider, tmp_path / "live", runner.suite)
+    whole = live(batch_size=5, batching=None)
+    assert whole.spending.cost == pytest.approx(2 * (result.spending.cost or 0))
+    untimed = [replace(row, latency_seconds=None) for row in whole.evaluation_results]
+    assert untimed == result.evaluation_results
+    counts = server.counts()
+    assert counts["bodies"]["batch"] == counts["bodies"]["live"]
+    assert len(counts["bodies"]["live"]) == 3
+    assert len(counts["keys"]) == 1  # the planted key came by a header, and in no other way
+    stored = [path.read_text() for path in runner.run.iterdir() if path.suffix != ".lock"]
+    assert not any(KEY in text for text in [*stored, json.dumps(counts["bodies"])])
+    assert not any(KEY in text for text in counts["files"].values())
+
+
+@pytest.mark.parametrize("fate", ["expired", "cancelled", "partial", "empty"])
+def test_what_a_provider_batch_leaves_goes_into_a_further_one(
+    runner: Runner, server: BatchServer, fate: str
+) -> None:
+    server.reset(fates=[fate])
+    result = runner()
+    counts = check_whole(result, server)
+    assert counts["sizes"] == [N, N if fate == "empty" else N // 2]
+    n_again = counts["sizes"][1]
+    assert (result.spending.n_api_calls, result.spending.n_retries) == (N + n_again, n_again)
+    assert result.spending.cost == pytest.approx(N * 0.002 / 2)
+
+
+def test_a_request_that_no_provider_batch_answers_fails_after_three(
+    runner: Runner, server: BatchServer
+) -> None:
+    server.reset(fates=["expired", "empty", "empty"])
+    result = runner()
+    rows = result.evaluation_results
+    assert [row.error is None for row in rows] == [True] * 6 + [False] * 6
+    assert {row.failure_class for row in rows[6:]} == {"unavailable"}
+    assert server.counts()["sizes"] == [12, 6, 6]
+
+
+def test_errors_within_a_provider_batch_are_those_of_ordinary_calls(
+    runner: Runner, server: BatchServer
+) -> None:
+    server.reset(items={"1001": [400], "1002": [500], "1003": ["missing"], "1004": [429]})
+    result = runner()
+    rows = {row.record_id: row for row in result.evaluation_results}
+    assert rows["r1001"].failure_class == "refused_request"
+    assert "refused 400" in str(rows["r1001"].error)
+    assert [row.error is None for row in rows.values()] == [True, False, *[True] * 10]
+    counts = server.counts()
+    assert counts["sizes"] == [N, 3]
+    assert set(counts["bought"].values()) == {1}
+
+
+def test_malformed_replies_are_halved_in_a_second_smaller_provider_batch(
+    runner: Runner, server: BatchServer
+) -> None:
+    # Both replies about 1005 alone break off as well: asked once more, then it has failed.
+    server.reset(items={"1005": ["malformed"] * 5, "1011": ["malformed"]})
+    result = runner(batch_size=4)
+    rows = result.evaluation_results
+    assert [row.record_id for row in rows if row.error] == ["r1005"]
+    assert rows[5].failure_class == "malformed_reply"
+    assert server.counts()["sizes"] == [3, 4, 2]
+    assert result.spending.n_batch_splits == 3
+    assert result.spending.lost_input_tokens == 4 * 100
+
+
+def test_malformed_replies_can_go_to_ordinary_calls(runner: Runner, server: BatchServer) -> None:
+    server.reset(items={"1005": ["malformed"], "1011": ["malformed"]})
+    result = runner(batch_size=4, batching=Batching(then_live=True))
+    counts = server.counts()
+    assert [row.prediction for row in result.evaluation_results] == [0, 1] * 6
+    assert counts["sizes"] == [3]
+    assert counts["live"] == dict.fromkeys(serials()[4:], 1)
+    # Three calls at half the price, four at the whole.
+    assert result.spending.cost == pytest.approx(0.002 * (3 / 2 + 4))
+    assert (result.spending.n_api_calls, result.spending.n_batch_calls) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"upload": [429, 503], "create": [429, 429, 503]},
+        {"made": [503]},
+        {"state": [429, 500, 503], "results": [429, 503], "list": [500, 429]},
+    ],
+    ids=["submitting", "made", "looking"],
+)
+def test_faults_of_every_endpoint_cost_time_and_nothing_else(
+    runner: Runner, server: BatchServer, faults: dict[str, list[int]]
+) -> None:
+    server.reset(faults=faults)
+    counts = check_whole(runner(), server)
+    assert counts["n_batches"] == 1
+
+
+def test_a_provider_batch_that_fails_as_a_whole_stops_the_run(
+    runner: Runner, server: BatchServer
+) -> None:
+    if runner.provider == "anthropic":
+        pytest.skip("batches of Anthropic do not fail as a whole")
+    server.reset(fates=["failed"])
+    result = runner()
+    assert result.stop is not None
+    assert result.stop.name == "RequestsRefused"
+    assert not result.evaluation_results
+    assert result.spending.n_calls_without_usage == 0
+    check_whole(runner(), server)
+
+
+def test_what_a_limit_of_the_account_refuses_is_submitted_later(
+    server: BatchServer, tmp_path: Path, worker: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchApi, "most_requests", 4)
+    server.reset(fates=["good", "limit", "limit"])
+    counts = check_whole(Runner(server.root, "openai", tmp_path, worker.suite(N))(), server)
+    assert counts["sizes"] == [4, 4, 4, 4, 4]
+
+
+def test_provider_batches_stay_under_the_limits_of_the_provider(
+    runner: Runner, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchApi, "most_requests", 5)
+    assert check_whole(runner(), server)["sizes"] == [5, 5, 2]
+
+
+def test_provider_batches_stay_under_the_bytes_of_the_provider(
+    runner: Runner, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = runner.backend().batch_api
+    monkeypatch.setattr(api, "most_bytes", 20_000)
+    counts = check_whole(runner(), server)
+    assert len(counts["sizes"]) > 1
+    assert all(len(content) <= 20_000 for content in counts["files"].values())
+
+
+# Where a process is killed: the function, whether before or after it, and at which call of it.
+STEPS: dict[str, tuple[type, str, str, int]] = {
+    "before the intention": (Recorder, "note_provider_batch", "before", 1),
+    "before the submission": (BatchApi, "submit", "before", 1),
+    "after the upload": (transport.Transport, "handle_async_request", "after", 1),
+    "after the submission": (BatchApi, "submit", "after", 1),
+    "before waiting": (BatchApi, "state", "before", 1),
+    "while waiting": (BatchApi, "state", "after", 1),
+    "before collecting": (BatchApi, "results", "before", 1),
+    "with the results in hand": (BatchApi, "results", "after", 1),
+    "after some rows": (Recorder, "append", "after", 3),
+    "before it is closed": (Recorder, "note_provider_batch", "before", 3),
+    "after it is closed": (Recorder, "note_provider_batch", "after", 3),
+    "before the second submission": (BatchApi, "submit", "before", 2),
+    "after the second submission": (BatchApi, "submit", "after", 2),
+    "with the second results": (BatchApi, "results", "after", 2),
+    "at the end": (Recorder, "finish", "before", 1),
+}
+QUICK = ("before the submission", "after the submission", "while waiting", "after some rows")
+
+
+def die_at(step: str) -> None:
+    """Have this process killed, as by the operating system, at a step of the life cycle."""
+    holder, name, when, nth = STEPS[step]
+    plain, n_calls = getattr(holder, name), 0
+
+    def count(at: str) -> None:
+        nonlocal n_calls
+        n_calls += at == "before"
+        if at == when and n_calls == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def waiting(*arguments: Any, **options: Any) -> Any:
+        count("before")
+        value = await plain(*arguments, **options)
+        count("after")
+        return value
+
+    def at_once(*arguments: Any, **options: Any) -> Any:
+        count("before")
+        value = plain(*arguments, **options)
+        count("after")
+        return value
+
+    is_async = holder is not Recorder
+    setattr(holder, name, waiting if is_async else at_once)
+
+
+def killed(runner: Runner, step: str, **options: Any) -> None:
+    """Run in a process that is killed at a step."""
+
+    def work() -> None:
+        die_at(step)
+        runner(**options)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL, (step, process.exitcode)
+
+
+def check_killed(runner: Runner, server: BatchServer, steps: list[str]) -> dict[str, Any]:
+    server.reset(fates=["expired"], items={"1002": ["malformed"]}, seconds=0.1)
+    for step in steps:
+        killed(runner, step, batch_size=2)
+    result = runner(batch_size=2)
+    rows = result.evaluation_results
+    assert [row.record_id for row in rows] == [f"r{i}" for i in range(1000, 1000 + N)]
+    assert [row.prediction for row in rows] == [0, 1] * 6
+    counts = server.counts()
+    # The malformed reply was bought, and both its records once more; nothing else was.
+    again = dict.fromkeys(("1002", "1003"), 2)
+    assert counts["bought"] == {**dict.fromkeys(serials(), 1), **again}
+    # Three answers, one malformed, then three that were left and two halves.
+    assert counts["sizes"] == [6, 5]
+    assert result.spending.n_api_calls == 11
+    assert result.spending.cost == pytest.approx(0.002 / 2 * 8)
+    return counts
+
+
+@pytest.mark.parametrize("step", QUICK)
+def test_killed_at_a_step_a_run_buys_nothing_twice(
+    runner: Runner, server: BatchServer, step: str
+) -> None:
+    check_killed(runner, server, [step])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in QUICK])
+def test_killed_at_any_step_a_run_buys_nothing_twice(
+    runner: Runner, server: BatchServer, step: str
+) -> None:
+    check_killed(runner, server, [step])
