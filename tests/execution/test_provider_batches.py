@@ -16,16 +16,19 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.execution.test_command_and_server import krisis
 
 from krisis import Benchmark
 from krisis.backends import transport
 from krisis.backends.anthropic import AnthropicBackend
 from krisis.backends.batch_api import BatchApi
+from krisis.backends.compatible import CompatibleBackend
 from krisis.backends.gemini import GeminiBackend
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.provider import ProviderBackend
-from krisis.errors import InvalidValue, RunConflict
+from krisis.errors import AuthenticationFailed, InvalidValue, RunConflict
 from krisis.execution import provider_batches
+from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Batching, Execution
 from krisis.execution.pacing.budget import Limits
 from krisis.execution.pacing.prices import Price
@@ -33,7 +36,7 @@ from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
 from krisis.results.journal_reading import read_journal
-from krisis.results.store import RunDirectory, list_runs, load_run
+from krisis.results.store import RunDirectory, list_runs
 
 HERE = Path(__file__).parent
 KEY = "sk-planted-0123456789abcdef"
@@ -56,8 +59,14 @@ class BatchServer:
         self.root = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
 
     def reset(self, **options: Any) -> None:
-        data = json.dumps({"seconds": 0.05, **options}).encode()
-        urllib.request.urlopen(urllib.request.Request(f"{self.root}/options", data=data)).close()
+        self._post("options", {"seconds": 0.05, **options})
+
+    def change(self, **options: Any) -> None:
+        self._post("change", options)
+
+    def _post(self, path: str, options: dict[str, Any]) -> None:
+        request = urllib.request.Request(f"{self.root}/{path}", json.dumps(options).encode())
+        urllib.request.urlopen(request).close()
 
     def counts(self) -> dict[str, Any]:
         with urllib.request.urlopen(f"{self.root}/counts") as answer:
@@ -82,7 +91,11 @@ def server(_server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> BatchServer
     return _server
 
 
-@pytest.fixture(params=list(PROVIDERS))
+_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("anthropic", "gemini")]
+with_every_provider = pytest.mark.parametrize("provider", list(PROVIDERS), indirect=True)
+
+
+@pytest.fixture(params=["openai", *_SLOW])
 def provider(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -146,6 +159,7 @@ def check_whole(result: BenchmarkResult, server: BatchServer, *, n: int = N) -> 
     return counts
 
 
+@with_every_provider
 def test_a_run_by_provider_batches_is_the_run_by_calls_at_half_the_price(
     runner: Runner, server: BatchServer, tmp_path: Path
 ) -> None:
@@ -286,10 +300,10 @@ def test_provider_batches_stay_under_the_bytes_of_the_provider(
     runner: Runner, server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = runner.backend().batch_api
-    monkeypatch.setattr(api, "most_bytes", 20_000)
+    monkeypatch.setattr(api, "most_bytes", 6_000)
     counts = check_whole(runner(), server)
     assert len(counts["sizes"]) > 1
-    assert all(len(content) <= 20_000 for content in counts["files"].values())
+    assert all(len(content) <= 6_000 for content in counts["files"].values())
 
 
 # Where a process is killed: the function, whether before or after it, and at which call of it.
@@ -310,7 +324,7 @@ STEPS: dict[str, tuple[type, str, str, int]] = {
     "with the second results": (BatchApi, "results", "after", 2),
     "at the end": (Recorder, "finish", "before", 1),
 }
-QUICK = ("before the submission", "after the submission", "while waiting", "after some rows")
+QUICK = "after the submission"
 
 
 def die_at(step: str) -> None:
@@ -372,16 +386,245 @@ def check_killed(runner: Runner, server: BatchServer, steps: list[str]) -> dict[
     return counts
 
 
-@pytest.mark.parametrize("step", QUICK)
-def test_killed_at_a_step_a_run_buys_nothing_twice(
+@with_every_provider
+def test_killed_between_submission_and_journal_a_run_buys_nothing_twice(
+    runner: Runner, server: BatchServer
+) -> None:
+    check_killed(runner, server, [QUICK])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [step for step in STEPS if step != QUICK])
+def test_killed_at_any_step_a_run_buys_nothing_twice(
     runner: Runner, server: BatchServer, step: str
 ) -> None:
     check_killed(runner, server, [step])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [step for step in STEPS if step not in QUICK])
-def test_killed_at_any_step_a_run_buys_nothing_twice(
-    runner: Runner, server: BatchServer, step: str
+def test_killed_at_all_steps_one_after_the_other_a_run_buys_nothing_twice(
+    runner: Runner, server: BatchServer
 ) -> None:
-    check_killed(runner, server, [step])
+    check_killed(runner, server, [*list(STEPS)[:2], *list(STEPS)[3:9]])
+
+
+def test_what_open_provider_batches_can_take_is_set_aside_at_their_price(
+    runner: Runner, server: BatchServer
+) -> None:
+    server.reset(seconds=3600)
+    started = runner(batching=Batching(wait=False))
+    assert started.stop is not None
+    assert started.stop.name == "Detached"
+    assert (started.spending.n_calls_without_usage, started.spending.cost) == (0, 0.0)
+    (batch,) = read_journal(RunDirectory(runner.run).rows).provider_batches.open
+    per_request = [
+        one.most_input * 10 / 1e6 + one.most_output * 100 / 1e6 for one in batch.requests
+    ]
+    # Room for seven requests and a half at half the price.
+    limits = Limits(max_cost=7.5 * max(per_request) / 2)
+    other = Runner(server.root, runner.provider, runner.out.parent / "bound", runner.suite)
+    server.reset()
+    result = other(limits=limits)
+    counts = check_whole(result, server)
+    assert counts["sizes"][0] == 7
+    assert sum(counts["sizes"]) == N
+    assert (result.spending.cost or 0) <= (limits.max_cost or 0)
+    # An earlier session's reservation binds the next one too.
+    small = Runner(server.root, runner.provider, runner.out.parent / "small", runner.suite)
+    server.reset(seconds=3600)
+    assert small(limits=limits, batching=Batching(wait=False)).n_left == N
+    assert small(limits=limits, batching=Batching(wait=False)).n_left == N
+    assert server.counts()["sizes"] == [7]
+
+
+def test_a_budget_too_small_for_one_request_submits_nothing(
+    runner: Runner, server: BatchServer
+) -> None:
+    result = runner(limits=Limits(max_tokens=50))
+    assert result.stop is not None
+    assert result.stop.name == "BudgetReached"
+    assert server.counts()["n_batches"] == 0
+
+
+def test_ordinary_calls_beside_open_provider_batches_are_refused(
+    runner: Runner, server: BatchServer
+) -> None:
+    server.reset(seconds=3600)
+    runner(batching=Batching(wait=False))
+    with pytest.raises(RunConflict, match="1 provider batch"):
+        runner(batching=None)
+    server.reset()  # the provider forgets it: nothing is bought again without being told
+    result = runner()
+    assert result.stop is not None
+    assert "krisis batches cancel" in result.stop.sentence
+    assert server.counts()["n_batches"] == 0
+
+
+def test_a_key_that_is_refused_ends_the_run_and_buys_nothing(
+    runner: Runner, server: BatchServer
+) -> None:
+    server.reset(faults={"upload": [401], "create": [401]})
+    with pytest.raises(AuthenticationFailed):
+        runner()
+    assert server.counts()["n_batches"] == 0
+    server.reset()
+    check_whole(runner(), server)
+
+
+def test_a_reply_that_is_kept_is_not_asked_for_again(
+    runner: Runner, server: BatchServer, tmp_path: Path
+) -> None:
+    cache = ReplyCache(tmp_path / "cache.sqlite")
+    check_whole(runner(cache=cache), server)
+    again = Runner(server.root, runner.provider, tmp_path / "again", runner.suite)
+    result = again(cache=cache)
+    check_whole(result, server)
+    assert (result.spending.n_cache_hits, server.counts()["n_batches"]) == (N, 1)
+
+
+@pytest.mark.parametrize("line", [1, 2, 3, 4])
+def test_a_damaged_line_forgets_no_provider_batch(
+    server: BatchServer, tmp_path: Path, worker: ModuleType, line: int
+) -> None:
+    runner = Runner(server.root, "openai", tmp_path, worker.suite(N))
+    runner(batching=Batching(wait=False))
+    journal = RunDirectory(runner.run).rows
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert [b"provider_batch" in one for one in lines[:6]] == [False, *[True] * 4, False]
+    lines[line] = lines[line].replace(b"krisis-", b"krisiz-")
+    journal.write_bytes(b"".join(lines))
+    assert check_whole(runner(), server)["n_batches"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"recorder": None}, "need a recorder"),
+        ({"stop_when": "accuracy >= 0.8"}, "stop_when"),
+    ],
+)
+def test_what_cannot_go_with_provider_batches_is_refused(
+    options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        Execution(**{"recorder": Recorder(tmp_path), "batching": Batching(), **options})
+
+
+def test_a_backend_without_a_batch_api_is_refused(tmp_path: Path, worker: ModuleType) -> None:
+    backend = CompatibleBackend("m", base_url="http://127.0.0.1:9/v1", api_key="none-at-all")
+    execution = Execution(recorder=Recorder(tmp_path), batching=Batching())
+    with pytest.raises(InvalidValue, match="has no provider batches"):
+        Benchmark(worker.suite(2), backend, execution=execution).run()
+    assert not list_runs(tmp_path)
+
+
+@pytest.fixture
+def command(
+    server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        if words[0] == "run":
+            words += ("--base-url", f"{server.root}/v1", "--display", "none", "--no-baselines")
+            words += ("--cache-path", str(tmp_path / "replies.sqlite"), "--limit", "24")
+        code, out, err = krisis(*words, cwd=tmp_path)
+        assert KEY not in out + err
+        return code, out, err
+
+    return run
+
+
+RUN = ("run", "ckd", "--model", "openai/parity-1", "--batch-size", "4", "--batch")
+
+
+def test_a_run_is_detached_listed_awaited_and_finished(
+    command: Any, server: BatchServer, tmp_path: Path
+) -> None:
+    server.reset(seconds=3600)
+    code, out, err = command(*RUN, "--detach")
+    (run,) = list_runs(tmp_path / "runs")
+    assert (code, out) == (0, f"\nRun:     runs/{run.name}\n")
+    assert "24 records have no answer yet (1 provider batch goes on at the provider)" in err
+    assert f"krisis batches list runs/{run.name}" in err
+    assert f"krisis resume runs/{run.name}" in err
+    code, out, _ = command("batches", "list", str(run))
+    assert (code, out.endswith("b0  in_progress  6 requests, 6 without a row\n")) == (0, True)
+    code, _, err = command("batches", "collect", str(run))
+    assert (code, "24 records have no answer yet" in err) == (0, True)
+    code, _, err = command("resume", str(run), "--no-batch")
+    assert (code, "would buy their answers again" in err) == (2, True)
+    server.change(seconds=0, fates=[])
+    code, out, err = command("batches", "wait", str(run), "--poll-seconds", "0.05")
+    assert (code, err) == (0, "")
+    assert "24 loaded" in out
+    code, out, _ = command("batches", "list", str(run), "--json")
+    (listed,) = json.loads(out)["provider_batches"]
+    assert (listed["state"], listed["n_requests"], listed["n_without_row"]) == ("collected", 6, 0)
+    assert server.counts()["n_batches"] == 1
+
+
+def test_cancelled_provider_batches_keep_their_answers_and_a_resume_asks_the_rest(
+    command: Any, server: BatchServer, tmp_path: Path
+) -> None:
+    server.reset(seconds=3600)
+    command(*RUN, "--detach")
+    (run,) = list_runs(tmp_path / "runs")
+    code, out, _ = command("batches", "cancel", str(run))
+    assert code == 0
+    assert (
+        out
+        == f"b0: asked to cancel\nto collect what was answered, type: krisis batches wait {run}\n"
+    )
+    code, out, err = command("batches", "wait", str(run))
+    assert (code, "12 records have no answer yet (no provider batch is under way)" in err) == (
+        0,
+        True,
+    )
+    server.change(seconds=0)
+    assert command("resume", str(run))[0] == 0
+    assert server.counts()["sizes"] == [6, 3]
+    assert command("batches", "cancel", str(run))[1] == f"{run} has no open provider batches\n"
+
+
+def test_a_provider_batch_that_the_provider_forgot_is_given_up_by_name(
+    command: Any, server: BatchServer, tmp_path: Path
+) -> None:
+    command(*RUN, "--detach")
+    (run,) = list_runs(tmp_path / "runs")
+    server.reset()
+    code, _, err = command("resume", str(run))
+    assert (code, "cannot be looked at" in err, "Traceback" in err) == (1, True, False)
+    assert (
+        "b0: the provider does not know it; given up" in command("batches", "cancel", str(run))[1]
+    )
+    assert command("resume", str(run), "--poll-seconds", "0.05")[0] == 0
+    assert server.counts()["n_batches"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((*RUN[:-1], "--detach"), "give --batch as well"),
+        ((*RUN[:-1], "--batch-then-live"), "give --batch as well"),
+        ((*RUN, "--stop-when", "accuracy >= 0.8"), "leave out --batch or --stop-when"),
+        (("run", "ckd", "--model", "guideline", "--batch"), "'guideline' has no provider batches"),
+        ((*RUN, "--poll-seconds", "0"), "poll_seconds"),
+    ],
+)
+def test_the_command_line_refuses_what_cannot_go_with_batch(
+    command: Any, tmp_path: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    code, out, err = command(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_by_ordinary_calls_has_no_provider_batches(
+    command: Any, server: BatchServer, tmp_path: Path
+) -> None:
+    assert command(*RUN[:-1])[0] == 0
+    (run,) = list_runs(tmp_path / "runs")
+    code, _, err = command("batches", "list", str(run))
+    assert (code, "it has no provider batches" in err) == (2, True)

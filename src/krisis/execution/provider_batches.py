@@ -16,22 +16,17 @@ from functools import partial
 from typing import TypeVar
 
 from krisis.backends.batch_api import BatchApi, BatchState, size_of
-from krisis.backends.chat import ChatReply, ChatRequest, PromptMode
-from krisis.backends.dialects import Dialect
+from krisis.backends.chat import ChatRequest
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.errors import (
     AuthenticationFailed,
     BackendError,
-    ContentFiltered,
-    MalformedReply,
     OutOfCredit,
     RateLimited,
     RequestRefused,
-    TruncatedReply,
 )
-from krisis.execution.batches import Batch, Case
-from krisis.execution.callers import ChatCaller, lose
-from krisis.execution.engine import Engine
+from krisis.execution.batch_results import MOST_ROUNDS, Outcome, Settling
+from krisis.execution.batches import Batch
 from krisis.execution.options import Batching
 from krisis.execution.pacing.budget import Budget, Tokens
 from krisis.execution.recorder import Recorder
@@ -46,25 +41,15 @@ from krisis.results.provider_batches import (
     ProviderBatchLog,
     unsettled,
 )
-from krisis.results.stops import AccountRefused, Detached, Interrupted, RequestsRefused
+from krisis.results.stops import Detached, Interrupted, RequestsRefused
 
 R = TypeVar("R")
 
-# How many provider batches may end without an answer to a request before it fails.
-MOST_ROUNDS = 3
 # A submission whose end was not seen may still be on its way into the provider's list.
 SETTLING_SECONDS = 60.0
 MOST_FAILED_SUBMISSIONS = 5
 MOST_FAILED_LOOKS = 10
 POLL_GROWTH, LONGEST_POLL_FACTOR = 1.5, 20.0
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a provider batch leaves: requests to be asked again, and what they took in vain."""
-
-    again: list[BatchRequest] = field(default_factory=list)
-    lost: Spent = field(default_factory=Spent)
 
 
 @dataclass(slots=True)
@@ -97,23 +82,26 @@ class BatchRunner:
     ``show`` is told how far the provider batches are.
     """
 
-    api: BatchApi
+    settling: Settling
     options: Batching
-    caller: ChatCaller
-    engine: Engine
     first_calls: FirstCalls
-    budget: Budget
     recorder: Recorder
-    stop: Stop
-    cases: Mapping[int, Case]
     rows: Mapping[int, EvaluationResult]
     spent: Spent
     show: Callable[[str], None]
+    api: BatchApi = field(init=False)
+    budget: Budget = field(init=False)
+    stop: Stop = field(init=False)
     _open: list[ProviderBatch] = field(default_factory=list)
     _todo: deque[BatchRequest] = field(default_factory=deque)
     _n_failed_submissions: int = 0
     _n_failed_looks: int = 0
+    _n_refused: int = 0
     _is_full: bool = False
+
+    def __post_init__(self) -> None:
+        self.api, self.stop = self.settling.api, self.settling.stop
+        self.budget = self.settling.budget
 
     async def run(self, batches: Sequence[Batch], log: ProviderBatchLog) -> None:
         """Settle every batch, and what earlier sessions left with the provider."""
@@ -162,25 +150,18 @@ class BatchRunner:
         if self.options.then_live:
             live = [one for one in self._todo if one.was_malformed]
             self._todo = deque(one for one in self._todo if not one.was_malformed)
-            await self.engine.run([self._cases(one) for one in live])
+            await self.settling.engine.run([self.settling.cases(one) for one in live])
             self.stop.check()
-
-    def _cases(self, one: BatchRequest) -> Batch:
-        return [self.cases[position] for position in one.positions]
-
-    def _request(self, one: BatchRequest) -> ChatRequest:
-        mode: PromptMode = "batch" if len(one.positions) > 1 else "single"
-        return self.caller.build(self._cases(one), mode)
 
     async def _submit(self) -> None:
         """Submit what the budget has room for, in provider batches under the provider's limits."""
         parcel = self._parcel()
         while self._todo:
-            request = self._request(self._todo[0])
+            request = self.settling.request(self._todo[0])
             if self._answered_before(self._todo[0], request):
                 self._todo.popleft()
                 continue
-            most = self.budget.hold(self.caller.asked(request))
+            most = self.budget.hold(self.settling.caller.asked(request))
             if most is None:
                 break
             one = self._todo.popleft()
@@ -200,9 +181,9 @@ class BatchRunner:
 
     def _answered_before(self, one: BatchRequest, request: ChatRequest) -> bool:
         spent = Spent()
-        responses = self.caller.from_cache(request, spent)
+        responses = self.settling.caller.from_cache(request, spent)
         if responses is not None:
-            self.engine.answer(self._cases(one), responses, spent=spent)
+            self.settling.engine.answer(self.settling.cases(one), responses, spent=spent)
         return responses is not None
 
     async def _hand_in(self, parcel: Parcel) -> None:
@@ -270,7 +251,8 @@ class BatchRunner:
 
     def _look_failed(self, batch: ProviderBatch, error: BackendError) -> None:
         """Go on where a few looks fail in a moment's trouble; else leave it for a resume."""
-        self.first_calls.failed(error)
+        if isinstance(error, AuthenticationFailed | OutOfCredit):
+            self.first_calls.failed(error)
         self._n_failed_looks += 1
         if error.retryable and self._n_failed_looks < MOST_FAILED_LOOKS:
             return
@@ -308,100 +290,20 @@ class BatchRunner:
             return
         results = await self._call(lambda: self.api.results(batch.batch_id))
         _refuse_unnamed(batch, results)
-        left = {one.positions for one in unsettled(batch, self.rows)}
-        found = [
-            (one, results.get(batch.key(index)))
-            for index, one in enumerate(batch.requests)
-            if one.positions in left
-        ]
-        outcome = Outcome()
-        # Answers first: they prove that the way of asking is understood.
-        for one, result in sorted(found, key=lambda pair: not self._is_answer(pair[1])):
-            self._settle(one, result, batch.dialect, outcome)
-        self._is_full = False
-        self._close(batch, "collected", outcome)
-
-    def _is_answer(self, result: JsonMapping | None) -> bool:
-        return result is not None and self.api.is_answer(result)
+        self._is_full, self._n_refused = False, 0
+        self._close(batch, "collected", self.settling.settle(batch, results, self.rows))
 
     def _take_failure(self, batch: ProviderBatch, state: BatchState) -> None:
         """Leave all requests of a provider batch that was refused as a whole."""
         self._close(batch, "failed", Outcome(unsettled(batch, self.rows)))
-        if state.is_limit and self._open:
-            self._is_full = True  # there is room again when another has ended
-            return
+        if state.is_limit:
+            self._is_full = bool(self._open)  # there is room again when another has ended
+            self._n_refused += not self._open
+            if self._n_refused < MOST_ROUNDS:
+                return
         self.stop.request(
             RequestsRefused(f"the provider batch {batch.batch_id} failed: {state.fault}")
         )
-
-    def _settle(
-        self, one: BatchRequest, result: JsonMapping | None, dialect: Dialect, outcome: Outcome
-    ) -> None:
-        cases, request = self._cases(one), self._request(one)
-        most, spent = Tokens(one.most_input, one.most_output), Spent(n_batch_calls=1)
-        spent.send(*most)
-        try:
-            reply = self.api.reply(result, request, dialect)
-        except BackendError as error:
-            self._book(one, request, ChatReply("", input_tokens=0, output_tokens=0), spent)
-            self._leave_or_fail(one, error, spent, outcome)
-            return
-        self._book(one, request, reply, spent)
-        try:
-            responses = self.caller.read(request, reply)
-        except MalformedReply as error:
-            lose(spent, error)
-            self._split_or_fail(one, error, spent, outcome)
-        except BackendError as error:
-            lose(spent, error)
-            self.engine.fail(cases, error, spent=spent)
-        else:
-            self.caller.keep(request, reply, spent)
-            self.engine.answer(cases, responses, spent=spent)
-
-    def _book(
-        self, one: BatchRequest, request: ChatRequest, reply: ChatReply, spent: Spent
-    ) -> None:
-        """Replace what was set aside for a request by what it took."""
-        most = Tokens(one.most_input, one.most_output)
-        used = reply.input_tokens, reply.output_tokens
-        assumed = self.budget.settle_batch(most, self.caller.asked(request), *used)
-        spent.assume(*assumed)
-        spent.batch_input_tokens = int((used[0] or 0) + assumed.input)
-        spent.batch_output_tokens = int((used[1] or 0) + assumed.output)
-        spent.n_dropped_fields += reply.n_dropped_fields
-
-    def _leave_or_fail(
-        self, one: BatchRequest, error: BackendError, spent: Spent, outcome: Outcome
-    ) -> None:
-        """Ask again what was not answered, a few times; what is refused has failed."""
-        refuses_all = isinstance(error, AuthenticationFailed | OutOfCredit)
-        if not (error.retryable or refuses_all) or one.n_rounds + 1 >= MOST_ROUNDS:
-            self.engine.fail(self._cases(one), error, spent=spent)
-            return
-        if refuses_all:
-            self.stop.request(AccountRefused(f"the provider does not accept the account: {error}"))
-        spent.n_retries += 1
-        outcome.lost.add(spent)
-        outcome.again.append(one._replace(n_rounds=one.n_rounds + 1))
-
-    def _split_or_fail(
-        self, one: BatchRequest, error: MalformedReply, spent: Spent, outcome: Outcome
-    ) -> None:
-        """Do with a malformed reply what the engine does: halve it, or ask a single case again."""
-        is_single = len(one.positions) == 1
-        is_final = isinstance(error, TruncatedReply | ContentFiltered) or one.n_malformed > 0
-        if is_single and is_final:
-            self.engine.fail(self._cases(one), error, spent=spent)
-            return
-        if is_single:
-            outcome.again.append(one._replace(n_malformed=1, n_rounds=0))
-        else:
-            spent.n_splits += 1
-            n_first = (len(one.positions) + 1) // 2
-            halves = one.positions[:n_first], one.positions[n_first:]
-            outcome.again += [BatchRequest(half, is_part=True) for half in halves]
-        outcome.lost.add(spent)
 
     def _close(self, batch: ProviderBatch, end: str, outcome: Outcome) -> None:
         """Note that a provider batch needs no more attention, and take its requests back."""

@@ -17,6 +17,7 @@ from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
 from krisis.data.base import BaseDataSuite, Records
 from krisis.errors import RunConflict
+from krisis.execution.batch_results import Settling
 from krisis.execution.batches import (
     Batch,
     cases_of,
@@ -218,7 +219,9 @@ class Session:
         try:
             await caller.open()
             if isinstance(caller, ChatCaller) and self._api is not None:
-                runner = self._runner(ledger, gate, (caller, engine, first_calls))
+                cases = {case.position: case for case in self._cases}
+                parts = (self._api, caller, engine, gate.budget, self._stop, cases)
+                runner = self._runner(ledger, Settling(*parts), first_calls)
                 await runner.run(batches, earlier.provider_batches)
             else:
                 await engine.run(batches)
@@ -232,25 +235,12 @@ class Session:
             await caller.close()
             ledger.end(self._stop.cause)
 
-    def _runner(
-        self, ledger: Ledger, gate: Gate, parts: tuple[ChatCaller, Engine, FirstCalls]
-    ) -> BatchRunner:
+    def _runner(self, ledger: Ledger, settling: Settling, first_calls: FirstCalls) -> BatchRunner:
         batching, recorder = self._execution.batching, self._execution.recorder
-        assert self._api is not None
         assert batching is not None
         assert recorder is not None
-        return BatchRunner(
-            self._api,
-            batching,
-            *parts,
-            budget=gate.budget,
-            recorder=recorder,
-            stop=self._stop,
-            cases={case.position: case for case in self._cases},
-            rows=ledger.rows,
-            spent=ledger.spent,
-            show=ledger.show_waiting,
-        )
+        parts = (settling, batching, first_calls, recorder)
+        return BatchRunner(*parts, ledger.rows, ledger.spent, ledger.show_waiting)
 
     def _caller(self, gate: Gate, first_calls: FirstCalls) -> Caller:
         backend = self._job.backend
