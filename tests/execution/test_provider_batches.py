@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,9 +34,11 @@ from krisis.execution.options import Batching, Execution
 from krisis.execution.pacing.budget import Limits
 from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
+from krisis.execution.stopping import Stop
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
 from krisis.results.journal_reading import read_journal
+from krisis.results.stops import Interrupted
 from krisis.results.store import RunDirectory, list_runs
 
 HERE = Path(__file__).parent
@@ -118,6 +121,7 @@ class Runner:
         limits: Limits | None = None,
         batching: Batching | None = Batching(),  # noqa: B008 - it is frozen
         cache: Any = None,
+        stop: Stop | None = None,
     ) -> BenchmarkResult:
         runs = list_runs(self.out)
         recorder = Recorder.resume(runs[0]) if runs else Recorder(self.out)
@@ -129,6 +133,7 @@ class Runner:
             batching=batching,
             prices={"*/parity-1": Price(10.0, 100.0)},
             cache=cache,
+            stop=stop,
         )
         run = Benchmark(self.suite, self.backend(), [Accuracy()], batch_size, execution=execution)
         return run.run()
@@ -444,6 +449,18 @@ def test_a_budget_too_small_for_one_request_submits_nothing(
     assert result.stop is not None
     assert result.stop.name == "BudgetReached"
     assert server.counts()["n_batches"] == 0
+
+
+def test_an_interrupted_wait_keeps_the_provider_batches(
+    runner: Runner, server: BatchServer
+) -> None:
+    server.reset(seconds=3600)
+    stop = Stop()
+    threading.Timer(0.3, stop.request_from_outside, [Interrupted("interrupted")]).start()
+    result = runner(stop=stop)
+    assert result.stop == Interrupted("interrupted; 1 provider batch goes on at the provider")
+    server.change(seconds=0)
+    check_whole(runner(), server)
 
 
 def test_ordinary_calls_beside_open_provider_batches_are_refused(

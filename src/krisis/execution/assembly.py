@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
-from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
+from krisis.backends.chat import ChatBackend
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import InvalidValue, UnknownName
@@ -18,6 +18,7 @@ from krisis.execution.batches import (
     in_random_order,
     perturbed_batches,
     plan_batches,
+    request_about,
     with_distinct_ids,
 )
 from krisis.execution.cache import ReplyCache, default_cache_path
@@ -212,7 +213,7 @@ def dry_run_text(config: RunConfig) -> str:
         plan += f", or fewer in random order until this is known: {config.stop_when}"
     if not isinstance(backend, ChatBackend):
         return f"{plan}\n{backend.name} calls no provider: no prompt, no tokens, no cost\n"
-    first = _request(backend, batches[0])
+    first = request_about(batches[0], backend)
     input_tokens = _input_tokens(backend, batches)
     output_tokens = n_cases * FIRST_GUESS_OF_OUTPUT
     price = price_of(backend, read_prices(config.prices) if config.prices else {})
@@ -253,15 +254,8 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
     return [*batches, *perturbed_batches(batches, kinds, parts.suite)]
 
 
-def _request(backend: ChatBackend, batch: Batch) -> ChatRequest:
-    mode: PromptMode = "batch" if len(batch) > 1 else "single"
-    features = [case.record.features for case in batch]
-    context = batch[0].record.context
-    return backend.build(features, mode=mode, context=context, **batch[0].form)
-
-
 def _input_tokens(backend: ChatBackend, batches: Sequence[Batch]) -> float:
     step = max(1, len(batches) // N_BATCHES_MEASURED)
-    measured = [_request(backend, batch) for batch in batches[::step]]
+    measured = [request_about(batch, backend) for batch in batches[::step]]
     n_letters = sum(len(request.system) + len(request.user) for request in measured)
     return n_letters / CHARACTERS_PER_TOKEN * len(batches) / len(measured)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from krisis.backends.batch_api import BatchApi
-from krisis.backends.chat import ChatReply, ChatRequest, PromptMode
+from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect
 from krisis.errors import (
     AuthenticationFailed,
@@ -16,7 +16,7 @@ from krisis.errors import (
     OutOfCredit,
     TruncatedReply,
 )
-from krisis.execution.batches import Batch, Case
+from krisis.execution.batches import Batch, Case, request_about
 from krisis.execution.callers import ChatCaller, lose
 from krisis.execution.engine import Engine
 from krisis.execution.pacing.budget import Budget, Tokens
@@ -56,8 +56,7 @@ class Settling:
 
     def request(self, one: BatchRequest) -> ChatRequest:
         """Return what is sent; the same as ever, so that it need not be kept."""
-        mode: PromptMode = "batch" if len(one.positions) > 1 else "single"
-        return self.caller.build(self.cases(one), mode)
+        return request_about(self.cases(one), self.api.backend)
 
     def settle(
         self,
@@ -103,7 +102,7 @@ class Settling:
             lose(spent, error)
             self.engine.fail(cases, error, spent=spent)
         else:
-            self.caller.keep(request, reply, spent)
+            self.caller.keep(request.key(), request, reply, spent)
             self.engine.answer(cases, responses, spent=spent)
 
     def _book(

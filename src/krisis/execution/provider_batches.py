@@ -181,7 +181,7 @@ class BatchRunner:
 
     def _answered_before(self, one: BatchRequest, request: ChatRequest) -> bool:
         spent = Spent()
-        responses = self.settling.caller.from_cache(request, spent)
+        responses = self.settling.caller.from_cache(request.key(), request, spent)
         if responses is not None:
             self.settling.engine.answer(self.settling.cases(one), responses, spent=spent)
         return responses is not None
