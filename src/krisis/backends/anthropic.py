@@ -49,6 +49,10 @@ class AnthropicBatches(BatchApi):
     most_bytes = 256_000_000
     backend: AnthropicBackend
 
+    def __init__(self, backend: AnthropicBackend) -> None:
+        super().__init__(backend)
+        self._others: set[tuple[str, str]] = set()  # read once, and not what was looked for
+
     def entry(self, key: str, request: ChatRequest, dialect: Dialect) -> JsonObject:
         """Return a request of the batch."""
         return {"custom_id": key, "params": self.backend.body(request, dialect)}
@@ -68,12 +72,16 @@ class AnthropicBatches(BatchApi):
         async for batch in self.client.messages.batches.list(limit=100):
             if batch.created_at.timestamp() < since:  # the newest come first
                 break
-            if sum(batch.request_counts.to_dict().values()) != n_requests:
+            seen = (marker, str(batch.id))
+            n_found = sum(batch.request_counts.to_dict().values())
+            if n_found != n_requests or seen in self._others:
                 continue
             if batch.processing_status != "ended":
                 is_certain = False
             elif any(self.key_of(one).startswith(marker) for one in await self._results(batch.id)):
                 return Sighting(str(batch.id))
+            else:
+                self._others.add(seen)
         return Sighting(is_certain=is_certain)
 
     async def _results(self, batch_id: str) -> Iterable[JsonMapping]:

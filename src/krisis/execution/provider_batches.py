@@ -230,7 +230,7 @@ class BatchRunner:
 
     async def _look(self) -> int:
         """Look at every open provider batch, collect those that ended, and return how many."""
-        n_ended, states = 0, []
+        n_ended, states = 0, list[BatchState]()
         for batch in list(self._open):
             try:
                 if not batch.batch_id and not await self._seek(batch):
@@ -243,11 +243,20 @@ class BatchRunner:
                     await self._collect(batch, state)
                     n_ended += 1
                 else:
-                    states.append(_words(batch, state))
+                    states.append(state)
             except BackendError as error:
                 self._look_failed(batch, error)
-        self.show("; ".join(states))
+        self.show(self._words(states))
         return n_ended
+
+    def _words(self, states: Sequence[BatchState]) -> str:
+        if not states:
+            return ""
+        n_requests = sum(len(batch.requests) for batch in self._open)
+        n_finished = sum(state.n_finished or 0 for state in states)
+        counted = f"{n_finished} of {n_requests}" if n_finished else str(n_requests)
+        words = " / ".join(dict.fromkeys(state.words for state in states))
+        return f"{self._under_way()}: {words}, {counted} requests"
 
     def _look_failed(self, batch: ProviderBatch, error: BackendError) -> None:
         """Go on where a few looks fail in a moment's trouble; else leave it for a resume."""
@@ -317,13 +326,6 @@ class BatchRunner:
         batch.end = end
         self._open.remove(batch)
         self._todo.extend(outcome.again)
-
-
-def _words(batch: ProviderBatch, state: BatchState) -> str:
-    n_requests = len(batch.requests)
-    known = state.n_finished is not None
-    counted = f"{state.n_finished} of {n_requests}" if known else str(n_requests)
-    return f"provider batch {batch.batch_id}: {state.words}, {counted} requests"
 
 
 def _refuse_unnamed(batch: ProviderBatch, results: Mapping[str, JsonMapping]) -> None:
