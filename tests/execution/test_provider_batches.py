@@ -379,10 +379,8 @@ def killed(runner: Runner, step: str, **options: Any) -> None:
     assert process.exitcode == -signal.SIGKILL, (step, process.exitcode)
 
 
-def check_killed(
-    runner: Runner, server: BatchServer, steps: list[str], seconds: float = 0.1
-) -> None:
-    server.reset(fates=["expired"], items={"1002": ["malformed"]}, seconds=seconds)
+def check_killed(runner: Runner, server: BatchServer, steps: list[str], **options: Any) -> None:
+    server.reset(fates=["expired"], items={"1002": ["malformed"]}, seconds=0.1, **options)
     for step in steps:
         killed(runner, step, batch_size=2)
     result = runner(batch_size=2)
@@ -404,8 +402,7 @@ def test_killed_between_submission_and_journal_a_run_buys_nothing_twice(
     runner: Runner, server: BatchServer
 ) -> None:
     # Names of requests are seen when a batch of Anthropic has ended: it must be waited for.
-    seconds = 1.0 if runner.provider == "anthropic" else 0.1
-    check_killed(runner, server, [QUICK], seconds)
+    check_killed(runner, server, [QUICK], lists=10 * (runner.provider == "anthropic"))
 
 
 @pytest.mark.slow
