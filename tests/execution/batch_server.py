@@ -8,7 +8,7 @@ Options: ``fates`` of the batches in the order of their making (good, expired, c
 limit, partial, empty); ``items`` maps a serial marker to what becomes of the requests that hold it,
 in turn; ``faults`` maps an endpoint (upload, create, made, state, list, results) to statuses given
 in turn, where ``made`` fails after the batch was made; ``lists`` is how often batches are listed
-before any ends; ``order`` is reversed, ``twice`` repeats.
+before any ends, or three seconds; ``order`` is reversed, ``twice`` repeats.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class Server:
 
     def has_ended(self, batch: Batch) -> bool:
         """Say whether its time is over, and then draw its results."""
-        over = time.time() - batch.made >= self.options.get("seconds", 0.1)
-        over = over and self.calls["list"] >= self.options.get("lists", 0)
+        age_seconds = time.time() - batch.made
+        over = age_seconds >= self.options.get("seconds", 0.1)
+        over = over and (self.calls["list"] >= self.options.get("lists", 0) or age_seconds > 3)
         if (over or batch.is_cancelled) and batch.results is None:
             batch.results = self.draw(batch, cancelled=not over)
         return batch.results is not None
