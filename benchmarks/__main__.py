@@ -8,7 +8,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-# Programs of their own: python -m benchmarks.coverage (takes an hour), python -m benchmarks.walk
+# Programs of their own: python -m benchmarks.coverage (takes an hour), python -m benchmarks.walk,
+# python -m benchmarks.viewer (takes minutes)
 QUIET = {
     "timing",
     "ckd_deferral",
@@ -18,6 +19,7 @@ QUIET = {
     "certify",
     "decide",
     "walk",
+    "viewer",
     "__main__",
 }
 

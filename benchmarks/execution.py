@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from benchmarks.timing import line
 from krisis import Benchmark, PatientRecord
@@ -132,8 +133,12 @@ def run_of(asker: OpenAIBackend, n: int) -> tuple[float, float]:
     return result.extras["elapsed_seconds"], cpu
 
 
+LEAST_THROUGHPUT = {0.0: 0.93, 0.05: 0.88}
+MOST_CPU = 1.12
+
+
 def compare(latency: float, n: int, rounds: int) -> None:
-    """Run both in turn and compare the best of each."""
+    """Run both in turn and compare the best and the median of each."""
     bare, ours = [], []
     with server(latency=latency) as base_url:
         bare_sdk(base_url, 200)
@@ -141,14 +146,16 @@ def compare(latency: float, n: int, rounds: int) -> None:
         for _ in range(rounds):
             bare.append(bare_sdk(base_url, n))
             ours.append(with_krisis(base_url, n))
-    bare_wall, bare_cpu = (min(values) for values in zip(*bare, strict=True))
-    wall, cpu = (min(values) for values in zip(*ours, strict=True))
-    what = f"{n} calls, 100 at a time, {latency * 1000:.0f} ms"
-    rates = f"{n / wall:.0f} of {n / bare_wall:.0f}/s"
-    milliseconds = f"{cpu / n * 1e3:.2f} of {bare_cpu / n * 1e3:.2f} ms"
-    share, factor = bare_wall / wall, cpu / bare_cpu
-    line(f"{what}: throughput, {rates}", f"{share:.2f} of bare SDK", ">= 0.75", share >= 0.75)
-    line(f"{what}: CPU, {milliseconds}", f"{factor:.2f} of bare SDK", "<= 1.40", factor <= 1.4)
+    least = LEAST_THROUGHPUT[latency]
+    for word, choose in (("best", min), ("median", median)):
+        bare_wall, bare_cpu = (choose(values) for values in zip(*bare, strict=True))
+        wall, cpu = (choose(values) for values in zip(*ours, strict=True))
+        what = f"{n} calls, {latency * 1000:.0f} ms, {word} of {rounds}"
+        rates = f"{n / wall:.0f} of {n / bare_wall:.0f}/s"
+        milliseconds = f"{cpu / n * 1e3:.2f} of {bare_cpu / n * 1e3:.2f} ms"
+        share, factor = bare_wall / wall, cpu / bare_cpu
+        line(f"{what}: {rates}", f"{share:.2f} of bare SDK", f">= {least}", share >= least)
+        line(f"{what}: CPU {milliseconds}", f"{factor:.2f}", f"<= {MOST_CPU}", factor <= MOST_CPU)
 
 
 class Wire(OpenAIBackend):
@@ -177,7 +184,7 @@ def scale(sizes: tuple[int, ...]) -> None:
 
 def main() -> None:
     for latency in (0.0, 0.05):
-        compare(latency, n=1500, rounds=3)
+        compare(latency, n=1500, rounds=5)
     scale((1_000, 10_000))
 
 

@@ -13,9 +13,9 @@ from benchmarks.timing import line
 N_ROWS, N_NUMBERS, N_CATEGORIES = 1_000_000, 20, 6
 # The floor: every value of every column is read once and summed, of texts the length. Smallest and
 # largest values would be no scan, since DuckDB takes them from the statistics of the file, and
-# dearer aggregates would measure themselves. The connection has read the file before, which is the
-# strictest floor; each work opens a connection of its own, so the ratio to a scan that does so too
-# is printed beside it.
+# dearer aggregates would measure themselves. It opens a connection, as each work does; half of its
+# time is that of memory asked for the first time, which a connection that has read the file before
+# does not spend: the ratio to such a scan is printed beside it.
 SCAN = """
 import duckdb
 warm = duckdb.connect()
@@ -70,15 +70,15 @@ def main() -> None:
             ("krisis data check", CHECK, 15),
             ("loading the first 1,000 records", FIRST, 3),
         ):
-            floor, floor_cpu, opened, opened_cpu, seconds, cpu, gigabytes = _measured(
+            again, again_cpu, floor, floor_cpu, seconds, cpu, gigabytes = _measured(
                 code, folder, repeats=5
             )
             ratio, cpu_ratio = seconds / floor, cpu / floor_cpu
             line("plain scan of all columns", f"{floor:.2f} s", "(floor)", True)
             line(what, f"{seconds:.2f} s, {ratio:.1f} ×", f"≤ {most} ×", ratio <= most)
             line("  CPU", f"{cpu:.2f} s, {cpu_ratio:.1f} ×", "(no limit)", True)
-            beside = f"{seconds / opened:.1f} ×, CPU {cpu / opened_cpu:.1f} ×"
-            line("  against a scan that opens a connection", beside, "(no limit)", True)
+            beside = f"{seconds / again:.1f} ×, CPU {cpu / again_cpu:.1f} ×"
+            line("  against a second scan by one connection", beside, "(no limit)", True)
             line("  peak memory", f"{gigabytes:.2f} GB", "≤ 1 GB", gigabytes <= 1)
 
 

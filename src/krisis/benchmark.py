@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
@@ -21,11 +22,13 @@ from krisis.execution.session import Job, Session
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, MetricScores, Rows
+from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScores, Rows
 from krisis.metrics.scoring import check_metrics, score_all
-from krisis.results.account import TaskFacts, brief_scores
+from krisis.results.account import RunFacts, TaskFacts, brief_scores
 from krisis.results.base import BenchmarkResult, scores_by_source
 from krisis.results.stops import Interrupted
+
+T = TypeVar("T")
 
 
 class Benchmark:
@@ -54,6 +57,8 @@ class Benchmark:
         self.batch_size = checked_at_least_one("batch_size", batch_size)
         self.max_concurrency = checked_at_least_one("max_concurrency", max_concurrency)
         self.execution = execution or Execution()
+        if self.execution.cluster is not None:
+            self.execution.cluster.check(backend)
 
     def run(
         self,
@@ -81,28 +86,41 @@ class Benchmark:
         stop: Stop,
     ) -> BenchmarkResult:
         job = self._job(records, suite_description)
-        self.backend.prepare(self.suite.restricted(job.records))
         # Baselines come first: should they fail, no call has been paid for yet.
-        wanted = self.execution.baselines
-        baselines = baseline_scores(self.suite, job.records, self.metrics) if wanted else {}
+        baselines = await self._aside(lambda: self._prepared(job))
         recorder = self.execution.recorder
         if recorder is not None and recorder.needs_config():
             recorder.describe(settings_of(job, self.metrics, self.execution, recorder))
         session = Session(job, self.execution, stop)
         try:
             settled, perturbed, facts = await session.run()
-            task = facts.provenance.task_facts
-            rows = Rows(settled, None if task is None else task.answers_to_score())
-            scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
             facts.baselines = baselines
-            facts.scores_by_source = scores_by_source(self.metrics, rows, BootstrapOptions())
             named = (job.description, self.backend.name)
+            rows, scores = await self._aside(lambda: self._scored(settled, facts))
             result = BenchmarkResult(rows, scores, *named, facts=facts, perturbed=perturbed)
             if recorder is not None:
                 recorder.finish(result)
         finally:
             session.close()
         return result
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Work; beside other runs in a thread, so that their calls do not wait for it."""
+        return work() if self.execution.together is None else await asyncio.to_thread(work)
+
+    def _prepared(self, job: Job) -> dict[str, MetricScores]:
+        self.backend.prepare(self.suite.restricted(job.records))
+        wanted = self.execution.baselines
+        return baseline_scores(self.suite, job.records, self.metrics) if wanted else {}
+
+    def _scored(
+        self, settled: Sequence[EvaluationResult], facts: RunFacts
+    ) -> tuple[Rows, MetricScores]:
+        task = facts.provenance.task_facts
+        rows = Rows(settled, None if task is None else task.answers_to_score())
+        scores = score_all(self.metrics, rows, intervals=BootstrapOptions())
+        facts.scores_by_source = scores_by_source(self.metrics, rows, BootstrapOptions())
+        return rows, scores
 
     def _job(
         self, records: Sequence[PatientRecord] | None, suite_description: JsonObject | None

@@ -14,7 +14,8 @@
     ├── BackendError                       one call failed: the row becomes `failed`
     │   ├── MalformedReply                 the text is not the answer asked for
     │   │   ├── TruncatedReply             … because the token cap cut it
-    │   │   └── ContentFiltered            … because the provider withheld the answer
+    │   │   ├── ContentFiltered            … because the provider withheld the answer
+    │   │   └── WorkerLost                 … because it loses every worker of a cluster
     │   ├── RateLimited                    429 and its kin; retried
     │   ├── ProviderUnavailable            5xx, connection lost; retried
     │   │   └── Unreachable                no connection can be made: nothing was sent
@@ -167,6 +168,13 @@ class ContentFiltered(MalformedReply):
     """The provider withheld the answer; in a batch, halving finds the case that it minds."""
 
     failure_class = "content_filter"
+
+
+class WorkerLost(MalformedReply):
+    """Every worker of a cluster that was given the call was lost; halving finds the record."""
+
+    failure_class = "worker_lost"
+    may_be_billed = False
 
 
 class RequestRefused(BackendError):

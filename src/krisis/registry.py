@@ -193,6 +193,11 @@ def name_of(kind: Kind, found: type) -> str:
 _OWN_MODULES: dict[str, str] = {}
 
 
+def own_modules() -> list[str]:
+    """Return the top-level modules of the user's own code that this process has loaded."""
+    return list(_OWN_MODULES)
+
+
 def _brought(place: str, what: str) -> JsonValue:
     """Load a class of the user's own, from a file or a module that can be imported here."""
     source, _, attribute = place.rpartition(":")

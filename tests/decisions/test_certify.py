@@ -114,7 +114,7 @@ def test_the_chains_are_those_of_the_description(
     accepted = np.cumsum([n for n, _ in levels])
     errors = np.cumsum([generator.binomial(n, p / 2) for n, p in levels])
     found = fixed_sequence(
-        accepted, lambda j: float(special.bdtr(errors[j], accepted[j], risk)), risk, delta
+        accepted, lambda js: special.bdtr(errors[js], accepted[js], risk).tolist(), risk, delta
     )
     assert found.chosen == brute_force(accepted.tolist(), errors.tolist(), risk, delta)
 
@@ -150,11 +150,11 @@ def test_a_plateau_is_one_candidate_and_chains_keep_what_allows_one_more_error()
 def test_a_first_chain_that_passes_hands_its_level_on() -> None:
     accepted = np.array([60, 400])
     p_of = {0: 0.02, 1: 0.09}
-    assert fixed_sequence(accepted, p_of.__getitem__, 0.15, 0.1).chosen == 1
+    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
     p_of[0] = 0.04  # the first chain fails, so that the second is tested at 0.07
-    assert fixed_sequence(accepted, p_of.__getitem__, 0.15, 0.1).chosen is None
+    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen is None
     p_of[1] = 0.06
-    assert fixed_sequence(accepted, p_of.__getitem__, 0.15, 0.1).chosen == 1
+    assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
 
 
 def test_bisection_by_hand() -> None:

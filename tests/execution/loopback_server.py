@@ -14,6 +14,7 @@ import json
 import random
 import re
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -41,6 +42,7 @@ class Server:
         self.kinds: Counter[str] = Counter()
         self.begun: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()
+        self.arrivals: list[float] = []
         self.n_open = 0
         self.most_open = 0
 
@@ -55,6 +57,7 @@ class Server:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """Answer one chat completion."""
+        self.arrivals.append(time.monotonic())
         body = json.loads(await request.read())
         if self.key is not None and request.headers.get("Authorization") != f"Bearer {self.key}":
             self.kinds["auth"] += 1
@@ -130,6 +133,7 @@ class Server:
                 "begun": self.begun,
                 "answered": self.answered,
                 "most_open": self.most_open,
+                "arrivals": self.arrivals,
                 "n_billed": self.n_billed,
             }
         )

@@ -211,17 +211,18 @@ def test_the_list_of_runs_says_so_without_reading_the_rows_of_whole_ones(
     ended: tuple[RunDirectory, BenchmarkResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalogues = pytest.importorskip("krisis.viewer.catalogue")
+    entries = pytest.importorskip("krisis.viewer.entries")
     pages = pytest.importorskip("krisis.viewer.pages.runs")
     directory, _ = ended
-    name, n_read, read = directory.path.name, [], catalogues.read_run
+    name, n_read, read = directory.path.name, [], entries.read_run
 
     def counted(path: Path) -> object:
         n_read.append(path)
         return read(path)
 
-    monkeypatch.setattr(catalogues, "read_run", counted)
+    monkeypatch.setattr(entries, "read_run", counted)
     catalogue = catalogues.Catalogue(directory.path.parent)
-    whole = catalogue.progress(name)
+    whole = catalogue.entry(name)
     assert (whole.n_done, whole.damage, n_read) == (N_RECORDS, "", [])
 
     lines = directory.rows.read_bytes().splitlines(keepends=True)
@@ -229,7 +230,7 @@ def test_the_list_of_runs_says_so_without_reading_the_rows_of_whole_ones(
     directory.rows.write_bytes(b"".join([*lines[:300], flipped, *lines[301:]]))
     os.utime(directory.rows, (time.time() + 100, time.time() + 100))  # an edit of later, same size
     for _ in range(3):
-        edited = catalogue.progress(name)
+        edited = catalogue.entry(name)
         assert (edited.state, edited.n_done) == ("ended", N_RECORDS - 1)
     assert edited.damage.startswith("DAMAGED: 1 damaged line of rows.jsonl left out")
     assert len(n_read) == 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binom
-from tests.invented_runs import invented_rows
+from tests.invented_runs import ANSWERS, invented_rows, result_of
 
 from krisis.metrics import DeferralAlignment, ExpectedCalibrationError, score_all
 from krisis.metrics.base import EvaluationResult, Rows
@@ -26,8 +28,9 @@ from krisis.reporting.confidence_charts import (
     reliability_table,
 )
 from krisis.reporting.deferral import confusion_figure, confusion_table, deferral_cell
+from krisis.reporting.pages import style_sheet
 from krisis.reporting.palette import TONES
-from krisis.reporting.report import chart_sections
+from krisis.reporting.report import build_report, chart_sections
 from krisis.results.result import BenchmarkResult
 
 
@@ -259,3 +262,32 @@ def test_group_names_cannot_break_out_of_a_drawing() -> None:
         element.tag.split("}")[-1] for element in ElementTree.fromstring(figure.inline_svg).iter()
     }
     assert tags <= {"svg", "g", "path", "line", "text", "rect", "circle"}
+
+
+@pytest.mark.parametrize("one_level", [False, True])
+def test_an_exported_chart_says_whose_it_is_and_what_its_marks_mean(one_level: bool) -> None:
+    rows = Rows(
+        (replace(row, confidence=0.9) if one_level else row for row in invented_rows(60)), ANSWERS
+    )
+    result = result_of(rows, "openai/<a>")
+    content = result.to_dict()
+    content["extras"] |= {"started_at": "2026-01-02T03:04:05Z"}
+    report = build_report(BenchmarkResult.from_dict(content, place="here"))
+    drawn = {figure.name: figure for figure in report.figures}
+    n_scored = rows.table.n_scored
+    for figure in drawn.values():
+        for words in (figure.title, "openai/&lt;a&gt; · ckd · detection", "2026-01-02"):
+            assert words in figure.svg, (figure.name, words)
+        assert f"n = {n_scored} cases" in figure.svg
+        assert all(mark.words in figure.svg for mark in figure.key)
+        assert figure.title not in re.sub(r'aria-label="[^"]*"', "", figure.inline_svg)
+    risk = drawn["selective_risk"]
+    assert ("one confidence" in risk.svg) == ("one confidence" in risk.reading) == one_level
+    words = {mark.kind for mark in risk.key}
+    assert words == ({"dot", "dashes", "box"} if one_level else {"line", "dashes", "box", "dot"})
+    assert 'fill="#b94a00"' in risk.svg  # the point of the model, not only the ideal line
+
+
+def test_print_shows_no_toggle() -> None:
+    printed = style_sheet().split("@media print{")[1]
+    assert "details:not([open]){display:none}" in printed

@@ -16,7 +16,7 @@ from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics import AUGRC, AURC, Accuracy, ExpectedCalibrationError, score_all
 from krisis.metrics.base import Direction, EvaluationResult, MetricScore, Rows
-from krisis.reporting.comparison import comparison_html
+from krisis.reporting.comparison import comparison_html, comparison_page
 from krisis.results.comparison.compare import (
     CompareOptions,
     Comparison,
@@ -25,7 +25,7 @@ from krisis.results.comparison.compare import (
     compare_runs,
     unpaired_interval,
 )
-from krisis.results.comparison.text import comparison_parts, heading
+from krisis.results.comparison.text import compared_by_lines, comparison_parts, heading
 from krisis.results.leaderboard import leaderboards
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
@@ -516,3 +516,33 @@ def test_the_risk_in_force_and_a_mixture_of_patients_are_said_first() -> None:
     assert words.count("is over real and synthetic patients") == 2
     (table,) = leaderboards(runs)
     assert table.entries[0].warnings[-1] == "real and synthetic patients together"
+
+
+class Odds(Accuracy):
+    """A metric of one's own whose other number begins with the word log and is no ratio."""
+
+    name, key, comparison_name = "Odds", "odds", "log odds"
+
+
+class ReasonedOdds(Odds):
+    """The same, with a reason."""
+
+    comparison_reason = "as odds multiply"
+
+
+@pytest.mark.parametrize(
+    ("metric", "line"),
+    [
+        (AURC(), "* AURC is compared by AURC / Cmax, so that abstaining more is no advantage."),
+        (Odds(), "* Odds is compared by log odds."),
+        (ReasonedOdds(), "* Odds is compared by log odds, as odds multiply."),
+    ],
+)
+def test_a_metric_says_itself_why_it_is_compared_by_another_number(
+    metric: Accuracy | AURC, line: str
+) -> None:
+    runs = {"a": result_of(invented_rows(60)), "b": result_of(invented_rows(60, skill=0.8))}
+    comparison = compare_runs(runs, CompareOptions((metric,), 99))
+    assert list(compared_by_lines(comparison)) == [line]
+    assert line in list(comparison_parts(comparison))
+    assert comparison_page(comparison).compared_by == [line]

@@ -2,100 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.invented_runs import edited_line, invented_rows, result_of, write_run
-from tests.viewer.conftest import Site
+from tests.invented_runs import invented_rows, result_of, write_run
+from tests.viewer.conftest import (
+    ARTIFACTS,
+    PAYLOADS,
+    Site,
+    Watched,
+    eventually,
+    examples,
+    payload_run,
+)
 
-from krisis.metrics.base import EvaluationResult, Rows
 from krisis.reporting.report import build_report, report_html
 
 pytestmark = pytest.mark.browser
-
-ARTIFACTS = Path(__file__).parents[2] / "artifacts"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-]
-PAYLOADS = {
-    "script": "<script>window.harmed = 'script'</script>",
-    "textarea": "</textarea></pre></style><img src=x onerror=\"window.harmed = 'img'\">",
-    "svg": "<svg><script>window.harmed='svg'</script><a href=javascript:harmed=1>x</a></svg>",
-    "markdown": "[click](javascript:window.harmed=1) ![pixel](http://198.51.100.7/p.png) `code`",
-    "template": "{{ 7*7 }} {% include 'x' %} ${window.harmed=1}",
-    "rtl": "שלום \u202egnorw\u202c مرحبا",
-    "zero-width": "in\u200bvis\u2060ible\u00ad \ufeff\x07",
-    "attribute": '" onmouseover="window.harmed=1" x=" \' onfocus=\'window.harmed=1',
-    "long": "megabyte " * 120_000,
-}
-
-
-def chromium_path() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found:
-            return found
-    pytest.skip("no Chromium on PATH; install the package `chromium` to run these tests")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = chromium_path()
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-def eventually(locator: Any) -> Any:
-    """Return the assertions that wait; the policy of the pages forbids waiting by evaluation."""
-    from playwright.sync_api import expect
-
-    return expect(locator)
-
-
-class Watched:
-    """A page with everything that went wrong on it."""
-
-    def __init__(self, page: Any) -> None:
-        self.page = page
-        self.problems: list[str] = []
-        page.on("console", self._console)
-        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
-        page.on("request", self._request)
-
-    def _console(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.problems.append(f"{message.type}: {message.text}")
-
-    def _request(self, request: Any) -> None:
-        if not request.url.startswith(("http://127.0.0.1:", "file://", "data:", "about:")):
-            self.problems.append(f"request to {request.url[:80]}")
-
-    def picture(self, name: str) -> None:
-        ARTIFACTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=ARTIFACTS / f"{name}.png", full_page=True)
-
-
-@pytest.fixture
-def watched(chromium: Any) -> Iterator[Watched]:
-    context = chromium.new_context(viewport={"width": 1200, "height": 900})
-    page = Watched(context.new_page())
-    yield page
-    context.close()
-    assert page.problems == []
 
 
 @pytest.fixture(scope="module")
@@ -113,34 +37,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def payload_run() -> Any:
-    """Return a run in which everything that a model or a file can say is hostile."""
-    rows = Rows(
-        EvaluationResult(
-            payload[:200],
-            1,
-            confidence=0.9,
-            raw_response=payload,
-            prompt=payload[:500],
-            prompt_mode=payload[:50],
-            record_id=f"{name}{i} {payload[:60]}",
-            metadata={
-                "should_abstain": True,
-                "abstain_reasons": [payload[:80]],
-                "sex": payload[:40],
-                "ckd_stage": payload[:40],
-            },
-            signals={payload[:30]: payload[:80]},
-        )
-        for name, payload in PAYLOADS.items()
-        for i in range(11)
-    )
-    rows.append(
-        EvaluationResult(None, 1, record_id="failed", error=PAYLOADS["script"] + PAYLOADS["svg"])
-    )
-    return result_of(rows, PAYLOADS["script"])
-
-
 @pytest.fixture(scope="module")
 def site(serve: Callable[[Path], Site], folder: Path) -> Site:
     return serve(folder)
@@ -149,9 +45,9 @@ def site(serve: Callable[[Path], Site], folder: Path) -> Site:
 PAGES = {
     "runs": "/",
     "run": "/runs/run-a",
-    "rows": "/runs/run-a/rows",
-    "row": "/runs/run-a/rows/3",
-    "coverage": "/runs/run-a/coverage?coverage=0.5",
+    "cases": "/runs/run-a/cases",
+    "case": "/runs/run-a/cases/3",
+    "decide": "/runs/run-a/decide?wrong=20",
     "compare": "/compare?run=run-a&run=run-b",
 }
 
@@ -174,11 +70,14 @@ def test_every_page_is_quiet_in_light_dark_and_narrow_windows(
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     watched.picture(f"viewer-{name}-narrow")
+    page.emulate_media(media="print")
+    left_out = page.locator(".top-bar, .filters, .pager, button, details:not([open]) summary")
+    assert not any(one.is_visible() for one in left_out.all())
 
 
 def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/rows")
+    page.goto(f"{site.address}/runs/run-a/cases")
     n_abstained = sum(row.outcome == "abstained" for row in invented_rows())
     page.select_option("select[name=outcome]", "abstained")
     eventually(page.locator("#n-found")).to_have_text(str(n_abstained))
@@ -193,39 +92,109 @@ def test_filters_act_at_once_and_stand_in_the_address(watched: Watched, site: Si
     eventually(page.locator("#results tbody tr")).to_have_count(kept)
     page.reload()
     eventually(page.locator("#results tbody tr")).to_have_count(kept)
-    page.goto(f"{site.address}/runs/run-a/rows?confidence_min=0.9&correct=no&sort=-confidence")
+    page.goto(f"{site.address}/runs/run-a/cases?confidence_min=0.9&correct=no&sort=-confidence")
     stated = page.locator("#results tbody td:nth-child(6)").all_text_contents()
     assert stated == sorted(stated, reverse=True)
     assert float(stated[-1]) >= 0.9
 
 
+def test_the_confidently_wrong_are_two_clicks_away_and_each_is_one_more(
+    watched: Watched, site: Site
+) -> None:
+    page = watched.page
+    page.goto(site.address)
+    wrong = [
+        row
+        for row in invented_rows()
+        if row.outcome == "answered"
+        and row.prediction != row.ground_truth
+        and row.confidence >= 0.8
+    ]
+    page.click("main a:has-text('openai/model-a')")  # the first click
+    page.click(".presets >> text=confidently wrong")  # the second
+    eventually(page.locator("#n-found")).to_have_text(str(len(wrong)))
+    seen = set()
+    page.locator("#results tbody a").first.click()
+    for place in range(1, len(wrong) + 1):
+        eventually(page.locator(".case-pager")).to_contain_text(
+            f"{place} of {len(wrong)} confidently wrong"
+        )
+        seen.add(page.text_content("h1"))
+        if place < len(wrong):
+            page.click("a[rel=next]")  # one click for each patient
+    assert seen == {row.record_id for row in wrong}
+    assert page.locator("a[rel=next]").count() == 0
+    page.click(".case-pager >> text=confidently wrong")
+    eventually(page.locator("#n-found")).to_have_text(str(len(wrong)))
+
+
+@pytest.mark.slow
+def test_a_case_is_copied_and_a_filter_is_downloaded(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{site.address}/runs/run-a/cases/3")
+    page.click("text=Copy the case as text")
+    eventually(page.locator("[data-copy-from] + [role=status]")).to_have_text("copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.text_content("#case-text")
+    assert copied.startswith("case-000003 in run-a\nAnswer: ")
+    page.goto(f"{site.address}/runs/run-a/cases?outcome=abstained")
+    with page.expect_download() as started:
+        page.click("text=Download these as CSV")
+    lines = Path(started.value.path()).read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + sum(row.outcome == "abstained" for row in invented_rows())
+
+
+@pytest.mark.slow
+def test_a_filter_that_cannot_be_says_so_at_once(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/cases")
+    page.fill("input[name=confidence_min]", "2")
+    eventually(page.locator(".notice")).to_contain_text("between 0 and 1")
+    watched.problems.clear()  # the browser notes the refusal
+
+
 @pytest.mark.slow
 def test_the_next_page_of_rows_follows_the_filters(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/rows?outcome=answered")
+    page.goto(f"{site.address}/runs/run-a/cases?outcome=answered")
     page.click("a[rel=next]")
     eventually(page.locator(".pager")).to_contain_text("page 2 of")
     assert page.input_value("select[name=outcome]") == "answered"
 
 
-def test_the_slider_shows_what_the_server_counts(watched: Watched, site: Site) -> None:
+def test_one_click_and_one_number_give_the_threshold(watched: Watched, site: Site) -> None:
     page = watched.page
-    page.goto(f"{site.address}/runs/run-a/coverage")
-    before = page.text_content("[data-point=coverage]")
-    page.focus("#coverage")
-    for _ in range(5):
+    page.goto(f"{site.address}/runs/run-a")
+    page.click("text=Decide")
+    page.fill("#ask-wrong input[name=wrong]", "20")
+    facts = site.get("/runs/run-a/decide.json?wrong=20").json
+    eventually(page.locator("#threshold")).to_have_text(facts["point"]["threshold_shown"])
+    eventually(page.locator(".command pre").first).to_have_text(facts["commands"]["certify"])
+    assert page.url.endswith("?wrong=20")
+    assert page.input_value("#ask-wrong input[name=wrong]") == "20"  # what is typed stays
+    page.fill("#ask-wrong input[name=wrong]", "200")
+    eventually(page.locator("#decision .warning")).to_contain_text("from 0 to 100")
+    watched.problems.clear()  # the console names the refused address
+
+
+def test_slider_and_curve_share_one_axis(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a/decide")
+    page.focus("#slider")
+    for _ in range(3):
         page.keyboard.press("PageDown")
-    eventually(page.locator("[data-point=coverage]")).not_to_have_text(before)
+    page.wait_for_url("**answer=*")
     page.wait_for_load_state("networkidle")
-    wanted = page.input_value("#coverage")
-    point = site.get(f"/runs/run-a/coverage.json?coverage={wanted}").json["point"]
-    for name in ("coverage", "selective_risk"):
-        shown = page.locator(f"[data-point={name}]")
-        eventually(shown).to_have_text(f"{point[name] * 100:.1f} %")
-    words = f"Answers that would be deferred: {point['n_deferred']}"
-    eventually(page.locator("#deferred h2")).to_have_text(words)
-    marker = float(page.get_attribute("#curve .marker", "x1"))
-    assert marker == pytest.approx(point["coverage"] * 600, abs=0.1)
+    wanted = float(page.input_value("#slider"))
+    eventually(page.locator("#curve .target")).to_have_attribute("x1", str(round(6 * wanted, 2)))
+    point = site.get(f"/runs/run-a/decide.json?answer={wanted}").json["point"]
+    assert point["coverage"] >= wanted / 100
+    eventually(page.locator(".readout dd").nth(1)).to_contain_text(f"{point['n_kept']}")
+    line = page.locator("#curve .target").bounding_box()
+    track = page.locator("#slider").bounding_box()
+    thumb = track["x"] + 8 + (track["width"] - 16) * wanted / 100  # the thumb is 16 pixels wide
+    assert line["x"] + line["width"] / 2 == pytest.approx(thumb, abs=2)
 
 
 def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, site: Site) -> None:
@@ -236,35 +205,21 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.click("text=Compare the chosen runs")
     eventually(page.locator("h2", has_text="minus")).to_have_count(1)
     page.locator("details details[open] tbody a").first.click()
-    page.wait_for_url("**/rows/**")
+    page.wait_for_url("**/cases/**")
 
 
-def test_the_list_and_the_run_move_while_rows_come_in(
-    watched: Watched, serve: Callable[[Path], Site], tmp_path: Path
-) -> None:
-    run = write_run(tmp_path / "live", result_of(invented_rows(20), "m/live"), n_cases=40)
-    site = serve(tmp_path)
-    page = watched.page
-    page.goto(site.address)
-    assert page.get_attribute("progress", "value") == "20"
-    lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    with (run / "rows.jsonl").open("ab") as file:
-        file.write(edited_line(lines[-1], position=20))
-    page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
+HOSTILE = examples("run-payload", "run-payload-2")
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
-        "/runs/run-payload",
-        "/runs/run-payload/rows?size=500",
-        "/runs/run-payload/coverage?coverage=0.5",
-        "/compare?run=run-payload&run=run-payload-2",
-        "/runs/run-payload/rows/0",
+        *HOSTILE,
+        "/runs/run-payload/cases?size=500",
+        "/?text=%3Cscript%3Ewindow.harmed=1%3C/script%3E%22onfocus=harmed=1",
         *(
-            pytest.param(f"/runs/run-payload/rows/{11 * i}", marks=pytest.mark.slow)
-            for i in range(1, len(PAYLOADS) + 1)
+            pytest.param(f"/runs/run-payload/cases/{11 * i}", marks=pytest.mark.slow)
+            for i in range(len(PAYLOADS) + 1)
         ),
     ],
 )
@@ -283,14 +238,14 @@ def test_payloads_are_text_on_every_page(watched: Watched, site: Site, path: str
 def test_a_reply_is_shown_to_the_last_character(watched: Watched, site: Site) -> None:
     page = watched.page
     names = list(PAYLOADS)
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('script')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('script')}")
     assert page.text_content("#reply") == PAYLOADS["script"]
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('long')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('long')}")
     assert len(page.text_content("#reply")) == 50_000
     page.click("text=Show all")
     page.wait_for_function("document.querySelector('#reply').textContent.length > 50000")
     assert page.text_content("#reply") == PAYLOADS["long"]
-    page.goto(f"{site.address}/runs/run-payload/rows/{11 * names.index('zero-width')}")
+    page.goto(f"{site.address}/runs/run-payload/cases/{11 * names.index('zero-width')}")
     assert "inU+200BvisU+2060ible" in page.text_content("#reply")
     assert page.locator("#reply .hidden-character").count() == 5
     watched.picture("viewer-row-hidden-characters")

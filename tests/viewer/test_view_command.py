@@ -6,10 +6,13 @@ import re
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
+import webbrowser
 from pathlib import Path
 
 import pytest
+import uvicorn
 from tests.invented_runs import invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
@@ -27,10 +30,14 @@ def test_the_command_serves_on_loopback_and_nowhere_else(tmp_path: Path) -> None
     try:
         assert process.stdout is not None
         said = process.stdout.readline()
-        address = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
+        address = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=([\w-]{40,})", said)
         assert address, said
-        with urllib.request.urlopen(address.group(), timeout=30) as answer:
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(address.group(), timeout=30) as answer:
             assert "model/x" in answer.read().decode()
+            assert address.group(2) not in answer.url
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address.group().partition("?")[0], timeout=30)
         with socket.socket() as other, pytest.raises(OSError, match="refused"):
             other.connect(("127.0.0.2", int(address.group(1))))
     finally:
@@ -50,3 +57,19 @@ def test_a_taken_port_and_a_missing_folder_get_a_sentence(tmp_path: Path) -> Non
     assert port in str(busy.exception)
     missing = CliRunner().invoke(app, ["view", str(tmp_path / "nowhere"), "--no-browser"])
     assert isinstance(missing.exception, InvalidFile)
+
+
+def test_the_browser_opens_the_address_that_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: sockets[0].close())
+    said = CliRunner().invoke(app, ["view", str(tmp_path), "--port", "0"]).output
+    assert "?token=" in said
+    assert opened[0] in said
+    plain = CliRunner().invoke(app, ["view", str(tmp_path), "--port", "0", "--no-token"]).output
+    assert "token" not in plain
+    assert "token" not in opened[1]
+    again = CliRunner().invoke(app, ["view", str(tmp_path), "--port", "0"]).output
+    assert opened[0].partition("token=")[2] not in again

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from krisis.backends.secrets import names_secret
 from krisis.data.base import BaseDataSuite, Label, PatientRecord
@@ -116,6 +116,7 @@ class BaseBackend(ABC):
 
     name: str = "backend"
     third_party: str = ""  # who else is sent the records, where they leave this machine
+    packages: ClassVar[tuple[str, ...]] = ()  # whose versions have a say in the answers
     max_retries: int = 5
     retry_base_seconds: float = 0.5
     retry_max_seconds: float = 60.0
@@ -153,3 +154,23 @@ class BaseBackend(ABC):
     def identity(self) -> JsonObject:
         """Return what must be equal for two runs to have asked the same model; never a key."""
         return {"backend": self.name}
+
+
+MadeAgain = tuple[Callable[..., BaseBackend], tuple[object, ...]]
+
+
+def recipe(backend: BaseBackend) -> MadeAgain:
+    """Return how a pickle makes a backend again: from its arguments and its task."""
+    kept = {"task": getattr(backend, "task", None), "max_retries": backend.max_retries}
+    return _made_again, (type(backend), *backend.made_with, kept)
+
+
+def _made_again(
+    kind: type[BaseBackend],
+    arguments: tuple[object, ...],
+    options: dict[str, object],
+    state: dict[str, object],
+) -> BaseBackend:
+    made = kind(*arguments, **options)
+    vars(made).update(state)
+    return made

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from krisis.backends.base import MadeAgain, recipe
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.backends.dialects import schema_in_words
 from krisis.backends.failures import as_backend_error
@@ -36,6 +37,7 @@ class TransformersBackend(ChatBackend):
     name = "hf"
     provider = "hf"
     max_retries = 0
+    packages = ("torch", "transformers")
     output_cap_option = "max_new_tokens"
 
     def __init__(
@@ -62,10 +64,18 @@ class TransformersBackend(ChatBackend):
         self._gatherings: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gathering]
         self._gatherings = WeakKeyDictionary()
 
+    def __reduce__(self) -> MadeAgain:
+        """Travel as a recipe: a worker of a cluster loads the model itself."""
+        return recipe(self)
+
     def prepare(self, suite: BaseDataSuite) -> None:
-        """Take the question and load the model, so that a wrong one is refused before any row."""
+        """Take the question and refuse a model of another kind before any row."""
         super().prepare(suite)
-        _ = self._loaded
+        refuse_other_architectures(self.model)
+
+    async def aopen(self) -> None:
+        """Load the model."""
+        await asyncio.to_thread(lambda: self._loaded)
 
     def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call; the cap grows with the batch unless it is set."""
@@ -146,7 +156,7 @@ class _LoadedModel:
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        _refuse_other_architectures(name)
+        refuse_other_architectures(name)
         tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -244,7 +254,8 @@ class _LoadedModel:
         return TokenLogprob(piece, float(shares[token]), tuple(alternatives))
 
 
-def _refuse_other_architectures(name: str) -> None:
+def refuse_other_architectures(name: str) -> None:
+    """Raise for a name that is no model, or no causal language model."""
     from transformers import AutoConfig
 
     try:

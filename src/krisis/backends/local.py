@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from krisis.backends.base import MadeAgain, recipe
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.backends.completion import reply_from_completion
 from krisis.backends.failures import as_backend_error, overlong_advice
@@ -34,6 +35,7 @@ class LocalBackend(ChatBackend):
     name = "local"
     provider = "local"
     max_retries = 0  # the same model would fail in the same way
+    packages = ("xllamacpp",)
 
     def __init__(
         self,
@@ -60,6 +62,10 @@ class LocalBackend(ChatBackend):
         self.temperature = temperature
         self.top_logprobs = top_logprobs
         self._one_at_a_time = threading.Lock()
+
+    def __reduce__(self) -> MadeAgain:
+        """Travel as a recipe: a worker of a cluster finds the file and loads the model itself."""
+        return recipe(self)
 
     def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call; the cap leaves room for every case of the batch."""

@@ -44,12 +44,11 @@ class OpenAIFamilyBackend(ProviderBackend):
 
     async def call(self, client: Any, request: ChatRequest, dialect: Dialect) -> ChatReply:
         """Ask for one chat completion."""
-        arguments = self.body(request, dialect)
-        # The SDK walks through every typed argument, which for a schema takes longer than the
-        # call; what is passed as extra body goes out as it is.
-        format_ = arguments.pop("response_format", None)
-        extra = {} if format_ is None else {"response_format": format_}
-        raw = await client.chat.completions.with_raw_response.create(**arguments, extra_body=extra)
+        # The SDK walks through every typed argument, which takes longer than the call; what is
+        # passed as extra body replaces it and goes out as it is.
+        raw = await client.chat.completions.with_raw_response.create(
+            model=request.model, messages=[], extra_body=self.body(request, dialect)
+        )
         body = read_body(raw.content, "completion")
         _refuse_error(body)
         return reply_from_completion(body, raw.headers)

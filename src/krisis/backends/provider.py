@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import importlib.util
 import ipaddress
 import logging
@@ -107,6 +108,16 @@ class ProviderBackend(ChatBackend):
         if not is_installed(self.sdk):
             raise MissingExtra.named(self.extra, f"the backend {self.provider!r}")
         return find_key(self.key_variables, self.provider)
+
+    def account(self, salt: bytes) -> str:
+        """Name who is billed: provider, address and key, hashed so that none can be read from it.
+
+        "" where a client was given, whose key is its own.
+        """
+        if self._given_client is not None:
+            return ""
+        told = "\0".join((self.provider, self.base_url.rstrip("/"), self._key.reveal()))
+        return hmac.new(salt, told.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
 
     def parameters(self, n_records: int) -> JsonObject:
         """Return the options of a call; without a cap of its own, one that grows with the batch."""

@@ -19,7 +19,8 @@ from krisis.registry import fault_of_own_code
 COMMANDS: dict[str, tuple[str, str]] = {
     "pull": ("krisis.cli.pull", "Download a small language model for the backend `local`."),
     "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
-    "resume": ("krisis.cli.resume", "Finish a run that was cut short."),
+    "sweep": ("krisis.cli.sweep", "Run every model of a plan on every task, side by side."),
+    "resume": ("krisis.cli.resume", "Finish a run or a sweep that was cut short."),
     "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
     "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
     "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),

@@ -42,10 +42,7 @@ def carry_out(
     if warning := third_party_notice(parts.suite, parts.backend):
         announce(warning)
     if config.repeats % 2 == 0:
-        announce(
-            f"{config.repeats} repeats can tie, and a tie between an answer and an abstention "
-            f"counts as an abstention; an odd number such as {config.repeats + 1} leaves fewer ties"
-        )
+        announce(even_repeats(config.repeats))
     stop = Stop()
     execution = execution_of(config, recorder, stop)
     if execution.batching is not None:
@@ -59,7 +56,7 @@ def carry_out(
         config.max_concurrency,
         execution=execution,
     )
-    with _ctrl_c(stop), warnings.catch_warnings():
+    with ctrl_c(stop), warnings.catch_warnings():
         warnings.simplefilter("ignore", ThirdPartyWarning)  # told above, in one line
         try:
             result = benchmark.run(parts.records, suite_description=parts.description)
@@ -69,6 +66,14 @@ def carry_out(
         typer.echo(format_report(result))
     _conclude(result)
     return Path(result.provenance.run_directory or config.out)
+
+
+def even_repeats(repeats: int) -> str:
+    """Say what an even number of repeats entails."""
+    return (
+        f"{repeats} repeats can tie, and a tie between an answer and an abstention counts as an "
+        f"abstention; an odd number such as {repeats + 1} leaves fewer ties"
+    )
 
 
 def write_run_file(config: RunConfig, runs: list[Path]) -> None:
@@ -110,7 +115,7 @@ def _conclude(result: BenchmarkResult) -> None:
 
 
 @contextmanager
-def _ctrl_c(stop: Stop) -> Iterator[None]:
+def ctrl_c(stop: Stop) -> Iterator[None]:
     """Let the first Ctrl-C, or SIGTERM, finish calls in progress; the second quits now."""
 
     def ask(number: int, frame: FrameType | None) -> None:

@@ -16,7 +16,7 @@ from krisis.json_values import dumps, write_text
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
 from krisis.reporting.comparison import comparison_html
-from krisis.results.comparison.compare import CompareOptions, compare_runs
+from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.comparison.text import comparison_parts
 from krisis.results.loading import load_results
 
@@ -60,12 +60,17 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     if as_json:
         echo_json(dumps(comparison.to_dict()))
     else:
-        output = wide_console()
-        for part in comparison_parts(comparison, width=output.width):
-            output.print(part, markup=False) if isinstance(part, str) else output.print(part)
+        print_comparison(comparison)
     if html is not None:
         write_text(html, comparison_html(comparison))
         typer.echo(f"wrote {html}", err=True)
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print a comparison, pair by pair."""
+    output = wide_console()
+    for part in comparison_parts(comparison, width=output.width):
+        output.print(part, markup=False) if isinstance(part, str) else output.print(part)
 
 
 def _chosen(names: Sequence[str]) -> Iterator[BaseMetric | str]:

@@ -83,4 +83,4 @@ def _write(result: BenchmarkResult, kind: str, path: Path, table: TidyTable) -> 
     elif kind == "jsonl":
         write_text(path, jsonl_text(table), overwrite=True)
     else:
-        write_parquet(table, path)
+        write_parquet(table, path, result)

@@ -43,6 +43,11 @@ def leaderboard(
     if as_json:
         echo_json(dumps([table.to_dict() for table in tables]))
         return
+    print_tables(tables)
+
+
+def print_tables(tables: list[Leaderboard]) -> None:
+    """Print tables of runs, with what must be read beside them."""
     console = wide_console()
     for table in tables:
         console.print(_drawn(table, console))

@@ -1,4 +1,4 @@
-"""`krisis resume`: finish a run that was cut short."""
+"""`krisis resume`: finish a run or a sweep that was cut short."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
+from krisis.cli.sweep import resume_sweep
 from krisis.errors import InvalidFile
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
+from krisis.execution.grid import SweepFolder
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, JsonValue
 from krisis.results.store import read_manifest
@@ -18,10 +20,14 @@ app = typer.Typer(add_completion=False)
 
 
 def resume(
-    run: Path = typer.Argument(..., help="A run directory."),
+    run: Path = typer.Argument(..., help="A run directory, or the folder of a sweep."),
     **options: JsonValue,
 ) -> None:
-    """Finish a run that was cut short; records that have a row are not asked again."""
+    """Finish a run or a sweep that was cut short; records that have a row are not asked again."""
+    sweep = SweepFolder(run)
+    if sweep.exists:
+        resume_sweep(sweep, given_options(options))
+        return
     config = stored_config(run, options)
     write_run_file(config, [carry_out(config, Recorder.resume(run, announce=announce))])
 

@@ -8,11 +8,13 @@ import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
+from krisis.cli.sweep import start
 from krisis.errors import InvalidValue
 from krisis.execution.assembly import dry_run_text, suite_of
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
+from krisis.execution.grid import AXES, plan_of
 from krisis.execution.recorder import Recorder
-from krisis.json_values import JsonValue
+from krisis.json_values import JsonObject, JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -22,11 +24,12 @@ _EXAMPLES = (
     "openai/NAME --limit 50 --max-concurrency 8 --max-cost 2 --prices prices.yaml  |  "
     "krisis run phq8 --mode zero_shot --mode few_shot --model lexicon --repeats 5 "
     "--temperature 0.7  |  krisis run clinic.yaml --model openai/NAME  |  "
+    "krisis run ckd --model guideline --model logistic --task detection --task staging  |  "
     "krisis run --config runs/RUN/manifest.json"
 )
 
 
-def run(
+def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     suite: str | None = typer.Argument(
         None, help="Suite to run, see `krisis list suites`, or its YAML file."
     ),
@@ -48,11 +51,29 @@ def run(
     mode: list[str] = typer.Option(
         [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
     ),
+    model: list[str] = typer.Option(
+        [],
+        "--model",
+        help="Backend: a plain name such as guideline, or PROVIDER/MODEL; several are a sweep.",
+    ),
+    task: list[str] = typer.Option(
+        [], "--task", help="Task of the suite, such as detection; several are a sweep."
+    ),
+    seed: list[int] = typer.Option(
+        [], "--seed", min=0, help="Seed of the suite; several are a sweep."
+    ),
     **options: JsonValue,
 ) -> list[Path]:
     """Run a suite on a model and score the answers."""
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
+    axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
+    if detach and not {**stored, **given}.get("batch"):
+        raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
+    lists = {axis: list(dict.fromkeys(values)) for axis, values in axes.items() if values}
+    if any(len(values) > 1 for axis, values in lists.items() if axis != "modes"):
+        return _sweep({**stored, **given}, lists, resume, dry_run, print_config)
+    given |= {AXES[axis]: values[0] for axis, values in lists.items() if axis != "modes"}
     settings = [
         checked_config({**stored, **given, **chosen}, str(config or "krisis run"))
         for chosen in ([{"mode": name} for name in dict.fromkeys(mode)] or [{}])
@@ -65,11 +86,20 @@ def run(
     if dry_run:
         typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
         return []
-    if detach and not settings[0].batch:
-        raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
     runs = [carry_out(one, _recorder(one, resume=resume), wait=not detach) for one in settings]
     write_run_file(settings[0], runs)
     return runs
+
+
+def _sweep(
+    given: JsonObject, lists: JsonObject, resume: bool, dry_run: bool, print_config: bool
+) -> list[Path]:
+    """Take several models, tasks or seeds as the plan of a sweep."""
+    if resume:
+        raise InvalidValue("--resume continues one run; of a sweep type: krisis resume FOLDER")
+    shared = {name: value for name, value in given.items() if f"{name}s" not in lists}
+    start(plan_of({**shared, **lists}, "krisis run"), dry_run, print_config)
+    return []
 
 
 def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
@@ -82,5 +112,5 @@ def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
     )
 
 
-_NAMES = [name for name in RunConfig.model_fields if name not in ("suite", "mode")]
+_NAMES = [name for name in RunConfig.model_fields if name not in ("suite", *AXES.values())]
 app.command(epilog=_EXAMPLES)(with_options(run, _NAMES))

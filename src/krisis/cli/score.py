@@ -12,6 +12,7 @@ from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.scoring import metrics_from_names
 from krisis.results.loading import load_result, metrics_asked
+from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report, format_report
 
 app = typer.Typer(add_completion=False)
@@ -22,7 +23,9 @@ app = typer.Typer(add_completion=False)
     "-m brier_score --json  |  krisis score result.json -o rescored.json",
 )
 def score(
-    results: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
+    results: Path = typer.Argument(
+        ..., help="A run directory, a saved result (JSON) or rows in Parquet."
+    ),
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric or bundle; repeatable."
     ),
@@ -32,7 +35,8 @@ def score(
     ),
 ) -> None:
     """Recompute the metrics of a saved result, without any model."""
-    result = load_result(results)
+    by_columns = results.is_file() and is_parquet(results)
+    result = load_parquet(results) if by_columns else load_result(results)
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
     chosen = metrics_from_names(metric)

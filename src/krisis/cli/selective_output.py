@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -218,6 +219,17 @@ def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[s
     return lines
 
 
+def _about(evaluation: Evaluation) -> list[str]:
+    """Say whose curves are drawn, and of how many items."""
+    found = []
+    for run in evaluation.runs:
+        source = run.source
+        whose = filter(None, (source.model, source.suite, source.task, source.mode))
+        counts = f"n = {run.n_items:,}, {int(run.predicted.sum()):,} predicted"
+        found.append(" · ".join([*whose, counts]))
+    return found
+
+
 def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     """Draw the first variants (or both runs of the first) to an SVG, PNG or HTML file."""
     runs = [
@@ -229,7 +241,7 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     curves = [named_curve(name, run.statistic().items) for name, run in runs[:_MOST_CURVES]]
     if not curves:
         raise InvalidValue("nothing was predicted, so there is no curve to draw")
-    drawn = risk_coverage_figure(curves)
+    drawn = replace(risk_coverage_figure(curves), about=_about(evaluation))
     suffix = path.suffix.lower()
     if suffix == ".svg":
         write_text(path, drawn.svg)

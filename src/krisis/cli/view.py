@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import webbrowser
 from pathlib import Path
@@ -9,21 +10,33 @@ from pathlib import Path
 import typer
 
 from krisis.errors import InvalidValue, MissingExtra
+from krisis.execution.prompts import shown_again
 from krisis.viewer.app import create_app
 
 app = typer.Typer(add_completion=False)
 
 
-@app.command(epilog="Examples:  krisis view  |  krisis view runs --port 9000 --no-browser")
+@app.command(
+    epilog="Examples:  krisis view  |  krisis view study/runs --port 9000  |  "
+    "krisis view runs/RUN --no-browser --port 0  |  krisis view --no-token  |  "
+    'curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8321/index.json'
+)
 def view(
     folder: Path = typer.Argument(Path("runs"), help="The folder of runs, or one run."),
     port: int = typer.Option(
         8321, "--port", min=0, max=65535, help="The port on 127.0.0.1; 0 chooses a free one."
     ),
     browser: bool = typer.Option(True, "--browser/--no-browser", help="Open a browser."),
+    token: bool = typer.Option(
+        True,
+        "--token/--no-token",
+        help="Ask for the token of the printed address; without it every user of this machine "
+        "can read the runs.",
+    ),
 ) -> None:
     """Serve the pages of saved runs on 127.0.0.1 until Ctrl-C."""
-    site = create_app(folder)
+    secret = secrets.token_urlsafe(32) if token else None
+    site = create_app(folder, token=secret, shown_again=shown_again)
     try:
         import uvicorn
     except ImportError:
@@ -34,8 +47,11 @@ def view(
     except OSError as error:
         raise InvalidValue(f"port {port} cannot be used ({error.strerror}); try --port 0") from None
     address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    if secret is not None:
+        address += f"?token={secret}"
     typer.echo(f"krisis view: {address}  (Ctrl-C ends it)")
     if browser:
         webbrowser.open(address)
-    configuration = uvicorn.Config(site, log_level="warning", lifespan="off")
+    # No access log: it would hold the token of the address.
+    configuration = uvicorn.Config(site, log_level="warning", access_log=False, lifespan="off")
     uvicorn.Server(configuration).run(sockets=[listening])

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from krisis.confidence.evaluation import Evaluation, VariantCurve, coverage_key
 from krisis.json_values import JsonObject
+from krisis.metrics.columns import ColumnTable
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import ties_of
 from krisis.metrics.table import Loss
@@ -62,10 +63,17 @@ def artifact_of(
             name: _runs_of(evaluation, name, curves) for name, curves in evaluation.curves.items()
         },
         "variants_not_evaluated": dict(evaluation.absent),
-        "ties": [asdict(ties) if (ties := ties_of(run.signals)) else None for run in runs],
+        "ties": [_ties(run) for run in runs],
         "totals": list(totals),
         "comparison": _comparison(evaluation, intersection_only),
     }
+
+
+def _ties(run: RunItems) -> JsonObject | None:
+    if isinstance(run.table, ColumnTable):  # holds every record once
+        return None
+    ties = ties_of(run.signals)
+    return asdict(ties) if ties else None
 
 
 def _source(run: RunItems) -> JsonObject:

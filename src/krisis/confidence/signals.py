@@ -66,8 +66,12 @@ def signal_values(
     ``missing`` stands for the signal where an item lacks it or has a null.
     """
     signal = signal_of(name)
-    rows: list[int] = np.flatnonzero(run.predicted).tolist()
+    predicted = np.flatnonzero(run.predicted)
     null_means = signal.null_means
+    column = run.signal(name)
+    if column is not None:
+        return _of_column(run, name, column[predicted], (signal, needed_by, missing))
+    rows: list[int] = predicted.tolist()
     if missing is None:
         raw = [_given(run, index, name, needed_by) for index in rows]
     else:
@@ -79,6 +83,23 @@ def signal_values(
     if wrong.any():
         first = int(np.flatnonzero(wrong)[0])
         _complain(run, rows[first], name, (raw[first], signal, needed_by))
+    return values
+
+
+def _of_column(
+    run: RunItems, name: str, values: FloatArray, asked: tuple[Signal, str, float | None]
+) -> FloatArray:
+    """Return a signal of the predicted items out of a column, NaN being a missing one."""
+    signal, needed_by, missing = asked
+    instead = signal.null_means if missing is None else missing
+    if instead is not None and not np.isnan(values).all():
+        values = np.where(np.isnan(values), instead, values)
+    wrong = ~np.isfinite(values) | (values < signal.lowest) | (values > signal.highest)
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        value = None if np.isnan(values[first]) else float(values[first])
+        index = int(np.flatnonzero(run.predicted)[first])
+        _complain(run, index, name, (value, signal, needed_by))
     return values
 
 
@@ -98,7 +119,12 @@ def default_for_missing(run: RunItems, name: str) -> float:
     if not isinstance(rule, str):
         return rule
     rows: list[int] = np.flatnonzero(run.predicted).tolist()
-    values = np.array([_as_number(run.signals[index].get(name)) for index in rows])
+    column = run.signal(name)
+    values = (
+        np.array([_as_number(run.signals[index].get(name)) for index in rows])
+        if column is None
+        else column[rows]
+    )
     values = values[np.isfinite(values)]  # what is no number is refused when features are read
     if not values.size:
         return 0.0
@@ -107,8 +133,7 @@ def default_for_missing(run: RunItems, name: str) -> float:
 
 def n_missing(run: RunItems, name: str) -> int:
     """Count the predicted items that lack a signal or have a null."""
-    rows: list[int] = np.flatnonzero(run.predicted).tolist()
-    return sum(run.signals[index].get(name) is None for index in rows)
+    return int(np.count_nonzero(run.predicted & ~run.given(name)))
 
 
 def _as_number(value: JsonValue) -> float:

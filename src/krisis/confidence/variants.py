@@ -111,11 +111,9 @@ def scores_of(run: RunItems, variant: str, *, calibrator: Calibrator | None = No
         for name in (VARIANTS[part].signals if part in VARIANTS else ())
         if signal_of(name).null_means is None
     ]
-    present = np.array(
-        [all(signals.get(name) is not None for name in needed) for signals in run.signals],
-        dtype=np.bool_,
-    )
-    rows = run.predicted & present
+    rows = run.predicted.copy()
+    for name in needed:
+        rows &= run.given(name)
     if rows.any() or not run.predicted.any():
         part = replace(run, table=run.table.restricted(rows))
         scores[rows] = confidence_of(part, variant, calibrator=calibrator)

@@ -62,6 +62,12 @@ class FeatureDescription:
                 "only a number in a unit can have; leave it out or state the unit"
             )
 
+    def facts(self) -> JsonObject:
+        """Return what results must keep of the feature, as JSON values."""
+        values = {str(value): words for value, words in self.values.items()}
+        stated = {"unit": self.unit, "meaning": self.meaning, "values": values, "text": self.text}
+        return {"words": self.words, **{name: value for name, value in stated.items() if value}}
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyField:
@@ -208,6 +214,7 @@ class Task:
             "person": self.person,
             "unit": self.unit,
             "costs": None if self.costs is None else plain(asdict(self.costs)),
+            "features": {name: shown.facts() for name, shown in self.features.items()},
         }
 
 

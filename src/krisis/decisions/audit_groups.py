@@ -21,7 +21,7 @@ from krisis.decisions.group_tests import (
     ratio_limits,
     tested_gaps,
 )
-from krisis.decisions.groups_by_column import SMALLEST_GROUP, Parts, columns_of
+from krisis.decisions.groups_by_column import Parts, columns_of
 from krisis.decisions.run_sample import losses_of
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue
@@ -33,7 +33,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibration_gap import calibration_gap_interval
-from krisis.statistics.group_gaps import GapTests, holm
+from krisis.statistics.group_gaps import SMALLEST_GROUP, GapTests, holm
 
 _TOO_SMALL = f"fewer than {SMALLEST_GROUP} patients"
 _N_POINTS = 25

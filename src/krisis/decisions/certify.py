@@ -94,7 +94,7 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
         calibration_rows_hash=rows_hash(run, sample),
         calibration_patients=patient_hashes(run),
         calibration_scores=[None if math.isnan(s) else s for s in patient_scores(sample)],
-        assumptions=_assumptions(run, sample, options, parts),
+        assumptions=assumptions_of(run, sample, options, [part.test for part in parts]),
     )
 
 
@@ -118,7 +118,9 @@ def _threshold(
         group=named[0],
         delta=None if options.method == "crc" else named[1],
         threshold=found.threshold,
-        reason="" if found.threshold is not None else _why_none(run, sample, found, named, options),
+        reason=""
+        if found.threshold is not None
+        else _why_none(run, sample, found, named[1], options),
         test=found.test,
         n_patients=sample.n_patients,
         n_rows=sample.n_rows,
@@ -144,23 +146,17 @@ def _threshold(
     )
 
 
-def _why_none(
-    run: RunItems,
-    sample: Sample,
-    found: Certified,
-    named: tuple[str, float],
-    options: CertifyOptions,
-) -> str:
-    """Say why there is no threshold, and how many cases could give one."""
-    risk, start = options.risk, found.start
+def why_none(found: Certified, risk: float, level: float, method: Method) -> tuple[str, float]:
+    """Say why there is no threshold; with the risk at which more cases could give one, else NaN."""
+    start = found.start
     if start is None:
-        return "no answered row has a score"
-    if options.method == "crc":
-        return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold"
+        return "no answered row has a score", math.nan
+    if method == "crc":
+        return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold", math.nan
     seen = found.tested.curve.risk(start)
     n_start = int(found.tested.curve.n_accepted[start])
     rows = f"the {n_start} surest answers that are tested first have a risk of {seen:.3g}"
-    fewest = fewest_rows(risk, named[1])
+    fewest = fewest_rows(risk, level)
     if not found.search.tests:
         most = found.tested.most_rows if found.tested.clustered else 1
         rows = (
@@ -168,8 +164,20 @@ def _why_none(
             f"{fewest * most}; their risk is {seen:.3g}"
         )
     if seen >= risk:
-        return f"{rows}, which is not below {risk:g}, so that no size helps"
-    return f"{rows}; at that risk {_size_sentence(run, sample, found, (risk, named[1], seen))}"
+        return f"{rows}, which is not below {risk:g}, so that no size helps", math.nan
+    return rows, seen
+
+
+def _why_none(
+    run: RunItems, sample: Sample, found: Certified, level: float, options: CertifyOptions
+) -> str:
+    """Say why there is no threshold, and how many cases could give one."""
+    words, seen = why_none(found, options.risk, level, options.method)
+    if math.isnan(seen):
+        return words
+    return (
+        f"{words}; at that risk {_size_sentence(run, sample, found, (options.risk, level, seen))}"
+    )
 
 
 def _size_sentence(
@@ -200,9 +208,10 @@ def _size_sentence(
     return f"{n_cases:,} cases ({plan.n:,} with answers) {promised}"
 
 
-def _assumptions(
-    run: RunItems, sample: Sample, options: CertifyOptions, parts: Sequence[Threshold]
+def assumptions_of(
+    run: RunItems, sample: Sample, options: CertifyOptions, tests: Sequence[str]
 ) -> list[str]:
+    """State what a certificate rests on, one sentence each; ``tests`` are those of its parts."""
     person, unit = run.words
     found = [
         (
@@ -231,10 +240,10 @@ def _assumptions(
         )
         if options.method == "crc":
             found.append(f"Every {person} counts once, with the mean of its rows.")
-        elif any(part.test != "betting" for part in parts):
+        elif any(test != "betting" for test in tests):
             found.append(f"One row per {person}, drawn with the seed {sample.seed}, was tested.")
     if options.method == "sgr":
         found.append("The risk never falls as the threshold is lowered, which sgr needs.")
     if options.by:
-        found.append(f"Delta is divided by {len(parts)}, the number of groups.")
+        found.append(f"Delta is divided by {len(tests)}, the number of groups.")
     return found

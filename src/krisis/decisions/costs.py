@@ -70,9 +70,12 @@ class CostTable:
         """Return the cost of every answer of a run, NaN where the model abstained."""
         table = run.table
         found = np.full(run.n_items, math.nan)
-        for index in np.flatnonzero(run.predicted).tolist():
-            code, truth = table.prediction[index], table.labels[table.truth[index]]
-            found[index] = self.of(truth, table.labels[code]) if code >= 0 else self.most
+        n = len(table.labels) + 1  # −1, an answer without a prediction, becomes 0
+        kinds = table.truth * n + table.prediction + 1
+        for kind in np.unique(kinds[run.predicted]).tolist():
+            truth, code = divmod(kind, n)
+            cost = self.of(table.labels[truth], table.labels[code - 1]) if code else self.most
+            found[run.predicted & (kinds == kind)] = cost
         return found
 
     def deferral_costs(self, run: RunItems) -> FloatArray:

@@ -179,6 +179,24 @@ def decide_run(
     )
 
 
+def price_thresholds(
+    run: RunItems,
+    options: DecideOptions,
+    score: FloatArray,
+    thresholds: Mapping[str, float | None],
+) -> list[Policy]:
+    """Price always answering, always deferring and some thresholds, as `decide_run` does."""
+    population = Population.of(run, options.shares)
+    answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
+    rows = _Rows(run, options, population, score, answering, deferring)
+    asked = [
+        rows.asked("always answer", "always", run.predicted),
+        rows.asked("always defer", "always", np.zeros_like(run.predicted)),
+    ]
+    asked += [rows.asked(n, "given", accepts(score, t), t) for n, t in thresholds.items()]
+    return _priced(rows, asked)
+
+
 def _scores(run: RunItems, options: ScoreOptions) -> tuple[FloatArray, str]:
     """Return the score of every row; where a run lacks the score of its task, none."""
     try:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from krisis.decisions.group_tests import ALPHA, FlagTests
-from krisis.decisions.groups_by_column import SMALLEST_GROUP
 from krisis.json_values import JsonObject
+from krisis.statistics.group_gaps import SMALLEST_GROUP
 
 MEASURES = (
     "coverage",

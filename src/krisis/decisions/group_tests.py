@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from krisis.decisions.groups_by_column import SMALLEST_GROUP
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue
 from krisis.metrics.table import BoolArray, FloatArray
 from krisis.statistics.group_gaps import (
+    SMALLEST_GROUP,
     GapTests,
     doubled_risk_power,
     gap_interval,

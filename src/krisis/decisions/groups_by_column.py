@@ -13,8 +13,6 @@ from krisis.errors import InvalidValue
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import BoolArray
 
-# Patients, not rows: a handful of people must not be shown as a group.
-SMALLEST_GROUP = 20
 LARGEST_NUMBER_OF_GROUPS = 24
 Parts = dict[str, BoolArray]
 

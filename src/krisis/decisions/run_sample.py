@@ -83,7 +83,7 @@ def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
         patient=table.patients.code,
         n_patients=table.patients.n,
         binary=loss == "error",
-        most_rows=_most_rows(run, int(counts.max()), options.rows_per_patient),
+        most_rows=most_rows(run, int(counts.max()), options.rows_per_patient),
         seed=options.seed,
     )
 
@@ -103,7 +103,7 @@ def losses_of(run: RunItems, options: ScoreOptions) -> FloatArray:
     return losses
 
 
-def _most_rows(run: RunItems, seen: int, declared: int | None) -> int:
+def most_rows(run: RunItems, seen: int, declared: int | None) -> int:
     """Return the largest number of rows of a patient: declared, the suite's, else the one seen."""
     most = declared or suite_rows(run) or seen
     if most < seen:

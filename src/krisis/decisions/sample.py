@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -23,6 +24,7 @@ from krisis.statistics.risk_tests import (
 
 Method = Literal["fixed-sequence", "sgr", "crc"]
 METHODS: tuple[Method, ...] = ("fixed-sequence", "sgr", "crc")
+_TESTS_AT_ONCE = 1024
 TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
 
 
@@ -161,14 +163,14 @@ def find_threshold(sample: Sample, method: Method, risk: float, delta: float) ->
         test: TestName = "betting"
         equivalents = curve.n_accepted // tested.most_rows  # patients, all of whose rows count
         search = fixed_sequence(
-            equivalents, lambda j: _betting_p(tested, j, risk, delta), risk, delta
+            equivalents, lambda js: (_betting_p(tested, j, risk, delta) for j in js), risk, delta
         )
     elif method == "sgr":
         test = "exact binomial"
         search = sgr(curve.n_accepted, np.rint(curve.loss_sum).astype(np.int64), risk, delta)
     else:
         test = "exact binomial" if tested.binary else "Hoeffding–Bentkus"
-        search = fixed_sequence(curve.n_accepted, lambda j: _row_p(tested, j, risk), risk, delta)
+        search = fixed_sequence(curve.n_accepted, lambda js: _row_p(tested, js, risk), risk, delta)
     return Certified(search, test, tested, _threshold(curve, search.chosen))
 
 
@@ -176,11 +178,16 @@ def _threshold(curve: Curve, chosen: int | None) -> float | None:
     return None if chosen is None else float(curve.threshold[chosen])
 
 
-def _row_p(sample: Sample, candidate: int, risk: float) -> float:
-    n, total = int(sample.curve.n_accepted[candidate]), float(sample.curve.loss_sum[candidate])
-    if sample.binary:
-        return float(binomial_p(round(total), n, risk))
-    return hoeffding_bentkus_p(total, n, risk)
+def _row_p(sample: Sample, candidates: Sequence[int], risk: float) -> Iterator[float]:
+    """Give the p-values of candidates, many at once: a chain may have 100,000 and end early."""
+    for start in range(0, len(candidates), _TESTS_AT_ONCE):
+        block = candidates[start : start + _TESTS_AT_ONCE]
+        n, total = sample.curve.n_accepted[block], sample.curve.loss_sum[block]
+        if sample.binary:
+            yield from binomial_p(np.rint(total), n, risk).tolist()
+        else:
+            pairs = zip(total.tolist(), n.tolist(), strict=True)
+            yield from (hoeffding_bentkus_p(one, rows, risk) for one, rows in pairs)
 
 
 def _betting_p(sample: Sample, candidate: int, risk: float, delta: float) -> float:

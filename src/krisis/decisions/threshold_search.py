@@ -8,7 +8,7 @@ and never on their losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,9 +103,14 @@ def _thinned(candidates: IntArray, allowed: IntArray) -> list[int]:
 
 
 def fixed_sequence(
-    accepted: IntArray, p_value: Callable[[int], float], risk: float, delta: float
+    accepted: IntArray,
+    p_values: Callable[[Sequence[int]], Iterable[float]],
+    risk: float,
+    delta: float,
 ) -> Search:
     """Test one or two chains; a first chain that passed everything hands its level on.
+
+    ``p_values`` gives those of some candidates, as far as they are asked for.
 
     With several thresholds the chance to accept any whose risk exceeds the bound is at most
     ``delta``: each chain is a fixed sequence, and both together are a fallback procedure.
@@ -117,8 +122,8 @@ def fixed_sequence(
     whole = True
     for number, chain in enumerate(chains_of(accepted, risk, delta)):
         level = delta if number == 1 and whole else chain.level
-        for candidate in chain.candidates:
-            tests.append(Test(candidate, p_value(candidate), level))
+        for candidate, p in zip(chain.candidates, p_values(chain.candidates), strict=False):
+            tests.append(Test(candidate, p, level))
             if not tests[-1].passed:
                 whole = False
                 break

@@ -22,6 +22,7 @@ from krisis.execution.batches import (
     with_distinct_ids,
 )
 from krisis.execution.cache import ReplyCache, default_cache_path
+from krisis.execution.cluster import Cluster
 from krisis.execution.config import RunConfig
 from krisis.execution.options import (
     Batching,
@@ -35,7 +36,7 @@ from krisis.execution.pacing.budget import (
     FIRST_GUESS_OF_OUTPUT,
     Limits,
 )
-from krisis.execution.pacing.prices import price_of, read_prices
+from krisis.execution.pacing.prices import Price, price_of, read_prices
 from krisis.execution.progress import progress_display
 from krisis.execution.recorder import Recorder
 from krisis.execution.stop_when import Watch
@@ -58,9 +59,9 @@ class Assembled:
     description: JsonObject
 
 
-def assemble(config: RunConfig) -> Assembled:
-    """Make suite, backend and metrics, and load the records."""
-    suite = suite_of(config)
+def assemble(config: RunConfig, suite: BaseDataSuite | None = None) -> Assembled:
+    """Make suite, backend and metrics, and load the records; a suite given is not made again."""
+    suite = suite_of(config) if suite is None else suite
     backend = backend_of(config)
     chosen = metrics_from_names(config.metrics)
     records = suite.first(config.limit)
@@ -84,8 +85,8 @@ def backend_of(config: RunConfig) -> BaseBackend:
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     if config.batch:
+        check_batching(config.stop_when, on_cluster=config.cluster is not None)
         batch_api_of(backend)
-        check_batching(config.stop_when)
     return backend
 
 
@@ -192,6 +193,7 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
         batching=Batching(then_live=config.batch_then_live, poll_seconds=config.poll_seconds)
         if config.batch
         else None,
+        cluster=Cluster(config.cluster, recorder.announce) if config.cluster else None,
     )
 
 
@@ -199,14 +201,47 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
 N_BATCHES_MEASURED = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run would ask and cost; tokens and cost are None where no provider is called."""
+
+    n_cases: int
+    n_calls: int
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cost: float | None = None
+
+
+def checked_batches(config: RunConfig, parts: Assembled) -> list[Batch]:
+    """Return the batches of a run whose backend was found to take its suite; nothing is sent."""
+    parts.backend.prepare(parts.suite.restricted(parts.records))
+    batches = _planned(config, parts)
+    if isinstance(parts.backend, ChatBackend):
+        request_about(batches[0], parts.backend)
+    return batches
+
+
+def estimate_of(
+    parts: Assembled, batches: Sequence[Batch], price: Price | None, *, by_batch: bool = False
+) -> Estimate:
+    """Say what the calls of a run take, from the letters of its prompts."""
+    n_cases, n_calls = sum(map(len, batches)), len(batches)
+    if not isinstance(parts.backend, ChatBackend):
+        return Estimate(n_cases, n_calls)
+    tokens = _input_tokens(parts.backend, batches), float(n_cases * FIRST_GUESS_OF_OUTPUT)
+    batch = tokens if by_batch else (0.0, 0.0)
+    cost = None if price is None else price.cost(*tokens, batch)
+    return Estimate(n_cases, n_calls, *tokens, cost)
+
+
 def dry_run_text(config: RunConfig) -> str:
     """Return the first prompt, redacted and full, and the estimates; nothing is sent."""
     parts = assemble(config)
     backend = parts.backend
-    backend.prepare(parts.suite.restricted(parts.records))
-    batches = _planned(config, parts)
-    n_cases = sum(map(len, batches))
-    plan = f"{n_cases} records in {len(batches)} calls of up to {config.batch_size}"
+    batches = checked_batches(config, parts)
+    prices = read_prices(config.prices) if config.prices else {}
+    estimate = estimate_of(parts, batches, price_of(backend, prices), by_batch=config.batch)
+    plan = f"{estimate.n_cases} records in {len(batches)} calls of up to {config.batch_size}"
     if config.perturb:
         plan += f", among them those asked in another form: {', '.join(config.perturb)}"
     if config.stop_when is not None:
@@ -214,13 +249,10 @@ def dry_run_text(config: RunConfig) -> str:
     if not isinstance(backend, ChatBackend):
         return f"{plan}\n{backend.name} calls no provider: no prompt, no tokens, no cost\n"
     first = request_about(batches[0], backend)
-    input_tokens = _input_tokens(backend, batches)
-    output_tokens = n_cases * FIRST_GUESS_OF_OUTPUT
-    price = price_of(backend, read_prices(config.prices) if config.prices else {})
+    tokens = estimate.input_tokens, estimate.output_tokens
     cost = "unknown (no price for this model; give --prices)"
-    if price is not None:
-        both = input_tokens, output_tokens
-        cost = f"${price.cost(*both, batch=both if config.batch else (0, 0)):.2f}"
+    if estimate.cost is not None:
+        cost = f"${estimate.cost:.2f}"
     return "\n".join(
         [
             "── first prompt, as it is stored ──",
@@ -233,8 +265,8 @@ def dry_run_text(config: RunConfig) -> str:
             "",
             "── estimate; nothing was sent ──",
             plan,
-            f"input tokens   about {input_tokens:,.0f} ({CHARACTERS_PER_TOKEN} letters each)",
-            f"output tokens  about {output_tokens:,} ({FIRST_GUESS_OF_OUTPUT} per record)",
+            f"input tokens   about {tokens[0]:,.0f} ({CHARACTERS_PER_TOKEN} letters each)",
+            f"output tokens  about {tokens[1]:,.0f} ({FIRST_GUESS_OF_OUTPUT} per record)",
             f"cost           {cost}",
             "",
         ]

@@ -5,32 +5,38 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
-from krisis.backends.failures import own_backend_error
 from krisis.backends.provider import ProviderBackend
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.scrubbing import Shown, ShownRecords, scrub
 from krisis.backends.secrets import recognisable_keys
-from krisis.data.base import PatientRecord
 from krisis.errors import (
     BackendError,
-    CallTimedOut,
     MalformedReply,
-    MissingExtra,
-    MissingKey,
     TruncatedReply,
     Unreachable,
 )
 from krisis.execution.batches import Case, request_about
 from krisis.execution.cache import ReplyCache
+from krisis.execution.cluster import Workers
 from krisis.execution.pacing.budget import Asked
 from krisis.execution.pacing.gate import Gate, Usage
-from krisis.execution.stopping import FirstCalls
+from krisis.execution.plain_calls import (
+    PlainCall,
+    checked_count,
+    copied,
+    error_text,
+    evaluated,
+    known_error,
+    paid,
+    timed_out_error,
+)
+from krisis.execution.stopping import FirstCalls, StopRequested
 from krisis.results.journal import Spent
 
 R = TypeVar("R")
@@ -132,34 +138,11 @@ class Attempts:
         self._gate.budget.stop(reason)
 
     def _known(self, error: BaseException, *, timed_out: bool) -> BaseException:
-        """Return an error of krisis for whatever a backend raised; the user's own pass as they are.
-
-        A ``TimeoutError`` may also be the backend's own.
-        """
+        """Return an error of krisis for whatever a backend raised; a ``TimeoutError`` may be its
+        own."""
         if isinstance(error, TimeoutError) and timed_out:
-            seconds = f"{self._timeout_seconds:g} seconds"
-            return CallTimedOut(
-                f"no reply within {seconds}; raise timeout_seconds if the model is slow"
-            )
-        known = (BackendError, MissingKey, MissingExtra)
-        if isinstance(error, asyncio.CancelledError) and not _is_being_cancelled():
-            return BackendError("CancelledError: the backend cancelled its own call")
-        if isinstance(error, known) or not isinstance(error, Exception):
-            return error
-        return own_backend_error(error, error_text(error))
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
-def error_text(error: BaseException) -> str:
-    """Return the kind and the words of an unexpected error."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # an error of the user's own may not even be able to say what it is
-        return type(error).__name__
+            return timed_out_error(self._timeout_seconds or 0.0)
+        return error if isinstance(error, StopRequested) else known_error(error)
 
 
 class Caller(Protocol):
@@ -230,7 +213,7 @@ class ChatCaller:
         async def call(cap: int | None) -> ChatReply:
             nonlocal sent
             sent = request if cap is None else self._backend.with_output_cap(request, cap)
-            return await self._backend.complete(sent)
+            return await self._completed(sent)
 
         reply = await self._attempts.make(
             call,
@@ -258,11 +241,14 @@ class ChatCaller:
         if self._cache is not None:
             self._cache.put(key, request, reply)
 
+    def _completed(self, request: ChatRequest) -> Awaitable[ChatReply]:
+        return self._backend.complete(request)
+
     def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
         """Return one response per case; whatever goes wrong is a `BackendError`."""
         try:
             responses = self._backend.read(request, reply)
-            return _checked_count(responses, request.n_records)
+            return checked_count(responses, request.n_records)
         except BackendError as error:
             if not isinstance(error, MalformedReply):  # the reply says that there is no answer
                 raise
@@ -298,20 +284,14 @@ class ThreadCaller:
         self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
     ) -> list[BackendResponse]:
         """Call `evaluate_batch` for a batch and `evaluate` for a single case."""
-        records = [case.record for case in cases]
-        sample_index = cases[0].sample_index
-
-        def call() -> list[BackendResponse]:
-            return self._evaluate(records, mode, sample_index)
-
-        loop = asyncio.get_running_loop()
+        call = PlainCall([case.record for case in cases], mode, cases[0].sample_index)
         try:
             responses = await self._attempts.make(
-                lambda cap: loop.run_in_executor(self._threads, call),
-                _responses_usage,
-                asked=Asked(0, len(records)),
+                lambda cap: self._evaluated(call),
+                _usage,
+                asked=Asked(0, call.n_records),
                 spent=spent,
-                shown=ShownRecords(records),
+                shown=ShownRecords(call.records),
             )
         except BackendError as error:
             if mode == "single" or type(error) is not BackendError:
@@ -330,24 +310,9 @@ class ThreadCaller:
         spent.n_calls_without_usage += None in counts
         return responses
 
-    def _evaluate(
-        self, records: Sequence[PatientRecord], mode: PromptMode, sample_index: int
-    ) -> list[BackendResponse]:
-        """Call the backend; however it ends, what comes out is an exception that can travel."""
-        # Whatever the backend does to a record must not reach the row.
-        given = [_copied(record) for record in records]
-        try:
-            if mode == "single":
-                return _checked_kind([self._backend.evaluate_sample(given[0], sample_index)])
-            responses = _checked_kind(list(self._backend.evaluate_batch(given)))
-        except (Exception, KeyboardInterrupt) as error:
-            if not isinstance(error, StopIteration | CancelledError):
-                raise
-            # A future cannot carry the one, and would take the other for its own end.
-            raise BackendError(f"{type(error).__name__}: the backend gave no answer") from error
-        except BaseException as error:  # sys.exit() in a backend is its own end, not the run's
-            raise BackendError(error_text(error)) from error
-        return _checked_count(responses, len(records))
+    def _evaluated(self, call: PlainCall) -> Awaitable[list[BackendResponse]]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, evaluated, self._backend, call)
 
     async def open(self) -> None:
         """Need nothing: threads start when they are used."""
@@ -357,38 +322,42 @@ class ThreadCaller:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _copied(record: PatientRecord) -> PatientRecord:
-    return replace(record, features=dict(record.features), metadata=dict(record.metadata))
+class ClusterChatCaller(ChatCaller):
+    """Lets workers complete the requests; building, reading and the cache stay here."""
+
+    def __init__(
+        self,
+        backend: ChatBackend,
+        attempts: Attempts,
+        *,
+        cache: ReplyCache | None,
+        workers: Workers,
+    ) -> None:
+        super().__init__(backend, attempts, cache=cache)
+        self._workers = workers
+
+    def _completed(self, request: ChatRequest) -> Awaitable[ChatReply]:
+        return self._workers.call(request)
+
+    async def open(self) -> None:
+        """Need nothing: the model is on the workers."""
+
+    async def close(self) -> None:
+        """Need nothing, likewise."""
 
 
-def _checked_count(responses: list[BackendResponse], n_records: int) -> list[BackendResponse]:
-    if len(responses) != n_records:
-        raise MalformedReply(
-            f"{len(responses)} responses came back for {n_records} records", **_paid(responses)
-        )
-    return responses
+class ClusterPlainCaller(ThreadCaller):
+    """Lets workers call a plain backend."""
+
+    def __init__(self, backend: BaseBackend, attempts: Attempts, *, workers: Workers) -> None:
+        super().__init__(backend, attempts, n_threads=1)
+        self._workers = workers
+
+    def _evaluated(self, call: PlainCall) -> Awaitable[list[BackendResponse]]:
+        return self._workers.call(replace(call, records=[copied(one) for one in call.records]))
 
 
-def _checked_kind(responses: list[BackendResponse]) -> list[BackendResponse]:
-    for response in responses:
-        if not isinstance(response, BackendResponse):
-            raise BackendError(
-                f"the backend returned {type(response).__name__} instead of a BackendResponse; "
-                "return one for every record",
-                **_paid([one for one in responses if isinstance(one, BackendResponse)]),
-            )
-    return responses
-
-
-def _paid(responses: list[BackendResponse]) -> dict[str, int]:
-    """Return the tokens of responses that cannot be used: they were paid for all the same."""
-    usage = _responses_usage(responses)
-    return {"input_tokens": usage.input_tokens or 0, "output_tokens": usage.output_tokens or 0}
-
-
-def _responses_usage(responses: list[BackendResponse]) -> Usage:
+def _usage(responses: list[BackendResponse]) -> Usage:
     # A plain backend that states no tokens has none to pay for.
-    return Usage(
-        sum(response.input_tokens or 0 for response in responses),
-        sum(response.output_tokens or 0 for response in responses),
-    )
+    tokens = paid(responses)
+    return Usage(tokens["input_tokens"], tokens["output_tokens"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,6 +21,9 @@ from krisis.data.perturbation import perturbations
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
 from krisis.json_values import JsonObject, JsonValue
+
+# Where a cluster is: processes to start here, or the scheduler of Dask.
+_PLACE = re.compile(r"local:[1-9]\d{0,2}|(?:tcp|tls)://[^\s/@:]+:\d{1,5}|tcp://\[[\da-f:]+\]:\d+")
 
 
 class RunConfig(BaseModel):
@@ -50,6 +54,11 @@ class RunConfig(BaseModel):
     metrics: list[str] = Field([], description="Only this metric or bundle; repeatable.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
     max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
+    cluster: str | None = Field(
+        None,
+        description="Have the calls carried out by the workers of a Dask cluster, at "
+        "tcp://host:8786, or by N processes here, local:N; none for this process alone.",
+    )
     repeats: int = Field(1, ge=1, description="How many times each record is asked.")
     perturb: list[str] = Field(
         [],
@@ -101,6 +110,11 @@ class RunConfig(BaseModel):
                 )
         return options
 
+    @field_validator("cluster")
+    @classmethod
+    def _is_a_place(cls, text: str | None) -> str | None:
+        return None if text in (None, "none") else checked_place(text)
+
     @field_validator("stop_when")
     @classmethod
     def _is_a_rule(cls, text: str | None) -> str | None:
@@ -135,6 +149,7 @@ class RunConfig(BaseModel):
 # What may differ when a run is resumed: nothing that can change an answer.
 RESUMABLE = (
     "max_concurrency",
+    "cluster",
     "adaptive",
     "requests_per_minute",
     "tokens_per_minute",
@@ -152,6 +167,16 @@ RESUMABLE = (
     "baselines",
     "display",
 )
+
+
+def checked_place(text: str) -> str:
+    """Return where a cluster is, or say how that is written."""
+    if not _PLACE.fullmatch(text):
+        raise InvalidValue(
+            f"a cluster is local:N, such as local:4 for 4 processes on this machine, or the "
+            f"address of a Dask scheduler, such as tcp://host:8786, not {text!r}"
+        )
+    return text
 
 
 def checked_config(content: JsonObject, place: str) -> RunConfig:
@@ -202,6 +227,8 @@ def read_config(path: Path) -> JsonObject:
                 f"{content.get('config_missing') or 'none was given'}"
             )
         content = content["config"]
+    if "models" in content:
+        raise InvalidFile(f"{path} is the plan of a sweep; type: krisis sweep {path}")
     if "tasks" in content and "model" not in content:
         raise InvalidFile(
             f"{path} is a suite, not the settings of a run; type: krisis run {path} --model NAME"

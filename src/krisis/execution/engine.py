@@ -11,7 +11,13 @@ from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
 from krisis.data.base import BaseDataSuite
 from krisis.data.perturbation import KIND, RECORD
-from krisis.errors import BackendError, ContentFiltered, MalformedReply, TruncatedReply
+from krisis.errors import (
+    BackendError,
+    ContentFiltered,
+    MalformedReply,
+    TruncatedReply,
+    WorkerLost,
+)
 from krisis.execution.batches import Batch, Case
 from krisis.execution.callers import Caller, lose
 from krisis.execution.prompts import PromptCheck
@@ -96,8 +102,8 @@ class Engine:
             middle = (len(batch) + 1) // 2
             await self._settle(batch[:middle], spent)
             await self._settle(batch[middle:], Spent())
-        elif isinstance(error, TruncatedReply | ContentFiltered):
-            # The same cap would cut it again, and the same policy withhold it.
+        elif isinstance(error, TruncatedReply | ContentFiltered | WorkerLost):
+            # The same cap would cut it again, the same policy withhold it, and so on.
             self.fail(batch, error, spent=spent)
         else:
             await self._ask_once_more(batch, spent)

@@ -13,7 +13,9 @@ from krisis.backends.provider import ProviderBackend
 from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
-from krisis.execution.pacing.budget import Limits
+from krisis.execution.cluster import Cluster
+from krisis.execution.pacing.account import Account
+from krisis.execution.pacing.budget import Limits, Purse
 from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import NoProgress, ProgressDisplay
 from krisis.execution.recorder import Recorder
@@ -40,6 +42,15 @@ class Batching:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """What a run of a sweep shares: the account it is billed to, the purse, and its name there."""
+
+    account: Account
+    purse: Purse
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Execution:
     """Everything about a run that is neither its suite, its backend nor its metrics.
 
@@ -50,6 +61,8 @@ class Execution:
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
     report. With ``batching`` the provider is handed many calls at once, for half the price.
+    ``cluster`` has the calls carried out by the workers of a Dask cluster. ``together`` is given to
+    the runs of a sweep.
     """
 
     repeats: int = 1
@@ -63,16 +76,26 @@ class Execution:
     stop_when: str | None = None
     baselines: bool = False
     batching: Batching | None = None
+    cluster: Cluster | None = None
+    together: Together | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)
         check_perturb(self.perturb, self.stop_when)
         if self.batching is not None:
-            check_batching(self.stop_when, has_recorder=self.recorder is not None)
+            has_recorder, on_cluster = self.recorder is not None, self.cluster is not None
+            check_batching(self.stop_when, on_cluster=on_cluster, has_recorder=has_recorder)
 
 
-def check_batching(stop_when: str | None, *, has_recorder: bool = True) -> None:
+def check_batching(
+    stop_when: str | None, *, on_cluster: bool = False, has_recorder: bool = True
+) -> None:
     """Refuse what cannot go with provider batches."""
+    if on_cluster:
+        raise InvalidValue(
+            "a provider batch is carried out by the provider and a cluster by its workers; leave "
+            "out --batch or --cluster (of a run to be resumed: --no-batch or --cluster none)"
+        )
     if stop_when is not None:
         raise InvalidValue(
             f"stop_when ({stop_when}) looks at answers as they come, and a provider batch brings "

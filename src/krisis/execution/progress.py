@@ -120,23 +120,24 @@ class PlainProgress:
 
 
 class RichProgress:
-    """A live bar on the terminal."""
+    """A live bar on the terminal; under a ``name``, one of the bars that share ``progress``."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._progress = Progress(
-            TextColumn("{task.completed}/{task.total}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=console or Console(stderr=True),
-            refresh_per_second=4,
-        )
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        name: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        self._progress = progress or bars(console)
+        self._is_own = progress is None
+        self._name = name
         self._task = TaskID(0)
 
     def begin(self, tally: Tally) -> None:
         """Draw the bar."""
         self._task = self._progress.add_task(
-            tally.text(), total=tally.n_cases, completed=tally.n_done
+            tally.text(), total=tally.n_cases, completed=tally.n_done, cell=self._name
         )
         self._progress.start()
 
@@ -147,13 +148,52 @@ class RichProgress:
     def end(self, tally: Tally) -> None:
         """Leave the bar as it is."""
         self.advance(tally)
-        self._progress.stop()
+        if self._is_own:
+            self._progress.stop()
+        else:
+            self._progress.stop_task(self._task)
+
+
+def bars(console: Console | None = None, *, named: bool = False) -> Progress:
+    """Return a place for live bars, each with its name in front where there are several."""
+    return Progress(
+        *([TextColumn("{task.fields[cell]}")] if named else []),
+        TextColumn("{task.completed}/{task.total}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+        console=console or Console(stderr=True),
+        refresh_per_second=4,
+    )
 
 
 def progress_display(display: Display = "auto") -> ProgressDisplay:
     """Choose a display: ``auto`` is live in a terminal and plain elsewhere."""
     if display == "none":
         return NoProgress()
-    if display == "rich" or (display == "auto" and sys.stderr.isatty()):
-        return RichProgress()
-    return PlainProgress()
+    return RichProgress() if _is_live(display) else PlainProgress()
+
+
+def _is_live(display: Display) -> bool:
+    return display == "rich" or (display == "auto" and sys.stderr.isatty())
+
+
+class SweepDisplay:
+    """One display for all cells of a sweep, a line for each."""
+
+    def __init__(self, display: Display = "auto") -> None:
+        self._display = display
+        self._bars = bars(named=True) if _is_live(display) else None
+
+    def line(self, name: str) -> ProgressDisplay:
+        """Return the line of one cell."""
+        if self._display == "none":
+            return NoProgress()
+        if self._bars is not None:
+            return RichProgress(name=name, progress=self._bars)
+        return PlainProgress(lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))  # noqa: T201
+
+    def end(self) -> None:
+        """Leave the lines as they are."""
+        if self._bars is not None:
+            self._bars.stop()

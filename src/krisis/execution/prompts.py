@@ -1,4 +1,4 @@
-"""Check, for every prompt that is stored, that it shows nothing of the record."""
+"""Check that stored prompts show nothing of a record, and put one together again to be read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from contextlib import suppress
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
-from krisis.data.base import BaseDataSuite, PatientRecord, content_hash
+from krisis.backends.prompt import build_prompt, value_in_words
+from krisis.data.base import BaseDataSuite, FeatureDescription, PatientRecord, Task, content_hash
 from krisis.errors import PromptLeak
 from krisis.execution.batches import Batch, Case
+from krisis.json_values import JsonMapping
+from krisis.results.account import TaskFacts
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)?e[+-]?\d+|[^\W_]+(?:[.,][^\W_]+)*", re.IGNORECASE)
 # Words by which a text may name the right answer, in the order in which they are said.
@@ -90,6 +93,37 @@ class PromptCheck:
             form = cases[0].form
             self._bare[shape] = self._backend.build(bare, mode=mode, context=context, **form)
         return self._bare[shape]
+
+
+def shown_again(
+    task: TaskFacts, stored: JsonMapping, template: str, batch: bool
+) -> tuple[dict[str, str], str]:
+    """Return stored features in the words of a prompt, and the text that was sent about them.
+
+    The instructions are those of the stored template. The text is empty unless the findings, put
+    together again without their values, are what the template has in their place.
+    """
+    described = {
+        name: FeatureDescription(one.words, one.unit, one.meaning, one.values, one.text)
+        for name, one in task.features.items()
+    }
+    features = dict(stored)
+    context = "" if "context" in described else str(features.pop("context", ""))
+    words = {
+        name: value_in_words(value, described.get(name) or FeatureDescription(name))
+        for name, value in features.items()
+    }
+    asked = Task(task.name, features=described)
+    prompt = build_prompt(asked, [features], batch=batch, context=context)
+    # The template of a batch has the findings of all of its cases.
+    block = template.rpartition("\n\n")[2]
+    others = [name for name, one in described.items() if f"- {one.words or name}:" in block]
+    bare = dict.fromkeys([*features, *others])
+    shape = build_prompt(asked, [bare], batch=batch, context=context)
+    findings = shape.template.removeprefix(shape.system)
+    if not template.endswith(findings):
+        return words, ""
+    return words, f"{template.removesuffix(findings)}\n\n{prompt.user}"
 
 
 def _leak(record: PatientRecord, shown: str) -> PromptLeak:

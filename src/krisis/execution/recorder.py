@@ -69,6 +69,7 @@ class Opening:
     is_synthetic: bool = False
     may_store_features: bool = True
     imported: Imported | None = None
+    price: Mapping[str, float] = field(default_factory=dict)
 
 
 class Recorder:
@@ -94,7 +95,7 @@ class Recorder:
         self._config_missing = ""
         self.store_features = store_features
         self._resume_newest = resume_newest
-        self._announce = announce or (lambda text: None)
+        self.announce = announce or (lambda text: None)
         self._resumed: RunDirectory | None = None
         self._retry_failed = False
         self._has_old_scores = False
@@ -129,7 +130,7 @@ class Recorder:
         """Open the directory, refuse another run's, and return what is already there."""
         if self._resume_newest:
             self._resumed, words = furthest_unfinished(self.out, opening)
-            self._announce(words)
+            self.announce(words)
         try:
             if self._resumed is not None:
                 return self._continue(self._resumed, opening)
@@ -231,7 +232,9 @@ class Recorder:
         write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
         self._manifest = manifest
-        self._journal = Journal(self.directory.rows, stores_features=stores_features)
+        self._journal = Journal(
+            self.directory.rows, stores_features=stores_features, price=opening.price
+        )
         return Earlier()
 
     def _continue(self, directory: RunDirectory, opening: Opening) -> Earlier:
@@ -246,7 +249,9 @@ class Recorder:
         earlier = Earlier(journal.rows, *totals, journal.provider_batches)
         if self._retry_failed:
             earlier.rows = {at: row for at, row in earlier.rows.items() if row.error is None}
-        self._journal = Journal(directory.rows, stores_features=manifest.stores_features)
+        self._journal = Journal(
+            directory.rows, stores_features=manifest.stores_features, price=opening.price
+        )
         return earlier
 
     def _mended(self, directory: RunDirectory, manifest: Manifest, cases: Cases) -> JournalContents:
@@ -262,7 +267,7 @@ class Recorder:
         if not journal.damage:
             return journal
         mend(directory.rows, journal.damage, directory.damaged)
-        self._announce(
+        self.announce(
             f"{damaged_lines(len(journal.damage))} of {directory.rows} set aside in "
             f"{directory.damaged.name}; records without a row are asked again"
         )

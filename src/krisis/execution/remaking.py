@@ -46,6 +46,7 @@ def settings_of(
             "perturb": list(execution.perturb),
             "stop_when": execution.stop_when,
             "baselines": execution.baselines,
+            "cluster": None if execution.cluster is None else execution.cluster.place,
             "cache": execution.cache is not None,
             "cache_path": None if execution.cache is None else str(execution.cache.path),
             "out": str(recorder.out),

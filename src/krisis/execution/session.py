@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,18 +24,27 @@ from krisis.execution.batches import (
     perturbed_batches,
     plan_batches,
 )
-from krisis.execution.callers import Attempts, Caller, ChatCaller, ThreadCaller
+from krisis.execution.callers import (
+    Attempts,
+    Caller,
+    ChatCaller,
+    ClusterChatCaller,
+    ClusterPlainCaller,
+    ThreadCaller,
+)
+from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
 from krisis.execution.engine import Engine, Review
+from krisis.execution.ledger import Ledger
 from krisis.execution.options import Execution, batch_api_of, check_backend, check_perturb
+from krisis.execution.pacing.account import Account, open_account
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import cost_of, price_of
-from krisis.execution.progress import Tally
 from krisis.execution.prompts import PromptCheck
 from krisis.execution.provider_batches import BatchRunner
 from krisis.execution.recorder import Earlier, Opening
 from krisis.execution.stop_when import Watch
-from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
+from krisis.execution.stopping import CannotGoOn, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Prompts, Provenance, RunFacts, Spending, TaskFacts
@@ -91,12 +99,22 @@ class Session:
             self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
         self._price = price_of(job.backend, execution.prices)
         self._api = None if execution.batching is None else batch_api_of(job.backend)
+        self._workers: Workers | None = None
+        self._account: Account | None = None  # its own; that of a sweep outlives the run
 
     async def run(self) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
         """Return the rows of the settled cases in order, the perturbed ones, and how it went."""
-        started_at, started = datetime.now(UTC), time.perf_counter()
         self._stop.bind(asyncio.get_running_loop())
         gate = self._gate()
+        if self._execution.cluster is None:
+            return await self._run(gate)
+        async with self._cluster_workers(self._execution.cluster, gate) as self._workers:
+            return await self._run(gate)
+
+    async def _run(
+        self, gate: Gate
+    ) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
+        started_at, started = datetime.now(UTC), time.perf_counter()
         earlier = self._begin()
         self._refuse_live_beside(earlier.provider_batches)
         elapsed_before = earlier.elapsed_seconds
@@ -137,6 +155,8 @@ class Session:
             self._execution.recorder.close()
         if self._execution.cache is not None:
             self._execution.cache.flush()
+        if self._account is not None:
+            self._account.close()
 
     def _begin(self) -> Earlier:
         recorder = self._execution.recorder
@@ -153,6 +173,7 @@ class Session:
             ),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
+            price=self._price.stated if self._price else {},
         )
         return recorder.begin(opening)
 
@@ -176,14 +197,22 @@ class Session:
         )
 
     def _gate(self) -> Gate:
-        limits = self._execution.limits
-        budget = Budget(limits, self._price, self._stop)
+        limits, together = self._execution.limits, self._execution.together
+        most = self._job.max_concurrency
+        if together is None:
+            self._account = account = open_account(self._job.backend, limits, max_concurrency=most)
+            budget = Budget(limits, self._price, self._stop)
+        else:
+            account = together.account
+            purse, name = together.purse, together.name
+            budget = Budget(limits, self._price, self._stop, purse=purse, name=name)
         recorder = self._execution.recorder
         return Gate(
             limits,
             budget,
             self._stop,
-            max_concurrency=self._job.max_concurrency,
+            max_concurrency=most,
+            account=account,
             on_send=recorder.note_sent if recorder is not None else None,
         )
 
@@ -194,6 +223,16 @@ class Session:
                 "calls would buy their answers again; collect or cancel them with `krisis "
                 "batches`, or go on with --batch"
             )
+
+    def _cluster_workers(self, cluster: Cluster, gate: Gate) -> Workers:
+        job = self._job
+        recipe = recipe_of(
+            job.backend,
+            timeout_seconds=self._execution.limits.timeout_seconds,
+            max_concurrency=job.max_concurrency,
+        )
+        slots, size = gate.concurrency, job.batch_size
+        return Workers(cluster, recipe, stop=self._stop, concurrency=slots, batch_size=size)
 
     def _remaining(self, earlier: Earlier) -> list[Batch]:
         done = earlier.rows.keys() | earlier.provider_batches.taken(earlier.rows)
@@ -206,6 +245,11 @@ class Session:
         review, batches = Review(self._job.suite), self._remaining(earlier)
         first_calls = FirstCalls(self._stop, review.error)
         caller = self._caller(gate, first_calls)
+        n_workers = self._job.max_concurrency
+        if self._workers is not None:
+            n_workers = MOST_CALLS  # the gate knows how many the workers can take
+            if not caller.takes_batches:
+                batches = [[case] for batch in batches for case in batch]
         engine = Engine(
             caller,
             self._prompts,
@@ -213,7 +257,7 @@ class Session:
             stop=self._stop,
             finished=ledger.finished,
             left_off=ledger.left_off,
-            n_workers=self._job.max_concurrency,
+            n_workers=n_workers,
         )
         ledger.begin()
         try:
@@ -245,13 +289,18 @@ class Session:
     def _caller(self, gate: Gate, first_calls: FirstCalls) -> Caller:
         backend = self._job.backend
         policy = RetryPolicy.of(backend)
+        # A thread cannot be stopped by a clock, and workers have a clock of their own.
+        attempts = Attempts(gate, policy, first_calls)
+        # A reply to restricted text may quote it, and the cache is a store like any other.
+        cache = self._execution.cache if self._job.suite.stores_text else None
+        if self._workers is not None and isinstance(backend, ChatBackend):
+            return ClusterChatCaller(backend, attempts, cache=cache, workers=self._workers)
+        if self._workers is not None:
+            return ClusterPlainCaller(backend, attempts, workers=self._workers)
         if isinstance(backend, ChatBackend):
             seconds = self._execution.limits.timeout_seconds
             attempts = Attempts(gate, policy, first_calls, timeout_seconds=seconds)
-            # A reply to restricted text may quote it, and the cache is a store like any other.
-            cache = self._execution.cache if self._job.suite.stores_text else None
             return ChatCaller(backend, attempts, cache=cache)
-        attempts = Attempts(gate, policy, first_calls)  # a thread cannot be stopped by a clock
         return ThreadCaller(backend, attempts, n_threads=self._job.max_concurrency)
 
     def _provenance(self, rows: Sequence[EvaluationResult], started_at: datetime) -> Provenance:
@@ -281,91 +330,3 @@ class Session:
             limit_history=tuple(gate.concurrency.history),
             cache_fault=(cache.fault or None) if cache is not None else None,
         )
-
-
-class Ledger:
-    """Takes finished rows in: on disk first, then in memory, the tally and the display."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        earlier: Earlier,
-        *,
-        gate: Gate,
-        stop: Stop,
-        n_cases: int,
-        watch: Watch | None = None,
-    ) -> None:
-        self._recorder = execution.recorder
-        self._display = execution.progress
-        self._gate = gate
-        self._failures = FailureLimit(execution.limits.max_failures, n_cases=n_cases, stop=stop)
-        self._watch, self._stop = watch, stop
-        self.rows = dict(earlier.rows)
-        self.spent = earlier.spent
-        self.tally = Tally(n_cases=n_cases)
-        self._count(list(self.rows.values()))
-        most, batch = self.spent.most_tokens, self.spent.batch_tokens
-        gate.budget.start_from(*most, self.rows.values(), batch)
-        self._look()
-
-    def begin(self) -> None:
-        """Open the display."""
-        self._display.begin(self._present_tally())
-
-    def finished(self, batch: Batch, rows: Sequence[EvaluationResult], spent: Spent) -> None:
-        """Keep the rows of a settled batch."""
-        if self._recorder is not None:
-            self._recorder.append(batch, rows, spent)
-        for case, row in zip(batch, rows, strict=True):
-            self.rows[case.position] = row
-        self.spent.add(spent)
-        self._count(rows)
-        self._failures.observe(rows)
-        self._look()
-        self._display.advance(self._present_tally())
-
-    def _look(self) -> None:
-        if self._watch is not None:
-            self._watch.look(self.rows, self._stop)
-
-    def show_waiting(self, words: str) -> None:
-        """Show how far provider batches are."""
-        self.tally.waiting = words
-        self._display.advance(self._present_tally())
-
-    def left_off(self, spent: Spent) -> None:
-        """Keep what was spent on cases that are left for a later session."""
-        if spent.to_dict():
-            if self._recorder is not None:
-                self._recorder.note_spent(spent)
-            self.spent.add(spent)
-
-    def end(self, cause: StopCause | None) -> None:
-        """Close the display and note an early end."""
-        self._display.end(self._present_tally())
-        if cause is not None and self._recorder is not None:
-            self._recorder.note_stop(cause)
-
-    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
-        """Return the rows of these positions in the order of the records."""
-        return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
-
-    def _count(self, rows: Sequence[EvaluationResult]) -> None:
-        tally = self.tally
-        for row in rows:
-            if row.error is not None:
-                tally.n_failed += 1
-            elif row.abstained:
-                tally.n_abstained += 1
-            else:
-                tally.n_answered += 1
-
-    def _present_tally(self) -> Tally:
-        tally, most = self.tally, self.spent.most_tokens
-        tally.n_retries = self.spent.n_retries
-        tally.n_tokens = sum(most)
-        tally.cost = self._gate.budget.cost(*most, self.spent.batch_tokens)
-        tally.is_at_most = most != self.spent.paid_tokens
-        tally.limit = self._gate.concurrency.limit
-        return tally

@@ -282,17 +282,17 @@ def _parts(table: Table) -> JsonObject:
         return {}
     safe = table.should_abstain == 0
     due = np.flatnonzero(table.should_abstain == 1)
-    metadata = [table.rows[i].metadata for i in due.tolist()]
+    kinds, reasons = (table.metadata(key) for key in (_KIND, _REASONS))
     by_kind = {
         kind: _sides(table, safe | _where(due[members], table.n_scored))
-        for kind, members in _members([m.get(_KIND) for m in metadata]).items()
+        for kind, members in _members([kinds[i] for i in due.tolist()]).items()
     }
     prior = _where(np.flatnonzero([m is True for m in table.metadata(_PRIOR)]), table.n_scored)
     by_prior = {"depends_on_prior": prior, "holds_for_any_prior": ~prior} if prior.any() else {}
     found: JsonObject = {
         "by_kind": by_kind,
         "by_prior": {name: _sides(table, rows) for name, rows in by_prior.items()},
-        "by_reason": _reasons([m.get(_REASONS) for m in metadata], table.abstained[due]),
+        "by_reason": _reasons([reasons[i] for i in due.tolist()], table.abstained[due]),
     }
     return {name: part for name, part in found.items() if part}
 

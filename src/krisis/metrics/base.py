@@ -155,12 +155,20 @@ class Rows(list[EvaluationResult]):
         self.answers = answers or getattr(results, "answers", None)
         self._table: Table | None = None
 
+    def with_answers(self, answers: Answers | None) -> Rows:
+        """Return the same rows with another knowledge of their task."""
+        return self if self.answers == answers else Rows(self, answers)
+
     @property
     def table(self) -> Table:
         """Return the table, converting on first use; later, rows may only be added or removed."""
         if self._table is None or self._table.n_rows != len(self):
             self._table = Table(self, self.answers)
         return self._table
+
+    def taken(self, places: Sequence[int]) -> Rows:
+        """Return the rows at some places, in that order."""
+        return Rows((self[place] for place in places), self.answers)
 
 
 def table_of(results: Sequence[EvaluationResult] | Table) -> Table:
@@ -278,6 +286,7 @@ class BaseMetric:
         return self.form(table)
 
     comparison_name: ClassVar[str] = ""
+    comparison_reason: ClassVar[str] = ""  # why it is compared by that number, as half a sentence
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return what a reader should know beside the value."""

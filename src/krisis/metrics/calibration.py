@@ -165,15 +165,21 @@ def squared_errors(table: Table) -> FloatArray | None:
 
     The task decides where it is known, else every label of the rows, whether usable or not.
     """
-    value = np.array([*(label if label in (0, 1) else -1 for label in table.labels), -1])
-    binary = table.answers.binary
-    if binary is False or (binary is None and (value[:-1] < 0).any()):
+    is_binary = np.array([*(label in (0, 1) for label in table.labels), False])
+    binary, usable = table.answers.binary, table.usable
+    if not is_binary[:-1].all():
+        if binary is not True:
+            return None
+        if not (is_binary[table.truth] & is_binary[table.prediction])[usable].all():
+            return None
+    elif binary is False:
         return None
-    outcome, answer = value[table.truth], value[table.prediction]
-    if (np.minimum(outcome, answer)[table.usable] < 0).any():
-        return None
-    probability = np.where(answer == 1, table.confidence, 1.0 - table.confidence)
-    return np.where(table.usable, np.square(probability - outcome), math.nan)
+    # p₁ − y is 1 − c for a right answer and c for a wrong one, but for the sign.
+    squares: FloatArray = np.square(
+        np.where(table.correct, 1.0 - table.confidence, table.confidence)
+    )
+    squares[~usable] = math.nan
+    return squares
 
 
 def default_calibration_metrics() -> list[BaseMetric]:

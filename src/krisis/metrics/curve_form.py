@@ -54,8 +54,10 @@ def items_of(table: Table, loss: Loss, units: Units) -> CurveItems:
 
 def optimal_of(table: Table, loss: Loss) -> RiskCoverageCurve:
     """Return the curve of a confidence that would rank every answer by its loss."""
-    losses = table.losses(loss)[table.answered]
-    return table.shared(("optimal", loss), lambda: optimal_curve(losses, table.n_scored))
+    return table.shared(
+        ("optimal", loss),
+        lambda: optimal_curve(table.losses(loss)[table.answered], table.n_scored),
+    )
 
 
 _FIGURES: dict[str, Callable[[RiskCoverageCurve, RiskCoverageCurve], float]] = {

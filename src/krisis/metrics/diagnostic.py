@@ -145,6 +145,7 @@ class _LikelihoodRatio(OfAnswers):
     def called(self, sides: Sides) -> BoolArray:
         """Return the rows that got the answer."""
 
+    comparison_reason = "as ratios are multiples"
     never: str
 
     def of_sides(self, table: Table, sides: Sides) -> Form | Undefined:

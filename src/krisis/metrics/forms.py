@@ -131,6 +131,8 @@ class Share(Form):
 
     def by_group(self, codes: IntArray, n_groups: int) -> FloatArray:
         """Return the share of every group; counting (group, flag) pairs is the fastest way."""
+        if n_groups == 1:
+            return np.array([self.value()])
         pairs = 2 * codes
         total = np.bincount(pairs + self.among, minlength=2 * n_groups)[1::2]
         hits = np.bincount(pairs + self.hits, minlength=2 * n_groups)[1::2]

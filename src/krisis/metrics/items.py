@@ -11,6 +11,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.columns import ColumnTable
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Label, Loss, Table
 
 # The signal that holds the confidence which a krisis backend returned.
@@ -70,6 +71,22 @@ class RunItems:
         """The patient of every item."""
         return self.table.patients.code
 
+    def signal(self, name: str) -> FloatArray | None:
+        """Return a signal of every item as numbers, NaN where it lacks; None where rows hold it."""
+        if not isinstance(self.table, ColumnTable):
+            return None
+        if name == STATED:
+            return self.table.confidence
+        found = self.table.reader.signal_column(name)
+        return np.full(self.n_items, np.nan) if found is None else found
+
+    def given(self, name: str) -> BoolArray:
+        """True where an item has a signal."""
+        column = self.signal(name)
+        if column is not None:
+            return ~np.isnan(column)
+        return np.array([one.get(name) is not None for one in self.signals], dtype=np.bool_)
+
     @cached_property
     def signals(self) -> Sequence[Mapping[str, JsonValue]]:
         """The signals of every item, the stated confidence among them."""
@@ -112,6 +129,8 @@ class RunItems:
 
     def place(self, index: int) -> str:
         """Name an item in a message."""
+        if isinstance(self.table, ColumnTable):
+            return self.table.reader.row_name(index)
         row = self.table.rows[index]
         patient = f"{self.words[0]} {self.participants[int(self.participant[index])]}"
         item = row.metadata.get("item")

@@ -71,6 +71,8 @@ class _CurveMetric(BaseMetric):
 class _Area(_CurveMetric):
     """An area under the curve: smaller where a model abstains more, unless it is normalised."""
 
+    comparison_reason = "so that abstaining more is no advantage"
+
     def form(self, table: Table) -> Form | Undefined:
         """Return the area over the coverage that the model reaches."""
         return self._figure(self.key, table)

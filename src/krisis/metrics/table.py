@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, repeat
 from operator import contains
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,8 +56,8 @@ T = TypeVar("T")
 NO_LABEL = -1
 # What the metadata may say about why a case is to be deferred.
 WHY_DEFERRED = ("deferral_kind", "abstain_reasons", "label_depends_on_prior")
-_UNREADABLE = -2
-_DEFERRAL: dict[object, int] = {
+UNREADABLE = -2
+DEFERRAL: dict[object, int] = {
     True: 1,
     False: 0,
     None: NO_LABEL,
@@ -104,7 +104,7 @@ class _Kinds(dict[tuple[object, ...], int]):
     def __missing__(self, fields: tuple[object, ...]) -> int:
         truth, prediction, abstained, due, member = fields
         labels = self.labels[truth], self.labels[prediction]
-        metadata = _DEFERRAL.get(due, _UNREADABLE), self.groups[member]
+        metadata = DEFERRAL.get(due, UNREADABLE), self.groups[member]
         self[fields] = kind = len(self)
         self.codes.append((*labels, bool(abstained), *metadata))
         return kind
@@ -196,7 +196,7 @@ class Table:
         self.abstained = abstained.astype(np.bool_)
         self.labels = kinds.labels.names
         self._check_confidence(n_without)
-        if with_metadata and not (codes[:, 3] == _UNREADABLE).any():
+        if with_metadata and not (codes[:, 3] == UNREADABLE).any():
             self.__dict__ |= {"should_abstain": deferral, "unreadable_deferral": ""}
         if with_metadata and key:
             self.shared(("group", group), lambda: sorted_groups(kinds.groups, member))
@@ -272,7 +272,7 @@ class Table:
     def should_abstain(self) -> IntArray:
         """1 where the case asked for deferral, 0 where not, −1 where nobody said or none can."""
         values = map(hashable, self.metadata("should_abstain"))
-        found = [_DEFERRAL.get(value, _UNREADABLE) for value in values]
+        found = [DEFERRAL.get(value, UNREADABLE) for value in values]
         return np.maximum(np.array(found, dtype=np.int64), NO_LABEL)
 
     @cached_property
@@ -280,7 +280,7 @@ class Table:
         """Say which row has a deferral label that is neither true nor false; empty without any."""
         for row in self.rows:
             value = row.metadata.get("should_abstain")
-            if _DEFERRAL.get(hashable(value), _UNREADABLE) == _UNREADABLE:
+            if DEFERRAL.get(hashable(value), UNREADABLE) == UNREADABLE:
                 name = self._row_name(row)
                 return f"{name}: metadata['should_abstain'] must be true or false, not {value!r}"
         return ""
@@ -349,6 +349,9 @@ class Table:
         """
         if loss not in LOSSES:
             raise UnknownName.among("loss", loss, LOSSES)
+        return self.shared(("losses", loss), lambda: self._losses(loss))
+
+    def _losses(self, loss: Loss) -> FloatArray:
         if loss == "error":
             return np.where(self.answered, (~self.correct).astype(np.float64), math.nan)
         place = np.append(self.answers.positions(self.labels), math.nan)  # −1 is the last
@@ -365,7 +368,7 @@ class Table:
         changed.__dict__.pop("usable", None)
         return changed
 
-    def with_answers(self, answers: Answers) -> Table:
+    def with_answers(self, answers: Answers) -> Self:
         """Return the table with another knowledge of its task."""
         changed = copy(self)
         changed._shared, changed.answers = {}, answers

@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 
-from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS, SMALLEST_GROUP
+from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Answers, BoolArray, Table
-from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
+from krisis.reporting.figure import Chart, Figure, Mark, alt, data, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.group_gaps import SMALLEST_GROUP
 
 _GENERAL = ("sex", "age_band", "item", "site")
 _AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))
@@ -25,17 +26,27 @@ def group_columns(rows: Rows) -> dict[str, list[str]]:
     The headings are the groups of the task, and what any suite may state in its metadata.
     """
     scored = [row for row in rows if row.error is None]
-    groups = (rows.answers or Answers()).groups
-    headings = {**groups, **{name: name for name in _GENERAL if name not in groups}}
     labels = {
-        name.replace("_", " "): [
-            _age_band(row) if key == "age_band" else group_of(row, name, key) for row in scored
-        ]
-        for name, key in headings.items()
+        heading: [group_label(row, heading, key) for row in scored]
+        for heading, key in group_headings(rows.answers).items()
     }
-    labels["source"] = [_source(row) for row in scored]
-    known = {heading: [name or "not stated" for name in names] for heading, names in labels.items()}
-    return {heading: groups for heading, groups in known.items() if len(set(groups)) > 1}
+    return {heading: groups for heading, groups in labels.items() if len(set(groups)) > 1}
+
+
+def group_headings(answers: Answers | None) -> dict[str, str]:
+    """Return every heading that rows may be grouped under, with its metadata key."""
+    groups = (answers or Answers()).groups
+    found = {**groups, **{name: name for name in _GENERAL if name not in groups}}
+    return {**{name.replace("_", " "): key for name, key in found.items()}, "source": "synthetic"}
+
+
+def group_label(row: EvaluationResult, heading: str, key: str) -> str:
+    """Return the group of a row under a heading."""
+    if heading == "source":
+        return _source(row) or "not stated"
+    if key == "age_band":
+        return _age_band(row) or "not stated"
+    return group_of(row, heading.replace(" ", "_"), key) or "not stated"
 
 
 def group_of(row: EvaluationResult, name: str, key: str) -> str:
@@ -133,6 +144,7 @@ def _figure(heading: str, table: list[JsonObject]) -> Figure:
         ),
         alt.hconcat(*panels, spacing=14),
         table,
+        [Mark("dot", CORRECT, "share of the rows of a group, with its 95 % interval by patient")],
     )
 
 

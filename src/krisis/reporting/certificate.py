@@ -16,7 +16,7 @@ from krisis.decisions.verify import (
 )
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
-from krisis.reporting.figure import Figure, alt, data, unit_scale
+from krisis.reporting.figure import Figure, Mark, alt, data, unit_scale
 from krisis.reporting.palette import CORRECT, REFERENCE, WRONG
 from krisis.reporting.report import Section
 from krisis.reporting.risk_coverage import thinned
@@ -115,4 +115,8 @@ def certificate_figure(certificate: Certificate, points: list[JsonObject]) -> Fi
     )
     title = "Risk, coverage and the certified threshold"
     properties = chart.properties(title=title, width=420, height=260)
-    return Figure("certificate", title, _READING, properties, points)
+    key = [
+        Mark("dashes", WRONG, f"the bound on the risk, {certificate.risk:g}"),
+        Mark("dot", CORRECT, "the certified threshold"),
+    ]
+    return Figure("certificate", title, _READING, properties, points, key)

@@ -5,25 +5,32 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
 from krisis.reporting import pages
 from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
+from krisis.reporting.paired_confidence import Panel, confidence_panels
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
 from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
-from krisis.results.comparison.compare import Comparison, MetricDelta, Pair
+from krisis.results.account import TaskFacts
+from krisis.results.comparison.compare import Comparison, MetricDelta
+from krisis.results.comparison.matching import OUTCOMES, ChangedRow
 from krisis.results.comparison.text import (
+    compared_by_lines,
     delta_cells,
     heading,
     margin_words,
     not_tested,
+    p_words,
     row_name,
     spending_words,
+    where_lines,
 )
+from krisis.results.comparison.where import FIGURES, GroupDifference, differing
+from krisis.statistics.intervals import Interval
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
@@ -63,6 +70,14 @@ class PairPage:
     widest: float
     changes: list[JsonObject]
     summary: str
+    with_reference: bool
+    where_words: list[str] = field(default_factory=list)
+    groups: list[JsonObject] = field(default_factory=list)
+    n_standing_out: int = 0
+    skipped: str = ""
+    outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
+    n_differing: int = 0
+    panels: list[Panel] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,7 @@ class ComparisonPage:
     figures: list[Figure]
     tests: str
     not_tested: str
+    compared_by: list[str]
     n_permutations: int
 
 
@@ -96,10 +112,11 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
         spending=spending_words(comparison),
-        pairs=[_pair_page(pair, comparison.options.level) for pair in comparison.pairs],
+        pairs=[_pair_page(comparison, place) for place in range(len(comparison.pairs))],
         figures=_curves(comparison),
         tests=", ".join(tests),
         not_tested=not_tested(comparison),
+        compared_by=list(compared_by_lines(comparison)),
         n_permutations=comparison.n_permutations,
     )
 
@@ -120,7 +137,9 @@ def _score_lines(comparison: Comparison) -> list[JsonObject]:
     return lines
 
 
-def _pair_page(pair: Pair, level: float) -> PairPage:
+def _pair_page(comparison: Comparison, place: int) -> PairPage:
+    pair, level = comparison.pairs[place], comparison.options.level
+    task = comparison.runs[pair.left].provenance.task_facts
     widest = max(map(_reach, pair.deltas.values()), default=0.0) or 1.0
     verdicts = Counter(delta.verdict(level) for delta in pair.deltas.values())
     return PairPage(
@@ -128,9 +147,51 @@ def _pair_page(pair: Pair, level: float) -> PairPage:
         pair.right,
         [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
         widest,
-        [_change(change, rows) for change, rows in pair.changes.items() if rows],
+        [_change(change, rows, task) for change, rows in pair.changes.items() if rows],
         ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
+        pair.left == next(iter(comparison.runs)),
+        **_where_parts(comparison, place),
     )
+
+
+def _where_parts(comparison: Comparison, place: int) -> JsonObject:
+    """Return where two runs differ, as parts of a page; nothing where rows were not matched."""
+    if comparison.matched is None:
+        return {}
+    where, rows = comparison.where[place], comparison.matched.rows
+    tables = (rows[where.left].table, rows[where.right].table)
+    with_reference = where.left == next(iter(comparison.runs))
+    n_standing_out = len(where.standing_out)
+    return {
+        "where_words": list(where_lines(where)),
+        "groups": [
+            {**_group_line(one), "stands_out": index < n_standing_out}
+            for index, one in enumerate(where.differences)
+        ],
+        "n_standing_out": n_standing_out,
+        "skipped": "; ".join(f"{name} ({reason})" for name, reason in where.skipped.items()),
+        "outcomes": {
+            before: {after: where.outcomes[before, after] for after in OUTCOMES}
+            for before in OUTCOMES
+        },
+        "n_differing": int(differing(*tables).sum()),
+        "panels": confidence_panels(*tables, (where.left, where.right)) if with_reference else [],
+    }
+
+
+def _group_line(one: GroupDifference) -> JsonObject:
+    def within(interval: Interval) -> str:
+        return f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}"
+
+    return {
+        **{name: getattr(one, name) for name in ("name", "n_rows", "n_patients", "left", "right")},
+        "figure": FIGURES[one.figure],
+        "delta": f"{100 * one.delta:+.1f}",
+        "interval": within(one.interval),
+        "gap": f"{100 * one.gap:+.1f}",
+        "gap_interval": within(one.gap_interval),
+        "p": p_words(one.p_adjusted),
+    }
 
 
 def _reach(delta: MetricDelta) -> float:
@@ -161,8 +222,14 @@ def _place(value: float, widest: float) -> float:
     return round(_MIDDLE + _WIDTH * value / widest, 1)
 
 
-def _change(change: str, rows: Sequence[Any]) -> JsonObject:
-    shown = [row.to_dict() for row in rows[:N_CHANGED_SHOWN]]
+def _change(change: str, rows: Sequence[ChangedRow], task: TaskFacts | None) -> JsonObject:
+    def in_words(row: ChangedRow) -> JsonObject:
+        answers = ("ground_truth", "left_answer", "right_answer")
+        given = {name: getattr(row, name) for name in answers}
+        words = {name: task.words(one) for name, one in given.items() if task and one is not None}
+        return row.to_dict() | words
+
+    shown = [in_words(row) for row in rows[:N_CHANGED_SHOWN]]
     return {"change": change, "n_rows": len(rows), "rows": shown}
 
 

@@ -11,7 +11,7 @@ from krisis.metrics.forms import Share, Undefined, prior_icc
 from krisis.metrics.gap_form import GapSum
 from krisis.metrics.level_form import MOST_LEVELS, Outcomes
 from krisis.metrics.table import Table
-from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
+from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, SURFACE, WRONG
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
@@ -74,6 +74,11 @@ def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
         ),
         chart,
         table,
+        [
+            Mark("dot", CORRECT, "accuracy in a bin of confidence, with its 95 % interval"),
+            Mark("box", REFERENCE, "where 95 % of perfectly calibrated models would be"),
+            Mark("dashes", MUTED, "confidence that can be believed"),
+        ],
     )
 
 
@@ -190,7 +195,16 @@ def corp_figure(columns: Table, of: str = "correct") -> Figure | None:
             x="shared"
         ),
         table,
+        _corp_key(meant),
     )
+
+
+def _corp_key(meant: str) -> list[Mark]:
+    return [
+        Mark("line", CORRECT, f"how often {meant}, fitted to rise with the probability"),
+        Mark("box", REFERENCE, "where the line of a calibrated model lies, 95 % point by point"),
+        Mark("dashes", MUTED, "probabilities that can be believed"),
+    ]
 
 
 def _corp_diagram(table: list[JsonObject], meant: str) -> Chart:

@@ -40,7 +40,7 @@ def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
     kinds = (
         (
             "confident_wrong",
-            "Confident and wrong",
+            "Wrong answers, the surest first",
             "Answered, wrong, and surest of it: what a reader would have believed.",
             columns.answered & ~columns.correct,
             -stated,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
@@ -55,26 +55,72 @@ _OPENING = re.compile(r'<svg xmlns="[^"]+" xmlns:xlink="[^"]+" version="1.1" cla
 Table = Sequence[JsonObject]
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One line of the key of a chart: how a mark looks, and what it stands for."""
+
+    kind: Literal["dot", "box", "line", "dashes"]
+    tone: palette.Tone
+    words: str
+
+
+_MARKS: dict[str, JsonObject] = {
+    "dot": {"shape": "circle", "filled": True, "size": 90},
+    "box": {"shape": "square", "filled": True, "size": 160, "opacity": 0.3},
+    "line": {"shape": "stroke", "filled": False, "size": 400, "strokeWidth": 2.5},
+    "dashes": {"shape": "stroke", "filled": False, "size": 400, "strokeDash": [4, 3]},
+}
+
+
+def _key_chart(key: Sequence[Mark]) -> JsonObject:
+    """Return a chart with one line of mark and words for every entry of a key."""
+    y = {"field": "line", "type": "ordinal", "axis": None}
+    layers: list[JsonObject] = [
+        {
+            "data": {"values": [{"line": line}]},
+            "mark": {"type": "point", "opacity": 1, "color": str(one.tone), **_MARKS[one.kind]},
+            "encoding": {"x": {"value": 12}, "y": y},
+        }
+        for line, one in enumerate(key)
+    ]
+    words = [{"line": line, "words": one.words} for line, one in enumerate(key)]
+    layers.append(
+        {
+            "data": {"values": words},
+            "mark": {"type": "text", "align": "left"},
+            "encoding": {"x": {"value": 32}, "y": y, "text": {"field": "words"}},
+        }
+    )
+    return {"layer": layers, "width": 420, "height": 20 * len(key)}
+
+
 @dataclass(frozen=True)
 class Figure:
-    """A Vega-Lite chart, a sentence on how to read it, and the table that it was drawn from."""
+    """A Vega-Lite chart, a sentence on how to read it, and the table that it was drawn from.
+
+    ``key`` names marks that the chart itself does not; ``about`` are lines under the title: whose
+    chart it is. A page says all of that beside the chart, a file of its own inside the drawing.
+    """
 
     name: str
     title: str
     reading: str
     chart: Chart
     table: Table = field(default_factory=list)
+    key: Sequence[Mark] = ()
+    about: Sequence[str] = ()
 
     @cached_property
     def svg(self) -> str:
-        """Return the drawing on a light background, for papers and slides."""
-        drawn: str = _converter().vegalite_to_svg(self._specification())
+        """Return the drawing on a light background with title and key, for papers and slides."""
+        drawn: str = _converter().vegalite_to_svg(self._standing_alone())
         return drawn
 
     @property
     def inline_svg(self) -> str:
         """Return the drawing for a page: transparent, and in the page's own colours."""
-        body = _BACKGROUND.sub("", self.svg, count=1)
+        body = _converter().vegalite_to_svg(self._specification())
+        body = _BACKGROUND.sub("", body, count=1)
         # Assistive technology reads the table beside the chart rather than mark after mark.
         body = _MARK_WORDS.sub("", body)
         opening = f'<svg role="img" aria-label="{_attribute(self.title)}" class="chart"'
@@ -82,7 +128,7 @@ class Figure:
 
     def png(self, *, scale: float = 2.0) -> bytes:
         """Return the drawing as pixels."""
-        pixels: bytes = _converter().vegalite_to_png(self._specification(), scale=scale)
+        pixels: bytes = _converter().vegalite_to_png(self._standing_alone(), scale=scale)
         return pixels
 
     def csv(self) -> str:
@@ -117,6 +163,19 @@ class Figure:
         # Checking against the schema belongs in tests; here it would cost more than drawing.
         specification: JsonObject = self.chart.to_dict(validate=False)
         return {**specification, "config": CONFIG}
+
+    def _standing_alone(self) -> JsonObject:
+        whole = self._specification()
+        names = [name for name in ("$schema", "config", "datasets") if name in whole]
+        top: JsonObject = {name: whole.pop(name) for name in names}
+        whole.pop("title", None)
+        lines = [spelled_out(line) for line in self.about]
+        return {
+            **top,
+            "title": {"text": self.title, "subtitle": lines, "subtitleColor": str(MUTED)},
+            "spacing": 14,
+            "vconcat": [whole, *([_key_chart(self.key)] if self.key else [])],
+        }
 
 
 def _attribute(text: str) -> str:

@@ -44,6 +44,7 @@ def environment(*packages: str) -> JsonValue:
         finalize=_nothing_hidden,
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
+    built.filters.update(beside=wording.percent_beside)
     return built
 
 

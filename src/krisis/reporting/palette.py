@@ -35,12 +35,18 @@ TONES = (
 
 
 def css_variables() -> str:
-    """Return the style rules that give each colour its value on light, dark and printed pages."""
+    """Return the style rules that give each colour its value on light, dark and printed pages.
+
+    A page may say by ``data-theme`` that its reader chose light or dark whatever the system says.
+    """
     light = _declarations("light")
     dark = _declarations("dark")
     return (
         f":root{{color-scheme:light dark;{light}}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        ":root[data-theme=light]{color-scheme:light}\n"
+        f"@media screen and (prefers-color-scheme:dark)"
+        f"{{:root:not([data-theme=light]){{{dark}}}}}\n"
+        f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}\n"
     )
 
 

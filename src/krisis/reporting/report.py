@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +99,12 @@ def build_report(
 
     ``sections`` come after those that every run has.
     """
-    rows, made = result.rows, result.provenance
+    rows = result.rows
+    shown = [_signed(section, result) for section in (*chart_sections(result), *sections)]
     prompts = provenance.prompt_templates(result)
     return RunReport(
         heading=result.backend_name or "unnamed model",
-        eyebrow=" · ".join(filter(None, (made.suite, made.task, made.features))) or "unnamed suite",
+        eyebrow=_eyebrow(result),
         attrition=result.attrition,
         headlines=_headlines(result),
         damage=result.damage,
@@ -112,7 +113,7 @@ def build_report(
         stopping=stopping_lines(result),
         segments=_segments(rows),
         metric_tables=metric_tables(result, baselines or {}),
-        sections=[*chart_sections(result), *sections],
+        sections=shown,
         costliest=[(kind, _lines(kind)) for kind in costliest_rows(rows)] if rows else [],
         execution=provenance.execution_facts(result),
         data=provenance.data_facts(result.suite_description),
@@ -122,6 +123,23 @@ def build_report(
         reproduce=reproduce
         or "krisis score RESULT.json   # the metrics again, from the stored rows",
     )
+
+
+def _eyebrow(result: BenchmarkResult) -> str:
+    made = result.provenance
+    return " · ".join(filter(None, (made.suite, made.task, made.features))) or "unnamed suite"
+
+
+def _signed(section: Section, result: BenchmarkResult) -> Section:
+    """Write on every chart whose it is, of how many rows and of which day."""
+    counts, day = result.attrition, (result.provenance.started_at or "")[:10]
+    n_rows = f"n = {counts.n_answered + counts.n_abstained:,} cases"
+    parts = f"{counts.n_answered:,} answered, {counts.n_abstained:,} abstained"
+    about = (
+        f"{result.backend_name or 'unnamed model'} · {_eyebrow(result)}",
+        f"{n_rows} ({parts}; {counts.n_failed:,} failed)" + (f" · {day}" if day else ""),
+    )
+    return replace(section, figures=[replace(one, about=about) for one in section.figures])
 
 
 def _headlines(result: BenchmarkResult) -> list[str]:

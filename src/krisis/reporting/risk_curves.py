@@ -7,8 +7,8 @@ import numpy as np
 from krisis.metrics.curve_form import curve_of, items_of, optimal_of
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import IntArray, Table
-from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
-from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG
+from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
+from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG, Tone
 from krisis.reporting.risk_coverage import risk_band
 from krisis.statistics.bootstrap import BootstrapOptions
 
@@ -98,9 +98,10 @@ _WORDS = {
 }
 
 
+_ONE_LEVEL = " All answers state one confidence: the curve is one point, and nothing can be ranked."
 _AREA_AND_TONE = {
-    "selective": (RiskCoverageCurve.aurc, str(WRONG)),
-    "generalized": (RiskCoverageCurve.augrc, str(REFERENCE)),
+    "selective": (RiskCoverageCurve.aurc, WRONG),
+    "generalized": (RiskCoverageCurve.augrc, REFERENCE),
 }
 
 
@@ -115,10 +116,10 @@ def _figure(
     top = max(row[risk] for row in points)
     top = max(top, *(row[f"{kind}_high"] for row in band)) if band else top
     layers = [
-        _band_layer(band, kind, tone),
+        _band_layer(band, kind, str(tone)),
         _line(curve_points(best), risk, BEST, str(MUTED), dash=[5, 4]),
-        _line(points, risk, MODEL, tone),
         _end_mark(points[-1], risk),
+        _line(points, risk, MODEL, str(tone)),
     ]
     chart = alt.layer(*layers).encode(
         x=alt.X(scale=unit_scale(), axis=percent_axis()),
@@ -128,7 +129,19 @@ def _figure(
         ),
     )
     words = reading.format(cmax=f"{curve.cmax:.1%}", area=area, excess=area - least)
-    return Figure(f"{kind}_risk", title, words, chart.properties(width=420, height=280), points)
+    words += _ONE_LEVEL if len(points) == 1 else ""
+    drawn = chart.properties(width=420, height=280)
+    return Figure(f"{kind}_risk", title, words, drawn, points, key=_key(tone, len(points) == 1))
+
+
+def _key(tone: Tone, one_level: bool) -> list[Mark]:
+    model = f"{MODEL}: all answers state one confidence, so there is one point"
+    return [
+        Mark("dot", tone, model) if one_level else Mark("line", tone, MODEL),
+        Mark("dashes", MUTED, f"{BEST} of the same answers"),
+        Mark("box", tone, "95 % of resamples of patients"),
+        *([] if one_level else [Mark("dot", INK, "Cmax: every answer is kept")]),
+    ]
 
 
 def _band_layer(band: list[dict[str, float]], kind: str, tone: str) -> Chart:
@@ -147,7 +160,8 @@ def _line(
     points: list[dict[str, float]], risk: str, name: str, tone: str, dash: list[int] | None = None
 ) -> Chart:
     few = name == MODEL and len(points) <= 40
-    marks = {"point": {"color": tone, "size": 28, "filled": True}} if few else {}
+    size = 28 if len(points) > 1 else 120
+    marks = {"point": {"color": tone, "size": size, "filled": True}} if few else {}
     return (
         alt.Chart(data(points))
         .mark_line(color=tone, strokeWidth=2, strokeDash=dash or [1, 0], **marks)

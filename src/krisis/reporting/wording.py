@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 from krisis.metrics.base import MetricScore
@@ -43,6 +44,36 @@ def percent(value: float | None) -> str:
     if value is None or math.isnan(value):
         return "–"
     return f"{value * 100:.1f} %"
+
+
+def percent_beside(value: float | None, limit: float | None) -> str:
+    """Write a share beside the limit it is compared with: rounded, but never across the limit.
+
+    >>> percent_beside(0.05018, 0.05), percent_beside(0.0481, 0.05), percent_beside(0.5998, 0.6)
+    ('5.02 %', '4.8 %', '59.98 %')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    exact, bound = Decimal(repr(value)) * 100, Decimal(repr(limit or 0.0)) * 100
+    for n_decimals in range(1, 20):
+        shown = round(exact, n_decimals)
+        if limit is None or (shown < bound, shown > bound) == (exact < bound, exact > bound):
+            return f"{shown} %"
+    return f"{exact:f} %"
+
+
+def threshold_beside(threshold: float, below: float) -> str:
+    """Write a threshold in as few digits as accept the same answers; ``below`` is the next score.
+
+    >>> threshold_beside(0.87123, 0.85), threshold_beside(0.8712, 0.871), threshold_beside(0.9, 0.8)
+    ('0.87', '0.8712', '0.90')
+    """
+    exact = Decimal(repr(threshold))
+    for n_decimals in range(2, 20):
+        shown = exact.quantize(Decimal(1).scaleb(-n_decimals), rounding=ROUND_FLOOR)
+        if below < float(shown) <= threshold:
+            return f"{shown:f}"
+    return repr(threshold)
 
 
 def headline(scores: Mapping[str, MetricScore], attrition: Attrition) -> str:

@@ -25,13 +25,28 @@ LONGEST_NAME = 48  # of an answer, in letters: a definition is no name
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """A feature in the words of a prompt: name, unit, meaning or usual range, words of codes.
+
+    ``text`` marks free text.
+    """
+
+    words: str
+    unit: str = ""
+    meaning: str = ""
+    values: Mapping[int | str, str] = field(default_factory=dict)
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFacts:
     """What scoring and reports know of a task; ``answers`` are pairs of answer and words.
 
     ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
     are scored beside the usual ones, the first being the headline; ``total`` says how the items of
     a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
-    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table.
+    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table;
+    ``features`` are the findings that the task describes.
     """
 
     name: str
@@ -46,6 +61,7 @@ class TaskFacts:
     metrics: tuple[str, ...] = ()
     total: TotalScale | None = None
     costs: JsonMapping | None = None
+    features: Mapping[str, Finding] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: JsonMapping) -> TaskFacts:
@@ -58,10 +74,11 @@ class TaskFacts:
         known = (self.ordered, self.positive, self.default_loss, self.groups, self.total)
         return Answers(answers, *known)
 
-    def words(self, answer: object) -> str:
-        """Name an answer: by its words where they are short, else as it is."""
-        words = next((words for one, words in self.answers if str(one) == str(answer)), "")
-        return words if 0 < len(words) <= LONGEST_NAME else str(answer)
+    def words(self, answer: object, *, whole: bool = False) -> str:
+        """Name an answer: by its words where they are short or ``whole``, else as it is."""
+        named = str(answer).casefold()
+        words = next((words for one, words in self.answers if str(one).casefold() == named), "")
+        return words if words and (whole or len(words) <= LONGEST_NAME) else str(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from krisis.results.account import (
     TaskFacts,
 )
 from krisis.results.attrition import Attrition, FailureClass
+from krisis.results.column_rows import ColumnRows
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -86,16 +87,17 @@ class BenchmarkResult(RunFacts):
         # The rows carry what is known of their task: a metric must not guess it from the labels.
         task = known.provenance.task_facts
         answers = None if task is None else task.answers_to_score()
-        rows = evaluation_results
-        if not isinstance(rows, Rows) or rows.answers != answers:
-            rows = Rows(rows, answers)
-        self.evaluation_results = rows
-        self.perturbed = Rows(perturbed, answers)
+        self.evaluation_results, self.perturbed = (
+            rows.with_answers(answers) if isinstance(rows, Rows) else Rows(rows, answers)
+            for rows in (evaluation_results, perturbed)
+        )
         self.metric_scores = MetricScores(metric_scores)  # readable by name and by key
         self.suite_description = dict(suite_description)
         self.backend_name = backend_name
         self.provenance = _described(known.provenance, self.suite_description, backend_name)
-        if self.evaluation_results:
+        if isinstance(self.evaluation_results, ColumnRows):
+            self.attrition = self.evaluation_results.attrition
+        elif self.evaluation_results:
             n_loaded = known.attrition.n_loaded or None
             self.attrition = Attrition.of(self.evaluation_results, n_loaded)
 
@@ -232,7 +234,9 @@ def scores_by_source(
 
 def rows_by_source(results: Sequence[EvaluationResult]) -> dict[str, Rows]:
     """Return the rows of real patients, of synthetic ones and of those that do not say."""
-    answers = Rows(results).answers
+    if isinstance(results, ColumnRows):
+        return results.by_source()
+    answers = getattr(results, "answers", None)
     found: dict[str, list[EvaluationResult]] = {"real": [], "synthetic": [], "unstated": []}
     for row in results:
         stated = row.metadata.get("synthetic")

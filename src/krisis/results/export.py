@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from krisis.errors import InvalidFile, MissingExtra
-from krisis.json_values import JsonMapping, JsonValue, dumps, plain
+from krisis.json_values import JsonValue, dumps, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import canonical_label
 from krisis.results.base import BenchmarkResult
@@ -18,7 +18,7 @@ from krisis.results.base import BenchmarkResult
 Cell = str | int | float | None
 _LONGEST_NAME = 32  # of a variable in Stata
 # What a spreadsheet would compute in place of showing it.
-_FORMULA = re.compile(r"[=@\t\r]|[+-].*[(|!]", re.DOTALL)
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]*\Z)(?=.*[^\s+-])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Column:
     type: str  # text, integer or number
     meaning: str
     values: str = ""
+    source: tuple[str, str] | None = None  # metadata or signals, and the key there
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +75,52 @@ _FIXED = (
 _ELSEWHERE = ("should_abstain", "sample_index")  # metadata that have a column of their own
 
 
+Further = Mapping[tuple[str, str], str]
+
+
 def tidy_table(result: BenchmarkResult) -> TidyTable:
     """Return the rows of a result: the fixed columns, then metadata and signals by name."""
     rows = result.evaluation_results
-    metadata = _keys(row.metadata for row in rows)
-    kept = [key for key in metadata if key not in _ELSEWHERE]
-    signals = _keys(row.signals for row in rows)
-    further = {("metadata", key): f"meta_{key}" for key in kept}
-    further |= {("signals", key): f"signal_{key}" for key in signals}
-    names = _stata_names([column.name for column in _FIXED], list(further.values()))
-    lines = [
-        [*_fixed_cells(result, row), *(_cell(getattr(row, of).get(key)) for of, key in further)]
-        for row in rows
-    ]
+    further = further_columns(rows)
+    lines = [tidy_line(result, row, further) for row in rows]
     columns = list(_FIXED)
-    for place, ((of, key), name) in enumerate(zip(further, names, strict=True), len(_FIXED)):
+    for place, ((of, key), name) in enumerate(further.items(), len(_FIXED)):
         words = "Metadata of the record" if of == "metadata" else "Signal of the reply"
         kind = _type([line[place] for line in lines])
-        columns.append(Column(name, kind, f"{words}: {key}", "lists and objects as JSON"))
+        told = {type(getattr(row, of).get(key)) for row in rows} - {type(None)}
+        values = _YES_NO if told == {bool} else "lists and objects as JSON"
+        columns.append(Column(name, kind, f"{words}: {key}", values, (of, key)))
     return TidyTable(columns, lines)
 
 
-def _keys(mappings: Iterable[JsonMapping]) -> list[str]:
-    return sorted({str(key) for mapping in mappings for key in mapping})
+def further_columns(rows: Iterable[EvaluationResult]) -> Further:
+    """Return the columns that rows have beside the fixed ones: field and key to their name."""
+    keys: dict[str, set[str]] = {"metadata": set(_ELSEWHERE), "signals": set()}
+    for row in rows:
+        keys["metadata"].update(map(str, row.metadata))
+        keys["signals"].update(map(str, row.signals))
+    wanted = {("metadata", k): f"meta_{k}" for k in sorted(keys["metadata"] - set(_ELSEWHERE))}
+    wanted |= {("signals", k): f"signal_{k}" for k in sorted(keys["signals"])}
+    names = _stata_names([column.name for column in _FIXED], list(wanted.values()))
+    return dict(zip(wanted, names, strict=True))
+
+
+def tidy_line(result: BenchmarkResult, row: EvaluationResult, further: Further) -> list[Cell]:
+    """Return one line of the table."""
+    return [*_fixed_cells(result, row), *(_cell(getattr(row, of).get(key)) for of, key in further)]
+
+
+def csv_lines(
+    result: BenchmarkResult, rows: Callable[[], Iterable[EvaluationResult]]
+) -> Iterator[str]:
+    """Yield the table of some rows of a result as CSV, line by line, formulas guarded.
+
+    ``rows`` is called twice: once for the columns, once for the lines; none is kept.
+    """
+    further = further_columns(rows())
+    yield _csv_line([*(column.name for column in _FIXED), *further.values()])
+    for row in rows():
+        yield _csv_line(_guarded(tidy_line(result, row, further)))
 
 
 def _stata_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:
@@ -167,14 +191,22 @@ def csv_text(table: TidyTable) -> tuple[str, int]:
 
     Such a text would be computed by a spreadsheet that opens the file.
     """
-    out, n_guarded = io.StringIO(newline=""), 0
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.names)
+    lines, n_guarded = [_csv_line(table.names)], 0
     for line in table.lines:
-        cells = [f"'{c}" if isinstance(c, str) and _FORMULA.match(c) else c for c in line]
+        cells = _guarded(line)
         n_guarded += sum(new is not old for new, old in zip(cells, line, strict=True))
-        writer.writerow(cells)
-    return out.getvalue(), n_guarded
+        lines.append(_csv_line(cells))
+    return "".join(lines), n_guarded
+
+
+def _guarded(line: Sequence[Cell]) -> list[Cell]:
+    return [f"'{c}" if isinstance(c, str) and _FORMULA.match(c) else c for c in line]
+
+
+def _csv_line(cells: Sequence[Cell]) -> str:
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerow(cells)
+    return out.getvalue()
 
 
 def jsonl_text(table: TidyTable) -> str:
@@ -196,7 +228,11 @@ _LINES_AT_ONCE = 10_000  # row by row DuckDB takes minutes for a hundred thousan
 _SQL_TYPES: Mapping[str, str] = {"text": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
 
 
-def write_parquet(table: TidyTable, path: Path) -> None:
+# Under this key the file says of what run its rows are, so that they can be scored as the run is.
+FACTS = "krisis"
+
+
+def write_parquet(table: TidyTable, path: Path, result: BenchmarkResult) -> None:
     """Write the table as Parquet, whole or not at all, over an older file if there is one."""
     try:
         import duckdb
@@ -214,11 +250,25 @@ def write_parquet(table: TidyTable, path: Path) -> None:
         half = path.with_name(f".{path.name}.half")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            base.table("rows").write_parquet(str(half))
+            place, told = (_quoted(text) for text in (str(half), _facts(table, result)))
+            base.execute(f"copy rows to {place} (format parquet, kv_metadata {{{FACTS}: {told}}})")
             half.replace(path)
         except (duckdb.Error, OSError) as error:
             half.unlink(missing_ok=True)
             raise InvalidFile(f"{path} cannot be written: {error}") from None
+
+
+def _facts(table: TidyTable, result: BenchmarkResult) -> str:
+    """Return what is known of the run, and where each column of the rows comes from."""
+    columns = {
+        one.name: [*one.source, one.values == _YES_NO] for one in table.columns if one.source
+    }
+    about = {**result.to_dict(include_results=False), "metric_scores": {}}
+    return dumps({"result": about, "columns": columns}, indent=None)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _as(kind: str, cell: Cell) -> Cell:

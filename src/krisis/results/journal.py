@@ -2,7 +2,7 @@
 
 One JSON object a line, with its checksum (`journal_lines`); ``kind`` says what it is::
 
-    session     a process began or took the run up again
+    session     a process began or took the run up again, with the price of tokens if known
     prompt      a redacted template, context: a text shown with features; rows name its id
     sent        a call is about to be sent, with the most that it can take
     row         the row of one position, with what its calls took
@@ -154,7 +154,9 @@ class Journal:
     cut. A write that fails is taken back, so that the file stays readable.
     """
 
-    def __init__(self, path: Path, *, stores_features: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, stores_features: bool = False, price: JsonMapping | None = None
+    ) -> None:
         self._path = path
         self._stores_features = stores_features
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
@@ -166,7 +168,8 @@ class Journal:
         self._ended = threading.Event()
         self._syncer = threading.Thread(target=self._sync_now_and_then, daemon=True)
         self._syncer.start()
-        self._write([{"kind": "session", "at": 0.0, "started_at": time.time()}])
+        begun: JsonObject = {"kind": "session", "at": 0.0, "started_at": time.time()}
+        self._write([begun | {"price": dict(price)} if price else begun])
 
     def _at_a_new_line(self) -> int:
         """Go to the end of the file, and on to a new line where the last one was cut off."""

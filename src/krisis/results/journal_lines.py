@@ -56,7 +56,7 @@ def pieces(path: Path, start: int = 0) -> Iterator[Piece]:
     with path.open("rb") as file:
         file.seek(start)
         for number, line in enumerate(file, start=1):
-            content = _opened(line.removesuffix(b"\n"))
+            content = opened(line.removesuffix(b"\n"))
             if content is not None:
                 yield Piece(number, start, line, content)
             else:
@@ -68,12 +68,15 @@ def _digest(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest()[:16].encode("ascii")
 
 
-def _opened(line: bytes) -> JsonObject | None:
+def opened(line: bytes) -> JsonObject | None:
     """Return the content of an intact line."""
     body, end = line[:-_N_END], line[-_N_END:]
     if end != _CHECK + _digest(body) + b'"}':
         return None
-    content: JsonObject = json.loads(body + b"}")
+    try:
+        content: JsonObject = json.loads(body + b"}")
+    except (ValueError, RecursionError):  # a checksum says nothing about what it is of
+        return None
     return content
 
 
@@ -86,7 +89,7 @@ def _rescued(number: int, start: int, line: bytes) -> Iterator[Piece]:
         if begin < done:
             continue
         for end in [end for end in ends if end > begin][:_N_ENDS_TRIED]:
-            content = _opened(line[begin:end])
+            content = opened(line[begin:end])
             if content is not None:
                 if begin > done:
                     yield Piece(number, start + done, line[done:begin], None)

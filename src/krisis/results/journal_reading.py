@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
+import threading
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +24,10 @@ from krisis.results.journal_lines import Piece, pieces, sealed
 from krisis.results.provider_batches import ProviderBatchLog
 from krisis.results.rows import row_from_dict
 from krisis.results.stops import StopCause
+
+# How many of the last records the rate of a run is taken from.
+_N_OF_RATE = 200
+_PRICES = ("input_per_million", "output_per_million")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,12 @@ class JournalContents:
     _context_ids: dict[int, str] = field(default_factory=dict)
     _session_seconds: float = 0.0
 
-    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
+    @property
+    def n_rows(self) -> int:
+        """Return how many positions have a row."""
+        return len(self.rows)
+
+    def in_order(self, start: int = 0, below: float = math.inf) -> Sequence[EvaluationResult]:
         """Return the rows of these positions in the order of the records."""
         return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
 
@@ -85,7 +96,8 @@ class JournalContents:
             return
         try:
             spent = Spent(**line["calls"]) if "calls" in line else None
-            self._take(line, cases)
+            Spent().add(spent or Spent())  # refuses what does not add up
+            self._take(piece, line, cases)
         except _Unfit as unfit:
             self.damage.append(Damage(piece.number, piece.start, str(unfit)))
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -95,10 +107,10 @@ class JournalContents:
             if spent is not None:
                 self.spent.add(spent)
 
-    def _take(self, line: JsonObject, cases: Cases | None) -> None:
+    def _take(self, piece: Piece, line: JsonObject, cases: Cases | None) -> None:
         kind = line["kind"]
         if kind == "row":
-            self._take_row(line, cases)
+            self._take_row(piece, line, cases)
         elif kind in ("prompt", "context"):
             self._texts[str(line["id"])] = str(line["text"])
         elif kind == "session":
@@ -124,11 +136,17 @@ class JournalContents:
         self._n_sent += n_calls
         self._most_sent = self._most_sent[0] + n_input, self._most_sent[1] + n_output
 
-    def _take_row(self, line: JsonObject, cases: Cases | None) -> None:
+    def _take_row(self, piece: Piece, line: JsonObject, cases: Cases | None) -> None:
         position, row = line["position"], row_from_dict(line["row"], "row")
+        if type(position) is not int or position < 0:
+            raise _Unfit("its position is outside the run")
         reason = cases.objection(position, row) if cases is not None else ""
         if reason:
             raise _Unfit(reason)
+        self.keep(position, row, piece, line)
+
+    def keep(self, position: int, row: EvaluationResult, piece: Piece, line: JsonObject) -> None:
+        """Keep the row of a position in the place of an earlier one."""
         self.rows[position] = row
         self.features.pop(position, None)
         self._context_ids.pop(position, None)
@@ -167,9 +185,14 @@ class JournalContents:
         return self
 
 
-def read_journal(path: Path, cases: Cases | None = None) -> JournalContents:
-    """Read a journal, rows that are not of these cases left out; a missing file is empty."""
-    contents = JournalContents()
+def read_journal(
+    path: Path, cases: Cases | None = None, contents: JournalContents | None = None
+) -> JournalContents:
+    """Read a journal, rows that are not of these cases left out; a missing file is empty.
+
+    ``contents`` may keep rows elsewhere than in memory.
+    """
+    contents = JournalContents() if contents is None else contents
     if path.exists():
         for piece in pieces(path):
             contents.take(piece, cases)
@@ -204,22 +227,99 @@ def mend(path: Path, damage: Sequence[Damage], damaged_path: Path) -> None:
     os.replace(temporary, path)
 
 
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """What a run that goes on has come to; ``per_minute`` is how many records end in a minute.
+
+    ``cost`` is in dollars, and the most that it can be where a call did not say what it took
+    (``cost_is_bound``); None where the price is not known.
+    """
+
+    failures: Mapping[str, int]
+    spent: Spent
+    per_minute: float | None
+    cost: float | None
+
+    @property
+    def cost_is_bound(self) -> bool:
+        """Say whether the cost is the most that it can be."""
+        return self.cost is not None and self.spent.n_calls_without_usage > 0
+
+
 class JournalTail:
-    """Counts the outcomes in a growing journal, reading on from where it was."""
+    """Follows a growing journal, reading on from where it was."""
 
     def __init__(self) -> None:
+        self._reading = threading.Lock()  # read twice at once, calls would count twice
+        self._begin()
+
+    def _begin(self) -> None:
         self._n_bytes = 0
         self._outcomes: dict[int, str] = {}
+        self._classes: dict[int, str] = {}
+        self._spent = Spent()
+        self._price: dict[str, float] = {}
+        self._started_at = 0.0
+        self._ends: deque[float] = deque(maxlen=_N_OF_RATE)
 
-    def read_on(self, path: Path) -> Mapping[str, int]:
-        """Return how many positions came to each outcome so far."""
-        if path.stat().st_size < self._n_bytes:  # mended, or cut: begin again
-            self._n_bytes, self._outcomes = 0, {}
-        for piece in pieces(path, self._n_bytes):
-            if piece.text.endswith(b"\n"):  # else it may still be growing: read it again
-                self._n_bytes = piece.end
-            content = piece.content or {}
-            if content.get("kind") == "row":
-                self._outcomes[int(content["position"])] = str(content["row"]["outcome"])
-        seen = Counter(self._outcomes.values())
-        return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
+    def read_on(self, path: Path, n_bytes: float = math.inf) -> Mapping[str, int]:
+        """Return how many positions came to each outcome so far, reading so much at most."""
+        with self._reading:
+            if path.stat().st_size < self._n_bytes:  # mended, or cut: begin again
+                self._begin()
+            start = self._n_bytes
+            for piece in pieces(path, start):
+                # A piece without an end may still be growing: it is read again.
+                if piece.content is not None or piece.text.endswith(b"\n"):
+                    self._n_bytes = piece.end
+                    with suppress(KeyError, TypeError, ValueError, AttributeError):
+                        self._take(piece.content or {})  # what is no line of a journal is left out
+                if piece.end - start > n_bytes:
+                    break
+            seen = Counter(self._outcomes.values())
+            return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
+
+    def so_far(self, now: float) -> SoFar:
+        """Return what was read, at this time (seconds since 1970)."""
+        spent = self._spent
+        return SoFar(
+            Counter(self._classes.values()),
+            spent,
+            self._per_minute(now),
+            self._cost(),
+        )
+
+    def _cost(self) -> float | None:
+        if not self._price:
+            return None
+        saved = 1 - self._price["batch_share"]
+        tokens = zip(self._spent.most_tokens, self._spent.batch_tokens, strict=True)
+        paid = [most - saved * batch for most, batch in tokens]
+        return sum(n * self._price[name] / 1e6 for n, name in zip(paid, _PRICES, strict=True))
+
+    def _take(self, line: JsonObject) -> None:
+        kind = line.get("kind")
+        if kind == "session":
+            self._started_at = float(line["started_at"])
+            self._ends.clear()
+            price = line.get("price")
+            # Journals of versions without provider batches state no share.
+            self._price = {name: float(price[name]) for name in _PRICES} if price else {}
+            self._price |= {"batch_share": float(price.get("batch_share", 1))} if price else {}
+        elif kind == "row":
+            position, row = int(line["position"]), line["row"]
+            self._outcomes[position] = str(row["outcome"])
+            self._classes.pop(position, None)
+            if row["outcome"] == "failed":
+                self._classes[position] = str(row.get("failure_class") or "unclassified")
+            self._ends.append(float(line["at"]))
+        if "calls" in line:
+            self._spent.add(Spent(**line["calls"]))
+            self._spent.latencies_seconds.clear()
+
+    def _per_minute(self, now: float) -> float | None:
+        """Return the rate of the last records of this session, waiting included."""
+        if len(self._ends) < 2:
+            return None
+        since = max(now - self._started_at, self._ends[-1]) - self._ends[0]
+        return (len(self._ends) - 1) / since * 60 if since > 0 else None

@@ -35,7 +35,7 @@ HEADINGS = {
     "aurc": "AURC / Cmax",
 }
 # In reports, but too many for a table of runs unless they are asked for.
-_ON_REQUEST = {
+ON_REQUEST = {
     "brier_score": "Brier",
     "mean_absolute_error": "MAE",
     "total_correlation": "Total Correlation",
@@ -48,7 +48,7 @@ _ON_REQUEST = {
     "disease_npv": "Disease NPV",
 }
 # Left out besides where a task names a headline: its own metrics say what these would.
-_WITHOUT_HEADLINE = (
+BESIDE_HEADLINE = (
     "accuracy",
     "balanced_accuracy",
     "selective_accuracy",
@@ -132,14 +132,15 @@ class Leaderboard:
                     "sources": list(entry.sources),
                     "stopped_itself": entry.stopped_itself,
                     "attrition": entry.attrition.to_dict(),
-                    "figures": {key: _cell_dict(cell) for key, cell in entry.cells.items()},
+                    "figures": {key: cell_dict(cell) for key, cell in entry.cells.items()},
                 }
                 for entry in self.entries
             ],
         }
 
 
-def _cell_dict(cell: Cell) -> JsonObject:
+def cell_dict(cell: Cell) -> JsonObject:
+    """Return a figure as JSON values; bounds that are not known are none."""
     known = cell.interval is not None and not math.isnan(cell.interval.low)
     bounds = [cell.interval.low, cell.interval.high] if known and cell.interval else None
     return {"value": cell.value, "interval": bounds, "reason": cell.reason or None}
@@ -162,10 +163,10 @@ def columns_of(runs: Iterable[BenchmarkResult], wanted: Sequence[str] = ()) -> l
     priced = False
     for run in runs:
         priced |= run.spending.cost is not None
-        hidden = {*_ON_REQUEST, *(_WITHOUT_HEADLINE if headline(run) else ())}
+        hidden = {*ON_REQUEST, *(BESIDE_HEADLINE if headline(run) else ())}
         for score in run.metric_scores.values():
             name = score.identifier
-            heading = {**HEADINGS, **_ON_REQUEST}.get(name, score.name)
+            heading = {**HEADINGS, **ON_REQUEST}.get(name, score.name)
             if name not in hidden or name in wanted:
                 found.setdefault(name, Column(name, score.key, heading, score.direction))
     order = list(HEADINGS)
@@ -240,7 +241,7 @@ def _cells(run: BenchmarkResult, columns: Sequence[Column]) -> dict[str, Cell]:
     return {
         column.name: _cost_cell(run, column.key)
         if column.key in COSTS
-        else _metric_cell(run.metric_scores.get(column.name))
+        else metric_cell(run.metric_scores.get(column.name))
         for column in columns
     }
 
@@ -250,7 +251,7 @@ def _cost_cell(run: BenchmarkResult, key: str) -> Cell:
     return Cell(math.nan if value is None else float(value))
 
 
-def _metric_cell(score: MetricScore | None) -> Cell:
+def metric_cell(score: MetricScore | None) -> Cell:
     """Return the number that runs are compared by: of an area the one as if all were answered."""
     if score is None:
         return Cell(math.nan, reason="not scored")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
 from krisis.results.base import BenchmarkResult
+from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.store import load_run, read_manifest
 
 # Enough for a look at a run that has not ended; the run itself scores with more.
@@ -19,11 +21,22 @@ _N_RESAMPLES = 2000
 
 
 def load_result(path: Path) -> BenchmarkResult:
-    """Read a run directory or a saved result; a run that has not ended is scored as it is."""
+    """Read a run directory, a saved result or a Parquet file of rows.
+
+    A run that has not ended is scored as it is.
+    """
     if not path.exists():
         raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
-    result = load_run(path) if path.is_dir() else BenchmarkResult.load(path)
-    if path.is_dir() and result.evaluation_results and not result.metric_scores:
+    if path.is_file():
+        if not is_parquet(path):
+            return BenchmarkResult.load(path)
+        return scored_as_it_is(load_parquet(path))
+    return scored_as_it_is(load_run(path))
+
+
+def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
+    """Return a result with scores, where the rows were stored without any."""
+    if result.evaluation_results and not result.metric_scores:
         return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
     return result
 
@@ -44,15 +57,34 @@ def load_results(paths: Sequence[Path]) -> dict[str, BenchmarkResult]:
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidValue("the same run appears twice; name different runs")
     results = [load_result(path) for path in paths]
-    models = [result.backend_name or "unnamed model" for result in results]
-    repeated = Counter(models)
     stems = [path.resolve().name.removesuffix(".json") for path in paths]
     unclear = len(set(stems)) < len(stems)
-    names = [
-        model if repeated[model] == 1 else f"{model} ({path if unclear else stem})"
-        for model, stem, path in zip(models, stems, paths, strict=True)
-    ]
+    names = distinct_names(
+        [result.backend_name for result in results], list(map(str, paths)) if unclear else stems
+    )
     return dict(zip(names, results, strict=True))
+
+
+def distinct_names(models: Sequence[str], runs: Sequence[str]) -> list[str]:
+    """Return the name of each model, with that of its run where models repeat.
+
+    >>> distinct_names(["a", "b", "a"], ["x", "y", "z"])
+    ['a (x)', 'b', 'a (z)']
+    """
+    named = [model or "unnamed model" for model in models]
+    repeated = Counter(named)
+    return [
+        model if repeated[model] == 1 else f"{model} ({run})"
+        for model, run in zip(named, runs, strict=True)
+    ]
+
+
+def place_in_commands(path: Path) -> str:
+    """Write a path for a shell in the current folder: relative to it where that is possible."""
+    place, here = path.resolve(), Path.cwd().resolve()
+    shown = place.relative_to(here) if place.is_relative_to(here) else place
+    text = str(shown)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def reproduce_command(path: Path) -> str:
@@ -61,5 +93,6 @@ def reproduce_command(path: Path) -> str:
         imported = read_manifest(path).imported
         if imported is not None:
             return f"{imported.command}   # the same import again"
-        return f"krisis run --config {path.resolve().name}/manifest.json   # the same run again"
-    return f"krisis score {path.name}   # the metrics again, from the stored rows"
+        manifest = place_in_commands(path / "manifest.json")
+        return f"krisis run --config {manifest}   # the same run again"
+    return f"krisis score {place_in_commands(path)}   # the metrics again, from the stored rows"

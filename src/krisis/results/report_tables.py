@@ -112,7 +112,7 @@ def disease_words(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> 
     found = _disease_scores(scores)
     if found:
         positive = found[0].details["positive"]
-        return f"Disease: {_answer(positive, task)}, against all other answers."
+        return f"Disease: {answer_words(positive, task)}, against all other answers."
     if DISEASE_KEYS[0] not in scores or task is None or not task.answers:
         return ""
     return "The task names no positive answer, so no sensitivity of a disease is defined."
@@ -138,7 +138,7 @@ def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> l
     matrix = score.details.get("confusion_matrix") if score is not None else None
     if not matrix:
         return []
-    names = [_answer(label, task) for label in matrix["labels"]]
+    names = [answer_words(label, task) for label in matrix["labels"]]
     no_answer = any(matrix["no_answer"])
     failed = matrix.get("failed", [0] * len(names))  # older results do not have it
     columns = (matrix["counts"], matrix["no_answer"], matrix["abstained"], failed)
@@ -155,8 +155,13 @@ def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> l
     ]
 
 
-def _answer(label: int | str, task: TaskFacts | None) -> str:
-    words = task.words(label) if task else str(label)
+def answer_words(label: int | str, task: TaskFacts | None, *, whole: bool = False) -> str:
+    """Name an answer by its words and as it is; long words only where they are asked for.
+
+    >>> answer_words(1, TaskFacts("detection", ((1, "present"),)))
+    'present (1)'
+    """
+    words = task.words(label, whole=whole) if task else str(label)
     return str(label) if words == str(label) else f"{words} ({label})"
 
 

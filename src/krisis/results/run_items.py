@@ -19,7 +19,9 @@ from krisis.metrics.table import Table
 from krisis.results.account import Provenance, RunFacts, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
+from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import load_result, metrics_asked
+from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.store import load_run, read_manifest
 
 
@@ -28,6 +30,9 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
     path = Path(path)
     if path.is_dir():
         return _of_directory(path, mode)
+    if path.is_file() and is_parquet(path):
+        result = load_parquet(path)
+        return items_of_result(result, _source(result, mode, path))
     # Programs write a missing signal as NaN: it is refused where a variant needs it, by name.
     content = read_object(path, lenient=True)
     if (run := _plain_run(content, mode, path)) is not None:
@@ -46,7 +51,8 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
 def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:
     """Read a run as a result, whichever of the three kinds it is; scored, if it is not yet."""
     path = Path(path)
-    run = _plain_run(read_object(path, lenient=True), mode, path) if path.is_file() else None
+    plain = path.is_file() and not is_parquet(path)
+    run = _plain_run(read_object(path, lenient=True), mode, path) if plain else None
     if run is not None:
         result = _result_of_plain_run(run)
     else:
@@ -90,9 +96,30 @@ def items_of_result(result: BenchmarkResult, source: Source) -> RunItems:
 
     Repeats of a record become its modal answer with consistency signals.
     """
+    task = result.provenance.task_facts or TaskFacts("")
+    if isinstance(result.rows, ColumnRows):
+        return _items_of_columns(result.rows, task, source)
     # Published intervals number the patients in the order of their names.
     rows = sorted(collapse_repeats(result.evaluation_results), key=lambda row: row.cluster_id)
-    return _items(rows, result.provenance.task_facts or TaskFacts(""), source)
+    return _items(rows, task, source)
+
+
+def _items_of_columns(rows: ColumnRows, task: TaskFacts, source: Source) -> RunItems:
+    """Return the rows of a large file as items, each record one of its own."""
+    table = rows.table
+    if table.repeats_cases:
+        raise InvalidFile(
+            f"{source.path} has records that were asked several times; so large a file must hold "
+            "each once, with the answer that counts"
+        )
+    return RunItems(
+        table,
+        source,
+        default_confidence=task.default_confidence or "stated",
+        failed=table.reader.failed_clusters(),
+        words=(task.person, task.unit),
+        costs=task.costs,
+    )
 
 
 class PlainRow(Protocol):

@@ -77,6 +77,10 @@ class ProviderUnreachable(StopCause):
     """No connection to the provider can be made: nothing listens there, or the name is unknown."""
 
 
+class ClusterLost(StopCause):
+    """The scheduler of the cluster that did the work cannot be reached any more."""
+
+
 class Unfinished(StopCause):
     """No session of the run has reached its end: it is still running, or was killed."""
 
@@ -94,6 +98,7 @@ STOP_CAUSES: dict[str, type[StopCause]] = {
         AccountRefused,
         RequestsRefused,
         ProviderUnreachable,
+        ClusterLost,
         Unfinished,
     )
 }

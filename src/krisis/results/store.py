@@ -219,7 +219,7 @@ class StoredRun:
     @property
     def damage(self) -> str:
         """Say in one sentence what is damaged and what was done about it; "" if nothing is."""
-        journal, n_rows = self.journal, len(self.journal.rows)
+        journal, n_rows = self.journal, self.journal.n_rows
         found = []
         if journal.damage:
             found.append(f"{damaged_lines(len(journal.damage))} of rows.jsonl left out")
@@ -235,12 +235,15 @@ class StoredRun:
         return journal.loss
 
 
-def read_run(path: str | Path) -> StoredRun:
-    """Read a run directory, believing nothing that is damaged or belongs to another run."""
+def read_run(path: str | Path, contents: JournalContents | None = None) -> StoredRun:
+    """Read a run directory, believing nothing that is damaged or belongs to another run.
+
+    ``contents`` may keep rows elsewhere than in memory.
+    """
     directory = RunDirectory(Path(path))
     manifest = read_manifest(path)
     cases = Cases.read(directory.cases, manifest.cases_hash)
-    journal = read_journal(directory.rows, cases)
+    journal = read_journal(directory.rows, cases, contents)
     ended, fits = None, True
     if directory.metrics.is_file():
         try:
@@ -273,7 +276,11 @@ def seems_whole(directory: RunDirectory, metrics: JsonObject) -> bool:
 
 def load_run(path: str | Path) -> BenchmarkResult:
     """Read a run back as a result: the journal's rows, and the scores if they are of these rows."""
-    run = read_run(path)
+    return result_of(read_run(path))
+
+
+def result_of(run: StoredRun) -> BenchmarkResult:
+    """Return the result that a run directory holds."""
     manifest, n_plain = run.manifest, run.manifest.n_plain
     rows = run.journal.in_order(below=n_plain)
     perturbed = run.journal.in_order(n_plain)
@@ -292,7 +299,7 @@ def load_run(path: str | Path) -> BenchmarkResult:
         facts = _facts_so_far(manifest, run.journal)
         facts.agreement = agreement
         if not run.scores_fit:  # it had ended: what is missing was lost
-            n_rows = len(run.journal.rows)
+            n_rows = run.journal.n_rows
             facts.stop = _lost(manifest) if n_rows < manifest.n_cases else None
         named = (manifest.suite_description, manifest.backend_name)
         result = BenchmarkResult(rows, {}, *named, facts=facts, perturbed=perturbed)

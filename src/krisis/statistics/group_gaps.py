@@ -16,6 +16,8 @@ from krisis.statistics.shares import ShareDistribution
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+# Patients, not rows: a handful of people must not be shown as a group.
+SMALLEST_GROUP = 20
 _CELLS_PER_BLOCK = 2_000_000
 # The same sum in another order differs in its last digits: so near is equal.
 _SAME = 1e-9

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -10,92 +12,152 @@ from typing import Any
 
 from krisis import __version__
 from krisis.errors import KrisisError, MissingExtra, UnknownName
-from krisis.json_values import JsonMapping, dumps
+from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.reporting import pages as shared
 from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.indexing import BeingIndexed
 from krisis.viewer.page import Page
-from krisis.viewer.pages import compare, coverage, row, rows, run, runs
-from krisis.viewer.security import LOCAL_NAMES, Guard
+from krisis.viewer.pages import case, cases, compare, decide, pair, run, runs
+from krisis.viewer.security import LOCAL_NAMES, Guard, wants_json
 
 # Path → what makes the page from the catalogue, the path's parts and the query.
 Maker = Callable[[Catalogue, JsonMapping, Mapping[str, str]], Page]
 PAGES: dict[str, Maker] = {
-    "/": lambda catalogue, parts, query: runs.page(catalogue),
-    "/compare": lambda catalogue, parts, query: compare.page(catalogue, _all(query, "run")),
+    "/": lambda catalogue, parts, query: runs.page(catalogue, query, _all(query, "metric")),
+    "/compare/cases/{position:int}": lambda c, parts, query: pair.case_page(
+        c, _all(query, "run"), parts["position"], query
+    ),
+    "/compare/cases": lambda c, parts, query: pair.page(c, _all(query, "run"), query),
+    "/compare": lambda c, parts, query: compare.page(c, _all(query, "run"), query),
     "/runs/{run}/progress": lambda c, parts, query: runs.progress_page(c, parts["run"]),
-    "/runs/{run}/rows/{position:int}": lambda c, parts, query: row.page(
+    "/runs/{run}/cases/{position:int}": lambda c, parts, query: case.page(
         c, parts["run"], parts["position"], query
     ),
-    "/runs/{run}/rows": lambda c, parts, query: rows.page(c, parts["run"], query),
-    "/runs/{run}/coverage": lambda c, parts, query: coverage.page(c, parts["run"], query),
+    "/runs/{run}/cases": lambda c, parts, query: cases.page(c, parts["run"], query),
+    "/runs/{run}/decide": lambda c, parts, query: decide.page(c, parts["run"], query),
     "/runs/{run}": lambda c, parts, query: run.page(c, parts["run"]),
 }
-_MEDIA = {"viewer.css": "text/css", "viewer.js": "text/javascript"}
+_MEDIA = {"viewer.css": "text/css", "theme.js": "text/javascript", "viewer.js": "text/javascript"}
+# Status → the heading of its page and what is nearest to do.
+_ERRORS = {
+    400: ("Not possible", "Change what you asked for, or begin again at the results."),
+    403: (
+        "No entry",
+        "Open the address that the terminal shows. If a link on another page led here, try again.",
+    ),
+    404: ("Not found", "Look for it among the results."),
+    405: ("Only reading is possible", "Open pages with GET; runs are made by krisis run."),
+    500: (
+        "This page could not be made",
+        "The terminal of krisis view says why. If one run is the cause, krisis doctor RUN tells.",
+    ),
+}
 
 
 def _all(query: Any, name: str) -> list[str]:
     return list(query.getlist(name))
 
 
-def create_app(folder: Path, *, host_names: tuple[str, ...] = LOCAL_NAMES) -> Any:
-    """Return the guarded application over the runs of a folder."""
+def create_app(
+    folder: Path,
+    *,
+    host_names: tuple[str, ...] = LOCAL_NAMES,
+    token: str | None = None,
+    shown_again: case.ShownAgain | None = None,
+) -> Any:
+    """Return the guarded application over the runs of a folder; without a token all may read.
+
+    ``shown_again`` puts stored features into the words of a prompt.
+    """
     try:
         from starlette.applications import Starlette
         from starlette.routing import Route
     except ImportError:
         raise MissingExtra.named("viewer", "the viewer") from None
     catalogue = Catalogue(folder)
-    routes = [Route("/static/{name}", _static)]
-    for path, maker in PAGES.items():
+    routes = [
+        Route("/static/{name}", _static),
+        Route("/runs/{run}/cases.csv", _endpoint(catalogue, cases.csv_of, _csv)),
+    ]
+    pages = PAGES | {
+        "/runs/{run}/cases/{position:int}": lambda c, parts, query: case.page(
+            c, parts["run"], parts["position"], query, shown_again
+        )
+    }
+    for path, maker in pages.items():
         twin = "/index.json" if path == "/" else f"{path}.json"
-        routes.append(Route(twin, _endpoint(catalogue, maker, _json)))
-        routes.append(Route(path, _endpoint(catalogue, maker, _html)))
-    handlers = {404: _unknown_page, 500: _broken}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), host_names=host_names)
+        endpoint = _endpoint(catalogue, maker)
+        routes += [Route(twin, endpoint), Route(path, endpoint)]
+    app = Starlette(routes=routes, exception_handlers={404: _unknown_page, 500: _broken})
+    return Guard(app, _error, host_names=host_names, token=token)
 
 
-Answer = Callable[[Page, int], Any]
-
-
-def _endpoint(catalogue: Catalogue, maker: Maker, answer: Answer) -> Callable[[Any], Any]:
+def _endpoint(
+    catalogue: Catalogue, maker: Callable[..., Any], answer: Callable[[Any, Any], Any] | None = None
+) -> Callable[[Any], Any]:
     def endpoint(request: Any) -> Any:
         try:
-            page = maker(catalogue, request.path_params, request.query_params)
+            made = maker(catalogue, request.path_params, request.query_params)
+        except UnknownName as error:
+            run = request.path_params.get("run", "")
+            names = catalogue.paths() if run else ()
+            if not run or run in names:
+                return _error(request.scope, 404, str(error))
+            near = get_close_matches(run, names, n=3, cutoff=0.5)
+            return _error(request.scope, 404, f"there is no run {run!r} in this folder", near)
+        except BeingIndexed as wait:
+            return _answer(request.scope, _waiting_page(wait), 202)
         except KrisisError as error:
-            status = 404 if isinstance(error, UnknownName) else 400
-            return answer(_error_page(str(error)), status)
-        return answer(page, 200)
+            return _error(request.scope, 400, str(error))
+        if answer is not None:
+            return answer(request.scope, made)
+        return _answer(request.scope, made, made.status)
 
     return endpoint
 
 
-def _html(page: Page, status: int) -> Any:
-    from starlette.responses import HTMLResponse
+def _csv(scope: Any, lines: Iterator[str]) -> Any:
+    """Return lines as a file to be saved, sent as they are made."""
+    from starlette.responses import StreamingResponse
 
+    file = re.sub(r"[^A-Za-z0-9._-]", "_", scope["path_params"]["run"])
+    saved = {"content-disposition": f'attachment; filename="{file}-cases.csv"'}
+    return StreamingResponse(lines, media_type="text/csv", headers=saved)
+
+
+def _answer(scope: Any, page: Page, status: int = 200) -> Any:
+    """Return a page as JSON where JSON was asked for, else as HTML."""
+    from starlette.responses import HTMLResponse, Response
+
+    if wants_json(scope):
+        return Response(dumps(page.content), status, media_type="application/json")
     template = shared.environment("krisis.viewer").get_template(page.template)
     text = template.render(
         **page.context, page=page, content=page.content, title=page.title, version=__version__
     )
-    return HTMLResponse(text, status_code=status)
+    return HTMLResponse(text, status)
 
 
-def _json(page: Page, status: int) -> Any:
-    from starlette.responses import Response
+def _error(scope: Any, status: int, sentence: str, near: Sequence[str] = ()) -> Any:
+    heading, next_step = _ERRORS[status]
+    content = {"error": sentence, "status": status, "next": next_step, "near": list(near)}
+    return _answer(scope, Page("error.html", heading, content, {"path": scope["path"]}), status)
 
-    return Response(dumps(page.content), status_code=status, media_type="application/json")
 
-
-def _error_page(sentence: str) -> Page:
-    return Page("error.html", "Not possible", {"error": sentence})
+def _waiting_page(wait: BeingIndexed) -> Page:
+    job = wait.job
+    counts = {"n_done": job.n_done, "n_total": job.n_total}
+    facts: JsonObject = {"indexing": str(job), "problem": job.problem, **counts}
+    return Page("waiting.html", "Being indexed", facts)
 
 
 def _unknown_page(request: Any, _: Exception) -> Any:
-    answer = _json if request.url.path.endswith(".json") else _html
-    return answer(_error_page("there is no such page; go back to the list of runs"), 404)
+    return _error(request.scope, 404, "there is no page at this address")
 
 
 def _broken(request: Any, _: Exception) -> Any:
-    return _html(_error_page("this page could not be made; the terminal says more"), 500)
+    # The server raises the exception again, and so it is in the terminal with its traceback.
+    return _error(request.scope, 500, "something in krisis, or in a file, is not as expected")
 
 
 @cache

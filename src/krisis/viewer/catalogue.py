@@ -3,67 +3,62 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from krisis.errors import InvalidFile, KrisisError, UnknownName
-from krisis.json_values import JsonMapping, read_object
+from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.table import Answers, Table
-from krisis.reporting.report import RunReport, build_report
-from krisis.results.base import BenchmarkResult
-from krisis.results.journal_reading import JournalTail
-from krisis.results.loading import load_result, reproduce_command
-from krisis.results.store import RunDirectory, is_run, read_manifest, read_run, seems_whole
+from krisis.metrics.table import Table
+from krisis.reporting.breakdown import group_headings
+from krisis.reporting.report import RunReport
+from krisis.results.journal_reading import JournalTail, SoFar
+from krisis.results.loading import load_result
+from krisis.results.store import RunDirectory, read_manifest, read_run
+from krisis.viewer.entries import (
+    SMALL_BYTES,
+    Entry,
+    found_in,
+    is_written,
+    read_entry,
+    shown,
+    signature,
+)
+from krisis.viewer.index import Index, facts_of
+from krisis.viewer.indexing import BeingIndexed, Indexing
+from krisis.viewer.long_runs import LongRun, report_of
 from krisis.viewer.row_index import IntArray, RowFilter, RowIndex
+from krisis.viewer.stored_rows import StoredFeatures
 
-N_RUNS_IN_MEMORY = 4
-_QUIET_SECONDS = 90.0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come; ``state`` is ended, running, stopped or unreadable.
-
-    ``damage`` says what is damaged in a run that can be read all the same.
-    """
-
-    state: str
-    n_cases: int
-    counts: Mapping[str, int]
-    backend_name: str = ""
-    suite: str = ""
-    created_at: str = ""
-    problem: str = ""
-    damage: str = ""
-
-    @property
-    def n_done(self) -> int:
-        """Return how many records have a row."""
-        return sum(self.counts.values())
+# Journals of so many bytes in all are held in memory, besides the one that was asked for last.
+_HELD_BYTES = SMALL_BYTES
+# So much of a growing journal is counted per view, so that no list waits for a long one.
+_COUNTED_BYTES = 8_000_000
 
 
 class LoadedRun:
-    """One run in memory: its rows, their index and its report."""
+    """One run: its result, its rows and their index, and its report.
 
-    def __init__(self, name: str, path: Path) -> None:
-        self.name = name
-        self.path = path
-        self.result = load_result(path)
-        self.rows = self.result.rows
+    A long one has been indexed before, and its rows stay on disk.
+    """
+
+    def __init__(self, name: str, path: Path, long: LongRun | None = None) -> None:
+        self.name, self.path, self._long = name, path, long
+        self.result = load_result(path) if long is None else long.result
+        self._rows = self.result.rows
 
     @cached_property
     def features(self) -> Mapping[int, JsonMapping]:
         """Return what the model was shown of each record, where the run stored it."""
         if not self.path.is_dir() or not read_manifest(self.path).stores_features:
             return {}
+        if self._long is not None:
+            return StoredFeatures(self._long.columns)
         stored = read_run(self.path).journal
         # A run that was cut short lacks rows, so the place of a row is not its position there.
         return {
@@ -75,30 +70,35 @@ class LoadedRun:
     @property
     def n_rows(self) -> int:
         """Return how many rows the run has."""
-        return len(self.rows)
+        return len(self._rows)
 
     @property
     def table(self) -> Table:
         """Return the rows as columns."""
-        return self.rows.table
+        return self._rows.table
 
     def row(self, position: int) -> EvaluationResult:
         """Return one row."""
-        return self.rows[position]
+        return self._rows[position]
 
     def select(self, wanted: RowFilter) -> IntArray:
         """Return the positions of the rows that pass a filter, in the order asked for."""
-        return self.index.select(wanted)
+        return self._filters.select(wanted)
+
+    def choices(self, column: str) -> list[str]:
+        """Return what occurs under group, reason, failure, predicted or truth."""
+        return self._filters.groups if column == "group" else self._filters.values(column)
 
     @cached_property
-    def index(self) -> RowIndex:
-        """Return the searchable columns."""
-        return RowIndex(self.rows, (self.rows.answers or Answers()).groups)
+    def _filters(self) -> RowIndex:
+        if self._long is not None:
+            return self._long.filters()
+        return RowIndex(self._rows, group_headings(self._rows.answers))
 
     @cached_property
     def report(self) -> RunReport:
         """Return the report, drawn once."""
-        return build_report(self.result, reproduce=reproduce_command(self.path))
+        return report_of(self.result, self.path) if self._long is None else self._long.report()
 
 
 class Catalogue:
@@ -108,148 +108,138 @@ class Catalogue:
         self.folder = folder.resolve()
         if not self.folder.is_dir():
             raise InvalidFile(f"{folder} is not a folder; name the one that holds your runs")
-        self._lock = threading.Lock()
-        self._loaded: OrderedDict[str, tuple[object, LoadedRun]] = OrderedDict()
-        self._tails: dict[str, JournalTail] = {}
-        self._files: dict[str, tuple[object, Progress]] = {}
+        self.index = Index(self.folder)
+        self.indexing = Indexing(self.index.place)
+        self._scanning, self._loading = threading.Lock(), threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._names: dict[str, Path] = {}
+        self._entries: dict[bytes, tuple[str, Entry]] = {}
+        self._loaded: OrderedDict[str, tuple[str, LoadedRun, int]] = OrderedDict()
+        self._tails: dict[bytes, JournalTail] = {}
+
+    def entries(self) -> list[Entry]:
+        """Return every run and saved result, newest name first; only changed ones are read."""
+        with self._scanning:
+            names = self._names = found_in(self.folder)
+            known = self._entries or self._kept()
+            seen: dict[bytes, tuple[str, Entry]] = {}
+            for name, path in names.items():
+                key, mark = os.fsencode(path), signature(path)
+                held = known.get(key)
+                if held is None or held[0] != mark or held[1].name != name:
+                    held = (mark, read_entry(name, path))
+                seen[key] = held
+            fresh = [
+                (e.path, mark, e.to_json())
+                for k, (mark, e) in seen.items()
+                if known.get(k) != (mark, e)
+            ]
+            gone = known.keys() - seen.keys()
+            if fresh or gone:
+                self.index.keep(fresh, gone)
+            for key in gone:
+                self.indexing.forget(Path(os.fsdecode(key)))
+            self._entries = seen
+            return [self._live(entry) for _, entry in seen.values()]
+
+    def _kept(self) -> dict[bytes, tuple[str, Entry]]:
+        """Return the entries that an earlier viewer left in the index."""
+        names = {os.fsencode(path): name for name, path in self._names.items()}
+        found: dict[bytes, tuple[str, Entry]] = {}
+        for key, (mark, facts) in self.index.facts().items():
+            if key in names:
+                path = Path(os.fsdecode(key))
+                try:
+                    entry = Entry.from_json(facts_of(facts), name=names[key], path=path)
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    continue  # of another version, or damaged: it is read again
+                found[key] = mark, entry
+        return found
+
+    def entry(self, name: str) -> Entry:
+        """Return one line of the list."""
+        path = self.path(name)
+        key, mark = os.fsencode(path), signature(path)
+        held = self._entries.get(key)
+        if held is None or held[0] != mark:
+            held = (mark, read_entry(name, path))
+            self._entries[key] = held
+        return self._live(held[1])
+
+    def _live(self, entry: Entry) -> Entry:
+        """Return an entry with what changes without a file of it changing, or too often."""
+        if entry.state not in ("running", "stopped"):
+            return entry
+        try:
+            counts: Mapping[str, int] = {}
+            rows = RunDirectory(entry.path).rows
+            if rows.exists():
+                tail = self._tails.setdefault(os.fsencode(entry.path), JournalTail())
+                counts = tail.read_on(rows, _COUNTED_BYTES)
+            state = "running" if is_written(entry.path) else "stopped"
+        except OSError as error:
+            problem = f"{entry.path.name} cannot be read: {error.strerror}"
+            return replace(entry, state="unreadable", problem=problem)
+        return replace(entry, state=state, counts=counts)
+
+    def so_far(self, entry: Entry) -> SoFar | None:
+        """Return what a run that has not ended took; its line must have been asked for before."""
+        tail = self._tails.get(os.fsencode(entry.path))
+        return None if tail is None or entry.state == "ended" else tail.so_far(time.time())
 
     def paths(self) -> dict[str, Path]:
-        """Return every run and saved result of the folder, newest name first."""
-        if is_run(self.folder):
-            return {_page_name(self.folder): self.folder}
-        inside = (path for path in self.folder.iterdir() if _stays_inside(path, self.folder))
-        found = [path for path in inside if is_run(path) or _is_result(path)]
-        return {_page_name(path): path for path in sorted(found)[::-1]}
+        """Return the place of every run and saved result, newest name first."""
+        self._names = found_in(self.folder)
+        return self._names
 
     def path(self, name: str) -> Path:
         """Return the place of a run by its name in the list, and of nothing else."""
-        known = self.paths()
+        known = self._names if name in self._names else self.paths()
         if name not in known:
             raise UnknownName.among("run", name, known)
         return known[name]
 
     def load(self, name: str) -> LoadedRun:
-        """Return a run, read again only when its files have changed."""
-        path = self.path(name)
-        signature = _signature(path)
-        with self._lock:
+        """Return a run, read again only when its files have changed; a long one once indexed."""
+        entry, path = self.entry(name), self.path(name)
+        if entry.problem:
+            raise UnknownName(entry.problem) if path.is_symlink() else InvalidFile(entry.problem)
+        mark = signature(path)
+        with self._loading:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:  # others may be loaded meanwhile
             held = self._loaded.get(name)
-            if held is None or held[0] != signature:
-                held = (signature, LoadedRun(name, path))
-                self._loaded[name] = held
+            if held is None or held[0] != mark:
+                held = self._read(name, path, mark)
+        with self._loading:
+            self._loaded[name] = held
             self._loaded.move_to_end(name)
-            while len(self._loaded) > N_RUNS_IN_MEMORY:
+            while len(self._loaded) > 1 and sum(n for *_, n in self._loaded.values()) > _HELD_BYTES:
                 self._loaded.popitem(last=False)
-            return held[1]
-
-    def progress(self, name: str) -> Progress:
-        """Return how far a run has come without loading its rows."""
-        path = self.path(name)
-        try:
-            return self._run_progress(name, path) if path.is_dir() else self._of_file(path, name)
-        except (KrisisError, OSError) as error:
-            return Progress("unreadable", 0, {}, problem=str(error))
-
-    def _of_file(self, path: Path, name: str) -> Progress:
-        """Return what a saved result or an ended run says, read again only when it changed."""
-        signature = _signature(path)
-        held = self._files.get(name)
-        if held is None or held[0] != signature:
-            read = _ended_progress if path.is_dir() else _file_progress
-            held = self._files[name] = (signature, read(path))
         return held[1]
 
-    def _run_progress(self, name: str, path: Path) -> Progress:
-        manifest, directory = read_manifest(path), RunDirectory(path)
-        ended = directory.metrics.is_file()
-        counts: Mapping[str, int] = {}
-        damage = ""
-        if ended:
-            found = self._of_file(path, name)
-            counts, damage = found.counts, found.damage
-        elif directory.rows.exists():
-            with self._lock:
-                counts = self._tails.setdefault(name, JournalTail()).read_on(directory.rows)
-        return Progress(
-            "ended" if ended else ("running" if _is_written(directory) else "stopped"),
-            manifest.n_cases,
-            counts,
-            manifest.backend_name,
-            _suite_words(manifest.suite_description) + " · imported" * bool(manifest.imported),
-            manifest.created_at,
-            damage=damage,
-        )
+    def _read(self, name: str, path: Path, mark: str) -> tuple[str, LoadedRun, int]:
+        try:
+            size = (RunDirectory(path).rows if path.is_dir() else path).stat().st_size
+        except OSError:
+            size = 0
+        try:
+            if size <= SMALL_BYTES:
+                return mark, LoadedRun(name, path), size
+            return mark, LoadedRun(name, path, self._indexed(path, mark)), SMALL_BYTES // 2
+        except (KrisisError, BeingIndexed):
+            raise
+        except Exception as error:  # what is odd about a run is said, and nothing else ends
+            words = f"{path.name} cannot be read ({type(error).__name__}); try: krisis doctor"
+            raise InvalidFile(shown(words)) from error
 
-
-def _ended_progress(path: Path) -> Progress:
-    """Return what the scores say in one line; the rows, where they changed after the scores."""
-    directory = RunDirectory(path)
-    with suppress(InvalidFile, OSError):
-        if seems_whole(directory, read_object(directory.metrics)):
-            return _file_progress(directory.metrics)
-    run = read_run(path)
-    counts = Counter[str](row.outcome for row in run.journal.rows.values())
-    return Progress("ended", run.manifest.n_cases, counts, damage=run.damage)
-
-
-def _suite_words(description: JsonMapping) -> str:
-    return " · ".join(str(description[k]) for k in ("suite", "task") if description.get(k))
-
-
-def _is_written(directory: RunDirectory) -> bool:
-    """Say whether the process that holds the lock lives, or rows came in a moment ago."""
-    newest = directory.rows if directory.rows.exists() else directory.manifest
-    if time.time() - newest.stat().st_mtime < _QUIET_SECONDS:
-        return True
-    holder = (
-        directory.writer.read_text(encoding="ascii").removeprefix("pid ").strip()
-        if directory.writer.exists()
-        else ""
-    )
-    if not holder.isdigit() or sys.platform == "win32":
-        return False
-    try:
-        os.kill(int(holder), 0)  # signal 0 asks whether the process exists and does nothing
-    except OSError as error:
-        return isinstance(error, PermissionError)
-    return True
-
-
-def _file_progress(path: Path) -> Progress:
-    result = BenchmarkResult.load(path)
-    found = result.attrition
-    counts = {
-        "answered": found.n_answered,
-        "abstained": found.n_abstained,
-        "failed": found.n_failed,
-    }
-    return Progress(
-        "ended",
-        sum(counts.values()),
-        counts,
-        result.backend_name,
-        _suite_words(result.suite_description),
-        result.provenance.started_at or "",
-    )
-
-
-def _page_name(path: Path) -> str:
-    """Name a run in addresses, where ``.json`` at the end asks for the twin of a page."""
-    return path.stem if path.is_file() else path.name.replace(".json", "-json")
-
-
-def _stays_inside(path: Path, folder: Path) -> bool:
-    return not path.name.startswith(".") and path.resolve().is_relative_to(folder)
-
-
-def _is_result(path: Path) -> bool:
-    if path.suffix != ".json" or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return b'"krisis.' in file.read(200)
-
-
-def _signature(path: Path) -> tuple[tuple[int, int], ...]:
-    files = (path,) if path.is_file() else (RunDirectory(path).rows, RunDirectory(path).metrics)
-    stats = [file.stat() for file in files if file.exists()]
-    return tuple((stat.st_mtime_ns, stat.st_size) for stat in stats)
+    def _indexed(self, path: Path, mark: str) -> LongRun:
+        """Return the index of a long run; of one that still grows, perhaps an earlier one."""
+        try:
+            folder = self.indexing.folder(path, mark)
+        except BeingIndexed:
+            earlier = self.indexing.earlier(path)
+            if earlier is None or not path.is_dir() or RunDirectory(path).metrics.exists():
+                raise
+            folder = earlier
+        return LongRun(folder, path)

@@ -11,12 +11,16 @@ from krisis.json_values import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: ``content`` is the JSON twin, ``context`` what only the template needs."""
+    """One page: ``content`` is the JSON twin, ``context`` what only the template needs.
+
+    ``status`` is another than 200 where the page says what is wrong and offers a way on.
+    """
 
     template: str
     title: str
     content: JsonObject
     context: JsonObject = field(default_factory=dict)
+    status: int = 200
 
 
 def text_of(query: Mapping[str, str], name: str) -> str:

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import math
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from krisis.metrics.base import EvaluationResult
-from krisis.reporting.breakdown import group_of
+from krisis.metrics.table import canonical_label
+from krisis.reporting.breakdown import group_label
 from krisis.reporting.costliest import is_correct
 from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.results.attrition import UNCLASSIFIED
 
 OUTCOMES = ("answered", "abstained", "failed")
+SCORED = "scored"  # answered or abstained: everything but failed
+NO_ANSWER = "no answer"  # answered, and what was answered is none of the labels
+DUE = {"yes": tuple(CELLS)[:2], "no": tuple(CELLS)[2:], "stated": tuple(CELLS)}
 SORTS = ("position", "confidence", "-confidence")
 # Longer replies are searched in their beginning only, so that an index stays small.
 SEARCHED_CHARACTERS = 20_000
 
 IntArray = NDArray[np.int64]
+AnyArray = NDArray[Any]  # of one of several kinds of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which rows to show and in which order; an empty field asks for nothing."""
+    """Which rows to show and in which order; an empty field asks for nothing.
+
+    ``due`` is yes, no or stated: whether the case asked for deferral, of rows that did not fail.
+    ``predicted`` asks for answered rows; ``record`` is the whole name of a record.
+    """
 
     outcome: str = ""
     correct: str = ""
     cell: str = ""
+    due: str = ""
+    reason: str = ""
+    failure: str = ""
+    predicted: str = ""
+    truth: str = ""
     group: str = ""
+    record: str = ""
     text: str = ""
     confidence_min: float | None = None
     confidence_max: float | None = None
@@ -38,78 +58,180 @@ class RowFilter:
 
 
 class RowIndex:
-    """The columns of one run; ``groups`` maps the groups of its task to metadata keys."""
+    """The columns of one run; ``groups`` maps headings of groups to metadata keys.
+
+    Everything but the texts is in ``arrays`` and ``names`` (of the codes in an array), so that the
+    columns of a long run can be kept on disk; ``search`` finds the rows that contain a text.
+    """
 
     def __init__(self, rows: Sequence[EvaluationResult], groups: Mapping[str, str]) -> None:
-        n_rows = len(rows)
-        cells = {name: code for code, name in enumerate(("", *CELLS))}
-        self.outcome = np.fromiter((OUTCOMES.index(r.outcome) for r in rows), np.int8, n_rows)
-        self.correct = np.fromiter(map(is_correct, rows), np.bool_, n_rows)
-        self.cell = np.fromiter((cells[deferral_cell(r)] for r in rows), np.int8, n_rows)
-        self._groups = {name: _coded(rows, name, key) for name, key in groups.items()}
-        self.confidence = np.array([r.confidence for r in rows], dtype=np.float64)
-        self.texts = [_searched(row) for row in rows]
-        self._cells = cells
-        self._containing = lru_cache(maxsize=16)(self._search)
+        coded: dict[str, Callable[[EvaluationResult], str]] = {
+            "cell": deferral_cell,
+            "failure": _failure,
+            "predicted": _predicted,
+            "truth": lambda row: label_text(row.ground_truth),
+            "reason": lambda row: "\0".join(reasons_listed(row)),
+            **{f"group:{name}": _grouper(name, key) for name, key in groups.items()},
+        }
+        makers = list(coded.values())
+        self.names: dict[str, dict[str, int]] = {name: {} for name in coded}
+        values = list(self.names.values())
+        codes = [array("i") for _ in coded]
+        outcome, correct, confidence, record = bytearray(), bytearray(), array("d"), array("q")
+        for row in rows:  # once, for the rows of a long run are made anew in every loop
+            outcome.append(OUTCOMES.index(row.outcome))
+            correct.append(is_correct(row))
+            confidence.append(math.nan if row.confidence is None else row.confidence)
+            record.append(_record_code(row.record_id))
+            for column, known, make in zip(codes, values, makers, strict=True):
+                column.append(known.setdefault(make(row), len(known)))
+        self.arrays: dict[str, AnyArray] = {
+            "outcome": np.frombuffer(outcome, np.int8),
+            "correct": np.frombuffer(correct, np.bool_),
+            "confidence": np.frombuffer(confidence, np.float64),
+            "record": np.frombuffer(record, np.int64),
+            **{n: np.frombuffer(c, np.int32) for n, c in zip(coded, codes, strict=True)},
+        }
+        stated = self.arrays["confidence"]
+        # Rows that state no confidence come last in either direction.
+        self.arrays["confidence_order"] = np.argsort(stated, kind="stable").astype(np.int32)
+        self.arrays["-confidence_order"] = np.argsort(-stated, kind="stable").astype(np.int32)
+        self.search: Callable[[str], NDArray[np.bool_]] = lru_cache(maxsize=16)(Texts(rows))
+
+    @classmethod
+    def kept(
+        cls,
+        arrays: Mapping[str, AnyArray],
+        names: dict[str, dict[str, int]],
+        search: Callable[[str], NDArray[np.bool_]],
+    ) -> RowIndex:
+        """Return an index of columns that were made before."""
+        index = cls.__new__(cls)
+        index.arrays, index.names = dict(arrays), names
+        index.search = lru_cache(maxsize=16)(search)
+        return index
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """True where the model answered, and rightly."""
+        return np.asarray(self.arrays["correct"], dtype=np.bool_)
 
     @property
     def groups(self) -> list[str]:
         """Return the groups that occur, such as "sex: female", in order."""
         return [
-            f"{name}: {value}"
-            for name, (values, _) in self._groups.items()
+            f"{column.partition(':')[2]}: {value}"
+            for column, values in self.names.items()
             for value in sorted(values)
-            if value
+            if column.startswith("group:") and len(values) > 1
         ]
+
+    def values(self, column: str) -> list[str]:
+        """Return what occurs under ``reason``, ``failure``, ``predicted`` or ``truth``."""
+        return sorted({one for value in self.names[column] for one in value.split("\0") if one})
 
     def select(self, wanted: RowFilter) -> IntArray:
         """Return the positions of the rows that pass, in the order asked for."""
-        kept = np.ones(len(self.texts), dtype=np.bool_)
-        if wanted.outcome:
-            kept &= self.outcome == OUTCOMES.index(wanted.outcome)
-        if wanted.correct:
-            kept &= (self.outcome == 0) & (self.correct == (wanted.correct == "yes"))
-        if wanted.cell:
-            kept &= self.cell == self._cells[wanted.cell]
+        kept = self._of_outcome(wanted) & self._in_range(wanted)
+        if wanted.reason:
+            lists = self.names["reason"].items()
+            those = [code for listed, code in lists if wanted.reason in listed.split("\0")]
+            kept &= np.isin(self.arrays["reason"], those)
         if wanted.group:
-            kept &= self._inside(wanted.group)
-        if wanted.confidence_min is not None:
-            kept &= self.confidence >= wanted.confidence_min
-        if wanted.confidence_max is not None:
-            kept &= self.confidence <= wanted.confidence_max
-        if wanted.deferred_at is not None:
-            kept &= (self.outcome == 0) & ~(self.confidence >= wanted.deferred_at)
+            name, _, value = wanted.group.partition(":")
+            kept &= self._coded(f"group:{name.strip()}", value.strip())
+        for column in ("cell", "failure", "predicted", "truth"):
+            if value := getattr(wanted, column):
+                kept &= self._coded(column, value)
+        if wanted.record:
+            kept &= self.arrays["record"] == _record_code(wanted.record)
         if wanted.text:
-            kept &= self._containing(wanted.text.casefold())
-        return self._ordered(np.flatnonzero(kept), wanted.sort)
+            kept &= self.search(wanted.text.casefold())
+        return self._ordered(kept, wanted.sort)
 
-    def _inside(self, group: str) -> NDArray[np.bool_]:
-        name, _, value = group.partition(":")
-        values, codes = self._groups.get(name.strip(), ({}, np.zeros(len(self.texts))))
-        return np.asarray(codes == values.get(value.strip(), -1))
+    def _of_outcome(self, wanted: RowFilter) -> NDArray[np.bool_]:
+        outcome = self.arrays["outcome"]
+        kept = np.ones(outcome.size, dtype=np.bool_)
+        if wanted.outcome == SCORED:
+            kept &= outcome != OUTCOMES.index("failed")
+        elif wanted.outcome:
+            kept &= outcome == OUTCOMES.index(wanted.outcome)
+        if wanted.correct:
+            kept &= (outcome == 0) & (self.arrays["correct"] == (wanted.correct == "yes"))
+        if wanted.due:
+            codes = [self.names["cell"].get(cell, -1) for cell in DUE[wanted.due]]
+            kept &= np.isin(self.arrays["cell"], codes)
+        return kept
 
-    def _search(self, needle: str) -> NDArray[np.bool_]:
-        return np.fromiter((needle in text for text in self.texts), np.bool_, len(self.texts))
+    def _coded(self, column: str, value: str) -> NDArray[np.bool_]:
+        code = self.names.get(column, {}).get(value, -1)
+        return np.asarray(self.arrays.get(column, self.arrays["outcome"]) == code)
 
-    def _ordered(self, positions: IntArray, sort: str) -> IntArray:
+    def _in_range(self, wanted: RowFilter) -> NDArray[np.bool_]:
+        confidence = self.arrays["confidence"]
+        kept = np.ones(confidence.size, dtype=np.bool_)
+        if wanted.confidence_min is not None:
+            kept &= confidence >= wanted.confidence_min
+        if wanted.confidence_max is not None:
+            kept &= confidence <= wanted.confidence_max
+        if wanted.deferred_at is not None:
+            kept &= (self.arrays["outcome"] == 0) & ~(confidence >= wanted.deferred_at)
+        return kept
+
+    def _ordered(self, kept: NDArray[np.bool_], sort: str) -> IntArray:
         if sort == "position":
-            return positions
-        values = self.confidence[positions]
-        # Rows that state no confidence come last in either direction.
-        order = np.argsort(-values if sort == "-confidence" else values, kind="stable")
-        return positions[order]
+            return np.flatnonzero(kept)
+        order = self.arrays[f"{sort}_order"]
+        return np.asarray(order[kept[order]], dtype=np.int64)
 
 
-def _coded(
-    rows: Sequence[EvaluationResult], name: str, key: str
-) -> tuple[dict[str, int], NDArray[np.int32]]:
-    values: dict[str, int] = {}
-    found = (values.setdefault(group_of(row, name, key), len(values)) for row in rows)
-    codes = np.fromiter(found, np.int32, len(rows))
-    return values, codes
+class Texts:
+    """The texts of rows in memory, to be searched."""
+
+    def __init__(self, rows: Sequence[EvaluationResult]) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return [searched(row) for row in self._rows]
+
+    def __call__(self, needle: str) -> NDArray[np.bool_]:
+        """Return the rows that contain a text."""
+        return np.fromiter((needle in text for text in self._texts), np.bool_, len(self._texts))
 
 
-def _searched(row: EvaluationResult) -> str:
+def _record_code(name: str) -> int:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _grouper(name: str, key: str) -> Callable[[EvaluationResult], str]:
+    return lambda row: group_label(row, name, key)
+
+
+def label_text(label: object) -> str:
+    """Return an answer as filters name it: equal answers have one name."""
+    return str(canonical_label(label))
+
+
+def _predicted(row: EvaluationResult) -> str:
+    if row.outcome != "answered":
+        return ""
+    return NO_ANSWER if row.prediction is None else label_text(row.prediction)
+
+
+def _failure(row: EvaluationResult) -> str:
+    return "" if row.error is None else row.failure_class or UNCLASSIFIED
+
+
+def reasons_listed(row: EvaluationResult) -> list[str]:
+    """Return why a case asked for deferral, reason by reason, as its metadata name them."""
+    found = row.metadata.get("abstain_reasons") or row.metadata.get("abstain_reason") or ()
+    return [str(one) for one in (found if isinstance(found, list | tuple) else (found,))]
+
+
+def searched(row: EvaluationResult) -> str:
+    """Return what a search of texts looks at."""
     parts = (
         row.record_id,
         str(row.prediction),

@@ -39,6 +39,7 @@ class Logistic(BaseBackend):
     """
 
     name = "logistic"
+    packages = ("scikit-learn", "numpy")
 
     def __init__(self, *, least_confidence: float = 0.80) -> None:
         if not 0.0 <= least_confidence <= 1.0:

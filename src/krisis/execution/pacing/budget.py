@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -93,6 +93,35 @@ class Reservation:
     lowered_cap: int | None = None
 
 
+class Purse:
+    """What one run, or several together, may spend: each brings a price and what it has learnt.
+
+    ``earlier`` holds, by the name of a run, the tokens and dollars of one that has not begun in
+    this session.
+    """
+
+    def __init__(
+        self, limits: Limits, earlier: Mapping[str, tuple[float, float]] | None = None
+    ) -> None:
+        self.limits = limits
+        self.is_bound = limits.max_cost is not None or limits.max_tokens is not None
+        self.members: dict[str, Budget] = {}
+        self.earlier = dict(earlier or {})
+        self.turn = asyncio.Lock()
+        self.settled = asyncio.Event()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Say whether any call is in progress."""
+        return any(member.in_progress for member in self.members.values())
+
+    def beside(self, name: str) -> tuple[float, float]:
+        """Return the tokens and dollars that all others took and have set aside."""
+        others = [taken for one, taken in self.earlier.items() if one != name]
+        others += [one.taken for other, one in self.members.items() if other != name]
+        return sum(tokens for tokens, _ in others), sum(dollars for _, dollars in others)
+
+
 class Budget:
     """Keeps what was paid and sets aside, for every call in progress, the most that it can take.
 
@@ -105,25 +134,33 @@ class Budget:
     trusts that the first call takes no more than a token for every two and a half bytes. Of a
     backend of the user's own nothing is known before its first call, which goes alone; then the
     most that a record took so far is set aside for every record. Requests of a provider batch are
-    set aside at its price until they are collected; no call waits for them.
+    set aside at its price until they are collected; no call waits for them. Runs that share a purse
+    wait for each other's calls as for their own.
     """
 
-    def __init__(self, limits: Limits, price: Price | None, stop: Stop) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        price: Price | None,
+        stop: Stop,
+        *,
+        purse: Purse | None = None,
+        name: str = "",
+    ) -> None:
+        self._purse = purse or Purse(limits)
+        self._name = name
+        limits = self._purse.limits
         if limits.max_cost is not None and price is None:
             raise InvalidValue(
                 f"max_cost is {limits.max_cost} but the price of this model is not known; "
                 "give a price table (--prices FILE), or limit the run by max_tokens instead"
             )
-        self._limits = limits
         self._price = price
         self._stop = stop
         self._paid = Tokens()
         self._held = Tokens()
         self._batch = Tokens()  # what of these two is charged at the price of provider batches
-        self._in_progress: dict[int, Reservation] = {}
-        self._is_bound = limits.max_cost is not None or limits.max_tokens is not None
-        self._turn = asyncio.Lock()
-        self._settled = asyncio.Event()
+        self.in_progress: dict[int, Reservation] = {}
         self._seen_output = 0.0
         self._n_seen_records = 0
         self._most_output = 0.0
@@ -131,6 +168,13 @@ class Budget:
         self._most_own_input = 0.0
         self._excess = 0
         self._has_settled = False
+        self._purse.members[name] = self
+
+    @property
+    def taken(self) -> tuple[float, float]:
+        """Return the tokens and dollars that were paid or are set aside."""
+        total = self._paid.plus(self._held)
+        return total.total, self.cost(*total, self._batch) or 0.0
 
     def start_from(
         self,
@@ -141,26 +185,29 @@ class Budget:
     ) -> None:
         """Count what earlier sessions of the run paid, or may have, and what a record took most."""
         self._paid, self._batch = Tokens(input_tokens, output_tokens), Tokens(*batch)
+        self._purse.earlier.pop(self._name, None)
         for row in rows:
             self._most_own_input = max(self._most_own_input, row.input_tokens or 0)
             self._most_output = max(self._most_output, row.output_tokens or 0)
 
     async def reserve(self, asked: Asked) -> Reservation:
         """Set aside the most that a call can take; wait, or stop the run, where it does not fit."""
-        async with self._turn:  # whoever came first is served first, however small the others are
+        async with (
+            self._purse.turn
+        ):  # whoever came first is served first, however small the others are
             while (reservation := self._fitting(asked)) is None:
-                if not self._in_progress:
+                if not self._purse.is_in_use:
                     trusting = not self._paid.total
                     n_tokens = self._most_input(asked, trusting=trusting)
                     n_tokens += self._least_output(asked)
                     self.stop(
                         f"the next call may take {n_tokens:,} tokens and could exceed the budget"
                     )
-                self._settled.clear()
-                await self._settled.wait()
+                self._purse.settled.clear()
+                await self._purse.settled.wait()
                 self._stop.check()
             self._held = self._held.plus(reservation.most)
-            self._in_progress[id(reservation)] = reservation
+            self.in_progress[id(reservation)] = reservation
         return reservation
 
     def hold(self, asked: Asked) -> Tokens | None:
@@ -187,8 +234,8 @@ class Budget:
     def give_back(self, held: Reservation) -> None:
         """Take back a reservation of which nothing was used."""
         self._held = self._held.plus(held.most, -1)
-        del self._in_progress[id(held)]
-        self._settled.set()
+        del self.in_progress[id(held)]
+        self._purse.settled.set()
 
     def settle(self, held: Reservation, n_input: int | None, n_output: int | None) -> Tokens:
         """Replace a reservation by what was used; return what was assumed where nobody said."""
@@ -220,13 +267,13 @@ class Budget:
         more = math.ceil(n_input - held.most.input)
         if more > 0:
             self._excess += more
-            for other in self._in_progress.values():
+            for other in self.in_progress.values():
                 other.most = other.most.plus(Tokens(more))
                 self._held = self._held.plus(Tokens(more))
 
     def stop(self, reason: str) -> None:
         """End the run at its budget."""
-        limits = self._limits
+        limits = self._purse.limits
         named = {"max_cost": limits.max_cost, "max_tokens": limits.max_tokens}
         bounds = ", ".join(f"{name} {value:g}" for name, value in named.items() if value)
         self._stop.request(BudgetReached(f"{reason} ({bounds})"))
@@ -250,14 +297,14 @@ class Budget:
 
     def _fitting(self, asked: Asked) -> Reservation | None:
         """Return what can be set aside for a call now, if anything."""
-        if self._in_progress and self._is_bound and not self._has_settled:
+        if self.in_progress and self._purse.is_bound and not self._has_settled:
             return None
         expected = self.expected(asked)
         cap = self._least_output(asked) if asked.output_cap is None else asked.output_cap
         most = Tokens(self._most_input(asked), cap)
         if self._allows(most):
             return Reservation(most, expected, asked)
-        if self._in_progress or asked.output_cap is None:
+        if self._purse.is_in_use or asked.output_cap is None:
             return None
         inputs = [self._most_input(asked)]
         if not self._paid.total:
@@ -295,10 +342,11 @@ class Budget:
         return low
 
     def _allows(self, most: Tokens, *, by_batch: bool = False) -> bool:
-        total = self._paid.plus(self._held).plus(most)
-        limits = self._limits
-        if limits.max_tokens is not None and total.total > limits.max_tokens:
+        if not self._purse.is_bound:
+            return True
+        total, limits = self._paid.plus(self._held).plus(most), self._purse.limits
+        n_tokens, dollars = self._purse.beside(self._name)
+        if limits.max_tokens is not None and n_tokens + total.total > limits.max_tokens:
             return False
-        batch = self._batch.plus(most) if by_batch else self._batch
-        cost = self.cost(total.input, total.output, batch)
-        return limits.max_cost is None or cost is None or cost <= limits.max_cost
+        cost = self.cost(*total, self._batch.plus(most) if by_batch else self._batch)
+        return limits.max_cost is None or cost is None or dollars + cost <= limits.max_cost

@@ -59,18 +59,26 @@ class AdaptiveConcurrency:
         self._in_flight -= 1
         self._admit()
 
+    def resize(self, upper: int) -> None:
+        """Take another number of slots; calls in progress keep theirs."""
+        self._upper = upper
+        self._change(float(upper))
+        self._admit()
+
     def succeeded(self) -> None:
         """Grow, but only when every slot is taken: unused room proves nothing."""
         if self._adaptive and self._limit < self._upper and self._in_flight >= self.limit:
             self._change(self._limit + (1.0 if self._slow_start else 1.0 / self._limit))
             self._admit()
 
-    def limited(self, era: int) -> None:
-        """Halve after a rate limit that answers a call of the present era."""
-        if self._adaptive and era == self._era:
-            self._era += 1
-            self._slow_start = False
-            self._change(self._limit / 2)
+    def limited(self, era: int | None = None) -> bool:
+        """Halve after a rate limit that answers a call of the present era; say whether it did."""
+        if not self._adaptive or era not in (None, self._era):
+            return False
+        self._era += 1
+        self._slow_start = False
+        self._change(self._limit / 2)
+        return True
 
     def _change(self, limit: float) -> None:
         before = self.limit

@@ -51,6 +51,11 @@ class Price:
         return {name: getattr(self, name) for name in ("input_per_million", "output_per_million")}
 
     @property
+    def stated(self) -> dict[str, float]:
+        """The two prices and the share, as a session writes them."""
+        return {**self.per_million, "batch_share": self.batch_share}
+
+    @property
     def batch_share(self) -> float:
         """The share of the two prices that provider batches cost."""
         return BATCH_SHARE if self.batch is None else self.batch

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +12,14 @@ from dataclasses import dataclass
 from krisis.errors import InvalidValue
 
 Clock = Callable[[], float]
+MINUTE_SECONDS = 60.0
 BURST_SECONDS = 1.0
 # Requests do not take equally long on their way: what left within more than a minute must not
 # arrive within one.
 WINDOW_SECONDS = 61.0
 _ROUNDING = 1e-9
+# What is kept for other processes is told apart no finer than this.
+_MOMENT_SECONDS = 0.25
 
 
 @dataclass(slots=True)
@@ -41,7 +46,7 @@ class Rate:
     def __init__(self, per_minute: float, *, clock: Clock = time.monotonic) -> None:
         if not per_minute > 0:
             raise InvalidValue(f"a rate per minute must be more than 0, not {per_minute!r}")
-        self._per_second = per_minute / 60.0
+        self._per_second = per_minute / MINUTE_SECONDS
         self._capacity = max(1.0, self._per_second * BURST_SECONDS)
         self._clock = clock
         self._level = self._capacity
@@ -78,7 +83,10 @@ class Rate:
         self._refill()
         self._level -= amount
         counted = amount if most is None else most
-        passed = Passed(self._clock(), amount, counted, is_settled=most is None)
+        at = self._clock()
+        if self._passed:  # no two at one time: it is the name by which another process finds it
+            at = max(at, math.nextafter(self._passed[-1].at, math.inf))
+        passed = Passed(at, amount, counted, is_settled=most is None)
         self._passed.append(passed)
         self._in_window += counted
         return passed
@@ -94,6 +102,39 @@ class Rate:
         """Believe a provider who says that less is left than we think."""
         self._refill()
         self._level = min(self._level, remaining)
+
+    def found(self, passed: Passed) -> Passed:
+        """Return the entry of a call that passed before the state was written and read."""
+        for one in self._passed:
+            if one.at == passed.at and not one.is_settled:
+                one.expected = passed.expected
+                return one
+        passed.is_past = True
+        return passed
+
+    def written(self) -> bytes:
+        """Return the state in bytes; what passed within a moment and is settled is one entry."""
+        state = array("d", (self._level, self._filled_at))
+        for one in self._passed:
+            is_near = len(state) > 2 and one.at // _MOMENT_SECONDS == state[-3] // _MOMENT_SECONDS
+            if one.is_settled and is_near and state[-1]:
+                state[-3:-1] = array("d", (one.at, state[-2] + one.amount))
+            else:
+                state.extend((one.at, one.amount, one.is_settled))
+        return state.tobytes()
+
+    def read(self, state: bytes) -> None:
+        """Take a state over, unless its clock ran before the last restart of the machine."""
+        values = array("d")
+        values.frombytes(state)
+        if not values or values[1] > self._clock() + _MOMENT_SECONDS:
+            return
+        self._level, self._filled_at = min(self._capacity, values[0]), values[1]
+        self._passed = deque(
+            Passed(at, amount, amount, bool(is_settled))
+            for at, amount, is_settled in zip(values[2::3], values[3::3], values[4::3], strict=True)
+        )
+        self._in_window = math.fsum(one.amount for one in self._passed)
 
     def _refill(self) -> None:
         now = self._clock()

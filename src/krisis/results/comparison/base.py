@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import zip_longest
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
+from krisis.metrics.paired import Exchanges
 from krisis.results.comparison.matching import ChangedRow, MatchedRuns
+from krisis.results.comparison.where import Where, where_they_differ
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
 
 NO_DIFFERENCE = "no significant difference"
 NOT_COMPARABLE = "not comparable"
+_EXCHANGES_PER_PAIR = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,10 @@ class CompareOptions:
         if self.n_permutations < 1:
             raise InvalidValue(f"n_permutations must be 1 or more, not {self.n_permutations!r}")
 
+    def n_exchanges(self, n_pairs: int) -> int:
+        """Return how many are drawn: many pairs multiply the smallest possible p-value."""
+        return max(self.n_permutations, _EXCHANGES_PER_PAIR * n_pairs - 1 if n_pairs > 1 else 1)
+
     def margin_of(self, key: str) -> float | None:
         """Return the margin of a metric, where one was given."""
         return self.margin.get(key) if isinstance(self.margin, Mapping) else self.margin
@@ -53,8 +62,8 @@ class MetricDelta:
 
     ``left`` and ``right`` are the scores; ``delta``, ``interval`` and ``p_value`` belong to
     ``left_compared`` and ``right_compared``, which are the scores themselves unless
-    ``compared_by`` names another number. ``p_adjusted`` is that of the whole comparison;
-    ``reason`` says why there is no test.
+    ``compared_by`` names another number, and ``compared_because`` why. ``p_adjusted`` is that of
+    the whole comparison; ``reason`` says why there is no test.
     """
 
     key: str
@@ -68,6 +77,7 @@ class MetricDelta:
     p_adjusted: float = math.nan
     test: str = ""
     compared_by: str = ""
+    compared_because: str = ""
     left_compared: float = math.nan
     right_compared: float = math.nan
     margin: float | None = None
@@ -110,7 +120,7 @@ class Pair:
     changes: Mapping[str, Sequence[ChangedRow]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comparison:
     """All runs with all pairs; ``matched`` is None where files without rows were compared.
 
@@ -130,6 +140,26 @@ class Comparison:
     def paired(self) -> bool:
         """Say whether rows were matched, or only scores compared."""
         return self.matched is not None
+
+    @cached_property
+    def where(self) -> list[Where]:
+        """In which groups the runs of every pair differ; nothing where rows were not matched."""
+        if self.matched is None:
+            return []
+        rows, options = self.matched.rows, self.options
+        n = options.n_exchanges(len(self.pairs))
+        exchanges = Exchanges(n, options.seed, options.level)
+        task = next(iter(self.runs.values())).provenance.task_facts
+        return [
+            where_they_differ(
+                (pair.left, pair.right),
+                (rows[pair.left].table, rows[pair.right].table),
+                exchanges,
+                words=task.words if task else str,
+                n_pairs=len(self.pairs),
+            )
+            for pair in self.pairs
+        ]
 
     def tied_with_best(self) -> dict[str, list[str]]:
         """Return, per metric with a better end, the best run and all not significantly different.
@@ -192,7 +222,10 @@ class Comparison:
                 }
                 for name, scores in self.scores.items()
             },
-            "pairs": [_pair_dict(pair, options.level) for pair in self.pairs],
+            "pairs": [
+                _pair_dict(pair, options.level, where)
+                for pair, where in zip_longest(self.pairs, self.where)
+            ],
             "tied_with_best": self.tied_with_best(),
         }
 
@@ -207,11 +240,12 @@ def spending_of(run: BenchmarkResult) -> JsonObject:
     }
 
 
-def _pair_dict(pair: Pair, level: float) -> JsonObject:
+def _pair_dict(pair: Pair, level: float, where: Where | None) -> JsonObject:
     return {
         "left": pair.left,
         "right": pair.right,
         "deltas": {label: delta.to_dict(level) for label, delta in pair.deltas.items()},
+        "where": where.to_dict() if where else None,
         "changes": {
             change: [row.to_dict() for row in rows] for change, rows in pair.changes.items()
         },

@@ -24,8 +24,6 @@ from krisis.statistics.paired import non_inferior
 __all__ = ["CompareOptions", "Comparison", "MetricDelta", "Pair", "compare_runs"]
 
 PERMUTATION = "paired permutation by patient"
-# Several pairs multiply the smallest possible p-value, so that more exchanges are drawn for them.
-_EXCHANGES_PER_PAIR = 40
 
 
 def compare_runs(
@@ -120,8 +118,7 @@ def _paired(
     tables = {name: rows.table for name, rows in matched.rows.items()}
     scores = {name: score_all(metrics, table) for name, table in tables.items()}
     n_pairs = math.comb(len(runs), 2)
-    fewest = _EXCHANGES_PER_PAIR * n_pairs - 1 if n_pairs > 1 else 1
-    exchanges = Exchanges(max(options.n_permutations, fewest), options.seed, options.level)
+    exchanges = Exchanges(options.n_exchanges(n_pairs), options.seed, options.level)
     primary = _primary(metrics, options.primary)
     pairs, n_drawn = [], exchanges.n
     forms = {metric.identifier: _form_of(metric) for metric in metrics}
@@ -142,8 +139,7 @@ def _paired(
             )
             for metric in metrics
         }
-        positions = (list(matched.positions[left]), list(matched.positions[right]))
-        pairs.append(Pair(left, right, deltas, changed_rows(runs[left], runs[right], positions)))
+        pairs.append(Pair(left, right, deltas, changed_rows(matched, left, right)))
     n_patients = next(iter(tables.values())).patients.n
     return Comparison(runs, scores, pairs, options, matched, n_patients, n_drawn, left_out)
 
@@ -191,6 +187,7 @@ def _delta(
         delta=found.delta,
         interval=found.interval,
         compared_by=metric.comparison_name,
+        compared_because=metric.comparison_reason,
         left_compared=found.left,
         right_compared=found.right,
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.table import canonical_label
+from krisis.metrics.table import IntArray, Table, canonical_label
 from krisis.results.result import BenchmarkResult
 
 # The k-th asking of a record in one run is matched with the k-th asking in another.
@@ -45,57 +48,60 @@ def refuse_other_data(runs: Mapping[str, BenchmarkResult]) -> None:
             )
 
 
+@dataclass(slots=True)
+class _Told:
+    """What rows must tell to be matched, read in one pass: a long run holds no rows in memory."""
+
+    keyed: dict[Key, int]
+    truths: list[int | str]
+    failed: list[bool]
+
+    @classmethod
+    def by(cls, name: str, rows: Sequence[EvaluationResult]) -> _Told:
+        """Read the rows of a run."""
+        seen: Counter[str] = Counter()
+        told = cls({}, [], [])
+        for position, row in enumerate(rows):
+            record = row.record_id
+            if not record:
+                raise InvalidValue(
+                    f"row {position} of {name} has no record_id, so it cannot be matched; run "
+                    "again with records that carry one"
+                )
+            told.keyed[record, seen[record]] = position
+            seen[record] += 1
+            told.truths.append(row.ground_truth)
+            told.failed.append(row.error is not None)
+        return told
+
+
 def match_runs(runs: Mapping[str, BenchmarkResult]) -> MatchedRuns:
     """Match rows by record_id and keep those that every run has and scored."""
-    keyed = {name: _keyed(name, run.evaluation_results) for name, run in runs.items()}
-    first = next(iter(keyed.values()))
-    common = [key for key in first if all(key in other for other in keyed.values())]
+    told = {name: _Told.by(name, run.evaluation_results) for name, run in runs.items()}
+    first, *others = told.values()
+    common = [key for key in first.keyed if all(key in other.keyed for other in others)]
     if not common:
         raise InvalidValue("the runs share no record_id, so there is nothing to compare")
-    _refuse_other_truth(common, keyed, runs)
-    rows = {name: run.evaluation_results for name, run in runs.items()}
-    scored = [k for k in common if all(rows[n][keyed[n][k]].error is None for n in runs)]
+    _refuse_other_truth(common, told)
+    scored = [k for k in common if not any(one.failed[one.keyed[k]] for one in told.values())]
     if not scored:
         raise InvalidValue("no record was scored by every run; retry the failed rows first")
-    positions = {name: [keyed[name][key] for key in scored] for name in runs}
+    positions = {name: [one.keyed[key] for key in scored] for name, one in told.items()}
     kept = set(common)
     return MatchedRuns(
-        {
-            name: Rows((rows[name][i] for i in positions[name]), run.rows.answers)
-            for name, run in runs.items()
-        },
+        {name: run.rows.taken(positions[name]) for name, run in runs.items()},
         positions,
-        {name: [k[0] for k in keyed[name] if k not in kept] for name in runs},
+        {name: [k[0] for k in one.keyed if k not in kept] for name, one in told.items()},
         len(common),
-        {n: sum(rows[n][keyed[n][k]].error is not None for k in common) for n in runs},
+        {name: sum(one.failed[one.keyed[k]] for k in common) for name, one in told.items()},
     )
 
 
-def _keyed(name: str, rows: Sequence[EvaluationResult]) -> dict[Key, int]:
-    seen: Counter[str] = Counter()
-    keyed: dict[Key, int] = {}
-    for position, row in enumerate(rows):
-        if not row.record_id:
-            raise InvalidValue(
-                f"row {position} of {name} has no record_id, so it cannot be matched; run again "
-                "with records that carry one"
-            )
-        keyed[row.record_id, seen[row.record_id]] = position
-        seen[row.record_id] += 1
-    return keyed
-
-
-def _refuse_other_truth(
-    common: Sequence[Key],
-    keyed: Mapping[str, Mapping[Key, int]],
-    runs: Mapping[str, BenchmarkResult],
-) -> None:
+def _refuse_other_truth(common: Sequence[Key], told: Mapping[str, _Told]) -> None:
+    canonical = lru_cache(maxsize=None)(canonical_label)
     for key in common:
-        truths = {
-            name: run.evaluation_results[keyed[name][key]].ground_truth
-            for name, run in runs.items()
-        }
-        if len({canonical_label(truth) for truth in truths.values()}) > 1:
+        truths = {name: one.truths[one.keyed[key]] for name, one in told.items()}
+        if len({canonical(truth) for truth in truths.values()}) > 1:
             listed = ", ".join(f"{name}: {truth!r}" for name, truth in truths.items())
             raise InvalidValue(
                 f"record {key[0]!r} has different right answers ({listed}); the runs were made "
@@ -103,6 +109,7 @@ def _refuse_other_truth(
             )
 
 
+OUTCOMES = ("right", "wrong", "abstained")
 # What became of a row → what became of it in the other run, in the order in which it matters.
 CHANGES = (
     ("right", "wrong"),
@@ -146,20 +153,24 @@ def verdict(row: EvaluationResult) -> str:
     return "right" if same else "wrong"
 
 
-def changed_rows(
-    left: BenchmarkResult,
-    right: BenchmarkResult,
-    positions: tuple[list[int], list[int]],
-) -> dict[str, list[ChangedRow]]:
+def outcome_codes(table: Table) -> IntArray:
+    """Return what became of every row, as a place in `OUTCOMES`."""
+    return np.where(table.abstained, 2, np.where(table.correct, 0, 1))
+
+
+def changed_rows(matched: MatchedRuns, left: str, right: str) -> dict[str, list[ChangedRow]]:
     """Return the matched rows of each kind of change, those of the surest new answer first."""
     found: dict[str, list[ChangedRow]] = {f"{a} → {b}": [] for a, b in CHANGES}
-    for i, j in zip(*positions, strict=True):
-        before, after = left.evaluation_results[i], right.evaluation_results[j]
-        change = f"{verdict(before)} → {verdict(after)}"
-        if change in found:
+    sides = (left, right)
+    codes = (outcome_codes(matched.rows[name].table).tolist() for name in sides)
+    positions = (matched.positions[name] for name in sides)
+    rows = (matched.rows[name] for name in sides)
+    for a, b, i, j, before, after in zip(*codes, *positions, *rows, strict=True):
+        if a != b:
+            change = f"{OUTCOMES[a]} → {OUTCOMES[b]}"
             found[change].append(_changed(change, (i, before), (j, after)))
-    for rows in found.values():
-        rows.sort(key=lambda row: (-(row.right_confidence or 0.0), row.right_position))
+    for changed in found.values():
+        changed.sort(key=lambda row: (-(row.right_confidence or 0.0), row.right_position))
     return found
 
 

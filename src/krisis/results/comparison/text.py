@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair, spending_of
+from krisis.results.comparison.where import FIGURES, GroupDifference, Where
 from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 N_IDS_SHOWN = 5
+N_GROUPS_SHOWN = 5
 _COLUMNS = ("left", "right", "difference", "95 % interval", "p", "adjusted p")
 _NARROW_COLUMNS = ("difference", "95 % interval", "adjusted p")
 _WIDE = 110
@@ -23,8 +25,10 @@ def comparison_parts(comparison: Comparison, *, width: int = 140) -> Iterator[An
     yield heading(comparison)
     yield "What the whole runs took:"
     yield from (f"  {name}: {words}" for name, words in spending_words(comparison).items())
-    for pair in comparison.pairs:
+    for index, pair in enumerate(comparison.pairs):
         yield pair_table(pair, comparison, width=width)
+        if comparison.where:
+            yield from where_lines(comparison.where[index])
         yield from change_lines(pair)
     yield from closing_lines(comparison)
 
@@ -176,6 +180,14 @@ def not_tested(comparison: Comparison) -> str:
     )
 
 
+def compared_by_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield which metrics are compared by another number, and why."""
+    deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
+    for name, delta in {d.name: d for d in deltas if d.compared_by}.items():
+        why = f", {delta.compared_because}" if delta.compared_because else ""
+        yield f"* {name} is compared by {delta.compared_by}{why}."
+
+
 def closing_lines(comparison: Comparison) -> Iterator[str]:
     """Yield who ties with the best, what was left out, and how the tests were made."""
     groups = comparison.tied_with_best()
@@ -185,11 +197,8 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
             yield f"  {label}: {', '.join(names)}"
     for label, reason in comparison.left_out.items():
         yield f"Not compared: {label}: {reason}."
+    yield from compared_by_lines(comparison)
     deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
-    for name, number in {d.name: d.compared_by for d in deltas if d.compared_by}.items():
-        log = number.startswith("log ")
-        why = "as ratios are multiples" if log else "so that abstaining more is no advantage"
-        yield f"* {name} is compared by {number}, {why}."
     described = not_tested(comparison)
     if described:
         yield described
@@ -203,3 +212,60 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
             + "; a primary metric is tested alone. No significant difference does not mean equal: "
             "use --margin to show that."
         )
+
+
+def where_lines(where: Where) -> Iterator[str]:
+    """Yield the answer to where two runs differ, first in one sentence, then group by group."""
+    found = where.standing_out
+    yield _headline(where, found[0]) if found else _nowhere(where)
+    yield from (f"  {_in_words(where, one)}" for one in found[1:N_GROUPS_SHOWN])
+    if len(found) > N_GROUPS_SHOWN:
+        yield f"  {len(found) - N_GROUPS_SHOWN} more groups stand out"
+
+
+def _headline(where: Where, most: GroupDifference) -> str:
+    return (
+        f"They differ {'mostly' if most.more else 'least'} where {_in_words(where, most)} "
+        f"Adjusted for {len(where.differences)} tests; groups overlap, so one may show in another."
+    )
+
+
+def _in_words(where: Where, one: GroupDifference) -> str:
+    low, high = 100 * one.interval.low, 100 * one.interval.high
+    return (
+        f"{one.heading} is {one.group}: {FIGURES[one.figure]} {points(one.delta)} "
+        f"({low:+.1f} to {high:+.1f}; "
+        f"{where.left} {one.left:.1%}, {where.right} {one.right:.1%} of {one.n_rows:,} rows of "
+        f"{one.n_patients:,} patients), elsewhere {points(one.delta - one.gap)}; "
+        f"adjusted p {p_words(one.p_adjusted)}."
+    )
+
+
+def _nowhere(where: Where) -> str:
+    n = len(where.differences)
+    if not n:
+        return "Where they differ: no group has enough patients inside and outside to be tested."
+    least = where.differences[0]
+    tested = (
+        f"{n} tests, nearest {least.name}, {FIGURES[least.figure]}, adjusted p "
+        f"{p_words(least.p_adjusted)}"
+    )
+    shown = [
+        one for one in where.overall.values() if not one.interval.low <= 0 <= one.interval.high
+    ]
+    if not shown:
+        return f"No group stands out, and no overall difference is shown by these data ({tested})."
+    spread = " and ".join(f"{FIGURES[one.figure]} {points(one.delta)}" for one in shown)
+    return (
+        f"No group stands out: as far as these data show, the difference ({spread}) is spread "
+        f"evenly ({tested})."
+    )
+
+
+def points(delta: float) -> str:
+    """Write a difference of two shares in percentage points.
+
+    >>> points(0.0512), points(-0.2)
+    ('+5.1 points', '-20.0 points')
+    """
+    return f"{100 * delta:+.1f} points"

@@ -1,51 +1,167 @@
-"""Two runs side by side, with the rows that changed; computed once per pair of saved states."""
+"""Two to six runs beside each other, oldest first; and which runs can be compared with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonObject
 from krisis.reporting.comparison import ComparisonPage, comparison_page
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
-from krisis.viewer.catalogue import Catalogue, LoadedRun
-from krisis.viewer.page import Page
+from krisis.results.loading import distinct_names
+from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.entries import Entry, signature
+from krisis.viewer.page import Page, text_of
 
-# Fewer than the command line takes, so that the page is there while one still remembers asking.
-N_PERMUTATIONS = 2000
-
-
-def page(catalogue: Catalogue, chosen: Sequence[str]) -> Page:
-    """Compare two runs, or offer the choice where two are not named yet."""
-    names = list(dict.fromkeys(name for name in chosen if name))
-    available = list(catalogue.paths())
-    content: JsonObject = {"runs": available, "chosen": names}
-    if len(names) < 2:
-        return Page("compare.html", "Compare", content, {"comparison": None, "rows": ("", "")})
-    if len(names) > 2:
-        raise InvalidValue(
-            f"this page compares two runs and {len(names)} were chosen; for more, type: "
-            "krisis compare RUN RUN RUN --html comparison.html"
-        )
-    left, right = (catalogue.load(name) for name in names)
-    comparison, shown = _compared(left, right)
-    content |= {"comparison": comparison.to_dict()}
-    rows = tuple(f"/runs/{quote(name, safe='')}/rows/" for name in names)
-    return Page("compare.html", "Compare", content, {"comparison": shown, "rows": rows})
+MOST_RUNS = 6
+N_OFFERED = 50
+# Rows times pairs, beyond which fewer permutations are drawn than on the command line.
+_LARGE = 20_000
+_FEWER = 399
 
 
-@lru_cache(maxsize=2)
-def _compared(left: LoadedRun, right: LoadedRun) -> tuple[Comparison, ComparisonPage]:
-    runs: JsonMapping = {
-        _label(left, right): left.result,
-        _label(right, left): right.result,
+def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) -> Page:
+    """Compare the runs that were chosen, or say why that cannot be; and offer others."""
+    entries = {entry.name: entry for entry in catalogue.entries()}
+    names = in_order(entries, chosen, text_of(query, "reference"))
+    fitting = [n for n in names if not _objection([entries[m] for m in (names[0], n)])]
+    offered = _offered(entries, fitting or names, text_of(query, "text"))
+    problem = _objection([entries[name] for name in names])
+    content: JsonObject = {
+        "chosen": [_line(entries[name]) for name in names],
+        "reference": names[0] if names else None,
+        "problem": problem,
+        "text": text_of(query, "text"),
+        "n_offered": len(offered),
+        "offered": [_line(entry) for entry in offered[:N_OFFERED]],
+        "comparison": None,
     }
-    comparison = compare_runs(runs, CompareOptions(n_permutations=N_PERMUTATIONS))
+    context: JsonObject = {"shown": None, "address": _address, "names": names, "fitting": fitting}
+    context["most"] = MOST_RUNS
+    found = None
+    if len(names) > 1 and not problem:
+        try:
+            found = _compared(_Asked.of(catalogue, names))
+        except InvalidValue as error:  # what only the rows tell, such as other right answers
+            content["problem"] = str(error)
+    if found is None:
+        status = 400 if content["problem"] else 200
+        return Page("compare.html", "Compare", content, context, status=status)
+    comparison, shown = found
+    content["comparison"] = comparison.to_dict()
+    named = dict(zip(comparison.runs, names, strict=True))
+    pairs = [(named[pair.left], named[pair.right]) for pair in comparison.pairs]
+    context |= {
+        "shown": shown,
+        "usual": CompareOptions().n_permutations,
+        "rows": [tuple(f"/runs/{quote(one, safe='')}/cases/" for one in pair) for pair in pairs],
+        "cases": [f"/compare/cases?{urlencode({'run': pair}, doseq=True)}" for pair in pairs],
+    }
+    return Page("compare.html", "Compare", content, context)
+
+
+def in_order(entries: Mapping[str, Entry], chosen: Sequence[str], reference: str = "") -> list[str]:
+    """Return the runs chosen, oldest first; a reference before all others."""
+    names = list(dict.fromkeys(name for name in (*chosen, reference) if name))
+    for name in names:
+        if name not in entries:
+            raise UnknownName.among("run", name, entries)
+    if len(names) > MOST_RUNS:
+        raise InvalidValue(
+            f"this page compares two to {MOST_RUNS} runs and {len(names)} were chosen; choose "
+            "fewer, or type: krisis compare RUN RUN … --html comparison.html"
+        )
+    names.sort(key=lambda name: (name != reference, entries[name].created_at, name))
+    return names
+
+
+def _objection(chosen: Sequence[Entry]) -> str:
+    """Say why runs cannot be compared; nothing if they can, as far as their headings tell."""
+    for entry in chosen:
+        if entry.problem:
+            return f"{entry.name} cannot be compared: {entry.problem}"
+        if not entry.n_done:
+            return f"{entry.name} cannot be compared: it has no rows yet"
+    for words, part in (("suite", "suite"), ("task", "task"), ("cases", "content_hash")):
+        for first, other in ((chosen[0], other) for other in chosen[1:]):
+            if not _agree(first, other, part):
+                mine, theirs = (getattr(one, part)[:12] for one in (first, other))
+                return (
+                    f"{first.name} and {other.name} cannot be compared: they are on different "
+                    f"{words} ({mine} and {theirs})"
+                )
+    return ""
+
+
+def _agree(first: Entry, other: Entry, part: str) -> bool:
+    mine, theirs = getattr(first, part), getattr(other, part)
+    return not mine or not theirs or mine == theirs
+
+
+def _offered(entries: Mapping[str, Entry], names: Sequence[str], text: str) -> list[Entry]:
+    """Return the runs that can be compared with the first one, and have the words, newest first."""
+    first = [entries[name] for name in names[:1]]
+    words = text.casefold().split()
+    found = [
+        entry
+        for entry in entries.values()
+        if entry.name not in names
+        and not _objection([*first, entry])
+        and all(word in f"{entry.model} {entry.name} {_suite(entry)}".casefold() for word in words)
+    ]
+    return sorted(found, key=lambda entry: (entry.created_at, entry.name), reverse=True)
+
+
+def _suite(entry: Entry) -> str:
+    return " · ".join(part for part in (entry.suite, entry.task, entry.features) if part)
+
+
+def _line(entry: Entry) -> JsonObject:
+    return {
+        "name": entry.name,
+        "model": entry.model or "unnamed model",
+        "suite": _suite(entry),
+        "created_at": entry.created_at,
+        "state": entry.state,
+        "n_rows": entry.n_done,
+        "n_cases": entry.n_cases,
+    }
+
+
+def _address(names: Sequence[str], reference: str = "", **others: str) -> str:
+    fields = {"run": list(names), "reference": reference, **others}
+    return "/compare?" + urlencode({k: v for k, v in fields.items() if v}, doseq=True)
+
+
+def options_for(n_rows: int, n_runs: int) -> CompareOptions:
+    """Return what the command line takes, with fewer permutations where these would take long."""
+    large = n_rows * n_runs * (n_runs - 1) // 2 > _LARGE
+    return CompareOptions(n_permutations=_FEWER) if large else CompareOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Runs in their saved states; the same ones are compared once."""
+
+    marks: tuple[tuple[str, str, str], ...]
+    catalogue: Catalogue = field(compare=False)
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, names: Sequence[str]) -> _Asked:
+        """Take the runs as they are now."""
+        paths = [(name, catalogue.path(name)) for name in names]
+        return cls(tuple((name, str(path), signature(path)) for name, path in paths), catalogue)
+
+
+@lru_cache(maxsize=4)
+def _compared(asked: _Asked) -> tuple[Comparison, ComparisonPage]:
+    names = [name for name, *_ in asked.marks]
+    loaded = [asked.catalogue.load(name) for name in names]
+    labels = distinct_names([run.result.backend_name for run in loaded], names)
+    options = options_for(max(run.n_rows for run in loaded), len(loaded))
+    results = [run.result for run in loaded]
+    comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
     return comparison, comparison_page(comparison)
-
-
-def _label(run: LoadedRun, other: LoadedRun) -> str:
-    model = run.result.backend_name or "unnamed model"
-    return model if model != other.result.backend_name else f"{model} ({run.name})"

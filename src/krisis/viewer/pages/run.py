@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from krisis.json_values import JsonObject
 from krisis.reporting.report import RunReport
+from krisis.viewer.case_links import CaseLinks
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.page import Page
 from krisis.viewer.pages.runs import progress_page
@@ -16,7 +17,8 @@ def page(catalogue: Catalogue, name: str) -> Page:
     report = run.report
     content = {"name": name, "progress": progress, **_facts(report)}
     content["metric_scores"] = run.result.to_dict(include_results=False)["metric_scores"]
-    return Page("run.html", f"{report.heading} · {name}", content, {"report": report})
+    context = {"report": report, "links": CaseLinks(run)}
+    return Page("run.html", f"{report.heading} · {name}", content, context)
 
 
 def _facts(report: RunReport) -> JsonObject:

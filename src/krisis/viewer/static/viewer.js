@@ -1,22 +1,176 @@
 "use strict";
 // Small conveniences; every page also works without them.
 
+// Says in one line what went wrong and what to do; nothing takes the line away.
+function notice(sentence) {
+  const line = document.querySelector("#notice");
+  if (line.textContent !== sentence) line.textContent = sentence;
+}
+
+async function ask(address, accept) {
+  let answer;
+  try {
+    answer = await fetch(address, { headers: { accept } });
+  } catch {
+    throw new Error(
+      "The viewer does not answer, so this page may be out of date. Is krisis view still running " +
+        "in its terminal? If not, start it and open the address that it prints.",
+    );
+  }
+  if (answer.ok) return answer;
+  const text = await answer.text();
+  let said = "";
+  try {
+    said = JSON.parse(text).error;
+  } catch {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    said = page.querySelector("main .warning")?.textContent;
+  }
+  throw new Error("Not possible: " + (said || "the answer was " + answer.status));
+}
+
+// Does something that may fail; the reader is told, and told no more once it works again.
+async function attempt(work) {
+  try {
+    const done = await work();
+    notice("");
+    return done;
+  } catch (error) {
+    notice(error.message);
+    return undefined;
+  }
+}
+
 async function fetchJson(address) {
-  const answer = await fetch(address, { headers: { accept: "application/json" } });
-  if (!answer.ok) throw new Error(answer.status);
-  return answer.json();
+  return (await ask(address, "application/json")).json();
+}
+
+async function fetchPage(address) {
+  const answer = await ask(address, "text/html");
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
 async function swapFrom(address, selectors) {
-  const answer = await fetch(address);
-  if (!answer.ok) return false;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = await fetchPage(address);
   for (const selector of selectors) {
     const there = fresh.querySelector(selector);
     const here = document.querySelector(selector);
-    if (there && here) here.replaceWith(document.importNode(there, true));
+    if (there && here) morph(here, there);
   }
-  return true;
+}
+
+// Makes a part of the page like a fresh one, keeping every element that is still there: ticks,
+// focus, open details and places of scrolling stay. Lines with data-key are found wherever they are.
+function morph(here, there) {
+  if (here.isEqualNode(there)) return;
+  if (here.nodeName !== there.nodeName) {
+    here.replaceWith(document.importNode(there, true));
+    return;
+  }
+  if (here.nodeType !== Node.ELEMENT_NODE) {
+    here.nodeValue = there.nodeValue;
+    return;
+  }
+  const kept = (name) => name === "open" && here.nodeName === "DETAILS";
+  for (const { name } of [...here.attributes])
+    if (!there.hasAttribute(name) && !kept(name)) here.removeAttribute(name);
+  for (const { name, value } of there.attributes)
+    if (here.getAttribute(name) !== value && !kept(name)) here.setAttribute(name, value);
+  const keyed = new Map();
+  const wanted = new Set([...there.children].map((child) => child.dataset.key));
+  for (const child of [...here.children]) {
+    if (!child.dataset.key) continue;
+    if (wanted.has(child.dataset.key)) keyed.set(child.dataset.key, child);
+    else child.remove();
+  }
+  let place = here.firstChild;
+  for (const child of [...there.childNodes]) {
+    const known = keyed.get(child.dataset?.key);
+    if (known && known !== place) here.insertBefore(known, place);
+    const match = known || (place && !place.dataset?.key && !child.dataset?.key ? place : null);
+    if (!match) {
+      here.insertBefore(document.importNode(child, true), place);
+      continue;
+    }
+    if (match === place) place = place.nextSibling;
+    morph(match, child);
+  }
+  while (place) {
+    const next = place.nextSibling;
+    place.remove();
+    place = next;
+  }
+}
+
+function stored(name, value, storage = "localStorage") {
+  try {
+    if (value === undefined) return window[storage].getItem(name);
+    window[storage].setItem(name, value);
+  } catch {} // storage is switched off: nothing is kept
+  return null;
+}
+
+function theme() {
+  const choice = document.querySelector("#theme");
+  document.querySelector("#settings").hidden = false;
+  choice.value = document.documentElement.dataset.theme || "system";
+  choice.addEventListener("change", () => {
+    stored("krisis-theme", choice.value);
+    if (choice.value === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = choice.value;
+  });
+}
+
+// The links that j and k go through: the first one of every line of a table or list of lines.
+function lines() {
+  const all = [...document.querySelectorAll("main tbody tr, main [data-line]")];
+  return all.filter((line) => line.offsetParent !== null && line.querySelector("a[href]"));
+}
+
+function step(by) {
+  const all = lines();
+  if (!all.length) return;
+  const at = all.findIndex((line) => line.contains(document.activeElement));
+  const next = at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(at + by, 0), all.length - 1);
+  all[next].querySelector("a[href]").focus();
+  all[next].scrollIntoView({ block: "nearest" });
+}
+
+function keyboard() {
+  const list = document.querySelector("#keys");
+  const on = document.querySelector("#keys-on");
+  const inList = () => lines().find((line) => line.contains(document.activeElement));
+  const follow = (selector) => document.querySelector(selector)?.click();
+  on.checked = stored("krisis-keys") !== "off";
+  on.addEventListener("change", () => stored("krisis-keys", on.checked ? "on" : "off"));
+  document.querySelector("#show-keys").addEventListener("click", () => list.showModal());
+  const themes = document.querySelector("#theme");
+  const nextTheme = () => {
+    themes.selectedIndex = (themes.selectedIndex + 1) % themes.options.length;
+    themes.dispatchEvent(new Event("change"));
+  };
+  const acts = {
+    "/": () => document.querySelector("main input[type=search]")?.focus(),
+    "?": () => list.showModal(),
+    j: () => step(1),
+    k: () => step(-1),
+    x: () => inList()?.querySelector("input[type=checkbox]")?.click(),
+    n: () => follow("main a[rel=next]"),
+    p: () => follow("main a[rel=prev]"),
+    h: () => follow(".brand"),
+    t: nextTheme,
+  };
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || list.open) return;
+    if ((event.key === "ArrowDown" || event.key === "ArrowUp") && inList()) {
+      event.preventDefault();
+      step(event.key === "ArrowDown" ? 1 : -1);
+    } else if (on.checked && Object.hasOwn(acts, event.key)) {
+      event.preventDefault();
+      acts[event.key]();
+    }
+  });
 }
 
 function explorer() {
@@ -24,19 +178,17 @@ function explorer() {
   if (!form) return;
   let timer = 0;
   let turn = 0;
-  const refresh = async () => {
+  const refresh = () => attempt(async () => {
     const fields = [...new FormData(form)].filter(([, value]) => value !== "");
     const address = "?" + new URLSearchParams(fields);
     const mine = ++turn;
-    const answer = await fetch(address);
-    if (mine !== turn || !answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = await fetchPage(address);
     const results = fresh.querySelector("#results");
     if (results && mine === turn) {
       document.querySelector("#results").replaceWith(document.importNode(results, true));
       history.replaceState(null, "", address);
     }
-  };
+  });
   form.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(refresh, 200);
@@ -47,72 +199,205 @@ function explorer() {
   });
 }
 
-function percent(value) {
-  return value === null ? "–" : (value * 100).toFixed(1) + " %";
+function copying() {
+  for (const button of document.querySelectorAll("button[data-copy-from]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const source = document.querySelector(button.dataset.copyFrom);
+      const said = button.parentElement.querySelector("[role=status]");
+      const done = await navigator.clipboard.writeText(source.textContent).then(() => true, () => false);
+      said.textContent = done ? "copied" : "not allowed by the browser; select the text and copy it";
+    });
+  }
 }
 
-function slider() {
-  const input = document.querySelector("#coverage");
-  if (!input) return;
-  const drawing = document.querySelector("#curve");
-  const top = Number(drawing.dataset.top);
+function decide() {
+  if (!document.querySelector("#decision")) return;
+  const shown = ["#decision", "#evidence"];
+  let timer = 0;
   let turn = 0;
-  const show = (point) => {
-    const x = point.coverage * 600;
-    for (const [name, key] of [["selective", "selective_risk"], ["generalized", "generalized_risk"]]) {
-      const dot = drawing.querySelector(".dot." + name);
-      dot.setAttribute("cx", x);
-      dot.setAttribute("cy", 300 - (point[key] / top) * 300);
-    }
-    const marker = drawing.querySelector(".marker");
-    marker.setAttribute("x1", x);
-    marker.setAttribute("x2", x);
-  };
-  const refresh = async () => {
+  const refresh = async (form) => {
+    const fields = [...new FormData(form)].filter(([, value]) => value !== "");
+    const address = location.pathname + "?" + new URLSearchParams(fields);
     const mine = ++turn;
-    const address = "?coverage=" + input.value;
-    input.setAttribute("aria-valuetext", percent(Number(input.value)));
-    const facts = await fetchJson(location.pathname + ".json" + address);
-    if (mine !== turn || !facts.point) return;
-    show(facts.point);
-    for (const field of document.querySelectorAll("[data-point]")) {
-      const value = facts.point[field.dataset.point];
-      field.textContent = field.dataset.as === "percent" ? percent(value) : value.toLocaleString("en");
+    const answer = await fetch(address);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (mine !== turn) return;
+    if (!answer.ok) {
+      const words = fresh.querySelector(".warning, main p") || document.createElement("p");
+      document.querySelector("#decision").replaceChildren(document.importNode(words, true));
+      return;
     }
-    if (mine === turn) await swapFrom(address, ["#deferred"]);
+    // The form in use keeps what is being typed; the others take the new state of the address.
+    for (const other of fresh.querySelectorAll("form[data-decide]")) {
+      if (other.id !== form.id) shown.includes("#" + other.id) || shown.push("#" + other.id);
+    }
+    for (const selector of shown.filter((one) => one !== "#" + form.id)) {
+      const there = fresh.querySelector(selector);
+      const here = document.querySelector(selector);
+      if (there && here) here.replaceWith(document.importNode(there, true));
+    }
+    if (form.id === "slide") {
+      const slider = form.querySelector("#slider");
+      slider.setAttribute("aria-valuetext", slider.value + " %");
+    }
+    showCopy();
     history.replaceState(null, "", address);
   };
-  let timer = 0;
-  input.addEventListener("input", () => {
+  const formOf = (event) => event.target.closest("form[data-decide]");
+  document.addEventListener("input", (event) => {
+    const form = formOf(event);
+    if (!form) return;
     clearTimeout(timer);
-    timer = setTimeout(refresh, 60);
+    timer = setTimeout(() => refresh(form), 120);
   });
+  document.addEventListener("submit", (event) => {
+    const form = formOf(event);
+    if (!form) return;
+    event.preventDefault();
+    clearTimeout(timer);
+    refresh(form);
+  });
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "copied";
+  });
+  showCopy();
 }
 
-function liveRuns() {
-  const table = document.querySelector("#runs[data-live]");
-  if (!table) return;
-  setInterval(() => document.hidden || swapFrom("/", ["#runs"]), 2000);
+function showCopy() {
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = !navigator.clipboard;
+  }
+}
+
+// Asks again after a while, the next time only when the answer is there; not while nobody looks.
+function every(milliseconds, work, isDue = () => true) {
+  const again = async () => {
+    const goesOn = document.hidden || !isDue() || (await attempt(work)) !== false;
+    if (goesOn) setTimeout(again, milliseconds);
+  };
+  setTimeout(again, milliseconds);
+}
+
+// Home: filters act at once, and the runs that were ticked stay so whatever is shown.
+function home() {
+  const form = document.querySelector("#view");
+  const choice = document.querySelector("#choice");
+  const runs = document.querySelector("#runs");
+  if (!runs) return;
+  const chosen = new Set(JSON.parse(stored("krisis-chosen", undefined, "sessionStorage") || "[]"));
+  const boxes = () => [...runs.querySelectorAll("input[name=run]")];
+  // With one run ticked, the second is one click away.
+  const offer = (box) => {
+    const line = box.closest("[data-key]");
+    line.querySelector(".with-it")?.remove();
+    if (chosen.size !== 1 || box.checked) return;
+    const link = document.createElement("a");
+    const pair = [...chosen, box.value].map((name) => ["run", name]);
+    Object.assign(link, { className: "with-it", href: "/compare?" + new URLSearchParams(pair) });
+    link.textContent = "compare with the ticked run";
+    line.querySelector("th, div").append(link);
+  };
+  const show = () => {
+    if (!choice) return;
+    const here = new Set(boxes().map((box) => box.value));
+    for (const box of boxes()) {
+      box.checked = chosen.has(box.value);
+      box.disabled = chosen.size >= 6 && !box.checked;
+      offer(box);
+    }
+    const elsewhere = [...chosen].filter((name) => !here.has(name));
+    document.querySelector("#chosen-elsewhere").replaceChildren(
+      ...elsewhere.map((name) => {
+        const field = document.createElement("input");
+        Object.assign(field, { type: "hidden", name: "run", value: name });
+        return field;
+      }),
+    );
+    const words = elsewhere.length ? ` (${elsewhere.length} not shown here)` : "";
+    document.querySelector("#n-chosen").textContent = chosen.size
+      ? `${chosen.size} chosen${words}; two to six can be compared.`
+      : "Tick two to six runs to compare them.";
+    choice.classList.toggle("has-some", chosen.size > 0);
+    choice.querySelector("[type=submit]").disabled = chosen.size < 2;
+    document.querySelector("#clear-choice").hidden = !chosen.size;
+    stored("krisis-chosen", JSON.stringify([...chosen]), "sessionStorage");
+  };
+  runs.addEventListener("change", ({ target }) => {
+    if (target.name !== "run") return;
+    if (target.checked) chosen.add(target.value);
+    else chosen.delete(target.value);
+    show();
+  });
+  document.querySelector("#clear-choice")?.addEventListener("click", () => {
+    chosen.clear();
+    show();
+  });
+  show();
+  let turn = 0;
+  let timer = 0;
+  const load = async (address) => {
+    const mine = ++turn;
+    const fresh = await fetchPage(address);
+    if (mine !== turn) return;
+    morph(runs, fresh.querySelector("#runs"));
+    show();
+    if (address !== location.href) history.replaceState(null, "", address);
+  };
+  const filter = () => {
+    const fields = [...new FormData(form)].filter(([, value]) => value !== "");
+    return attempt(() => load("/" + (fields.length ? "?" + new URLSearchParams(fields) : "")));
+  };
+  form?.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(filter, 200);
+  });
+  every(2000, () => load(location.href), () => runs.hasAttribute("data-live"));
 }
 
 function liveRun() {
-  const banner = document.querySelector("#live");
-  if (!banner) return;
-  let seen = Number(banner.dataset.done);
-  const timer = setInterval(async () => {
-    if (document.hidden) return;
-    const progress = await fetchJson(location.pathname + "/progress.json");
-    document.querySelector("#live progress").value = progress.n_done;
-    document.querySelector("#live-done").textContent = progress.n_done.toLocaleString("en");
-    if (progress.n_done !== seen || progress.state === "ended") {
-      seen = progress.n_done;
-      await swapFrom(location.pathname, ["main"]);
+  const panel = document.querySelector("#live");
+  if (panel?.dataset.state !== "running") return;
+  const address = location.pathname + "/progress";
+  let drawn = panel.dataset.done;
+  let wait = 0;
+  every(2000, async () => {
+    await swapFrom(address, ["#live"]);
+    const { done, state } = document.querySelector("#live").dataset;
+    const goesOn = state === "running";
+    // A report takes a while to make: it is drawn again at most a tenth of the time.
+    if (done !== drawn && (!goesOn || performance.now() > wait)) {
+      const start = performance.now();
+      await swapFrom(location.href, ["main"]);
+      drawn = done;
+      wait = performance.now() + Math.max(6000, 10 * (performance.now() - start));
     }
-    if (progress.state === "ended") clearInterval(timer);
-  }, 3000);
+    return goesOn;
+  });
 }
 
+// A run that is being indexed is shown as soon as it can be.
+function waiting() {
+  if (!document.querySelector("[data-waiting]")) return;
+  every(2000, async () => {
+    const fresh = await fetchPage(location.href);
+    if (fresh.querySelector("[data-waiting]")) {
+      morph(document.querySelector("main"), fresh.querySelector("main"));
+      return true;
+    }
+    location.reload();
+    return false;
+  });
+}
+
+theme();
+keyboard();
+waiting();
 explorer();
-slider();
-liveRuns();
+copying();
+decide();
+home();
 liveRun();

@@ -1,0 +1,197 @@
+"""The viewer over 1,000 runs and over a run of 1,000,000 rows: times and memory of the server.
+
+``python -m benchmarks.viewer [N_ROWS [N_RUNS]]``, 0 for none; all takes minutes and 4 GB of disk.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import uvicorn
+from tests.invented_runs import invented_rows, result_of, write_run
+
+from benchmarks.timing import line
+from krisis.results.cases import Cases
+from krisis.results.journal_lines import sealed
+from krisis.results.rows import row_to_dict
+from krisis.results.store import Manifest, RunDirectory
+from krisis.viewer.app import create_app
+
+QUERIES: dict[str, dict[str, str]] = {
+    "unfiltered": {},
+    "last page": {"page": "1000000"},
+    "outcome": {"outcome": "failed"},
+    "correctness, surest first": {"correct": "no", "sort": "-confidence"},
+    "cell": {"cell": "answer_when_should_defer"},
+    "group": {"group": "stage: 3"},
+    "range": {"confidence_min": "0.5", "confidence_max": "0.6"},
+    "deferred at": {"deferred_at": "0.7", "sort": "confidence"},
+}
+TEXTS = {"rare text": "case-0777777", "common text": "confidence", "text that is nowhere": "qqzzy"}
+_REPLY = "The patient has an eGFR near the threshold and the albumin is not stated. " * 5
+
+
+class Server:
+    """A viewer in a process of its own, over a cache of its own."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.viewer", "serve", str(folder)]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def get(self, path: str, **query: str) -> tuple[float, int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        start = time.perf_counter()
+        connection.request("GET", f"{path}?{urlencode(query)}")
+        answer = connection.getresponse()
+        body = answer.read()
+        return time.perf_counter() - start, answer.status, body
+
+    def best(self, path: str, *, repeats: int = 5, **query: str) -> float:
+        return min(self.get(path, **query)[0] for _ in range(repeats))
+
+    def megabytes(self, pid: int | None = None) -> float:
+        """Return the most memory that a process has had."""
+        status = Path(f"/proc/{pid or self._process.pid}/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1000
+
+    def worker(self) -> int | None:
+        """Return the process that indexes, while there is one."""
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            found = (task / "children").read_text(encoding="ascii").split()
+            if found:
+                return int(found[0])
+        return None
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def serve(folder: Path) -> None:
+    configuration = uvicorn.Config(create_app(folder), port=0, log_level="warning", lifespan="off")
+    socket = configuration.bind_socket()
+    socket.listen()
+    print(socket.getsockname()[1], flush=True)
+    uvicorn.Server(configuration).run(sockets=[socket])
+
+
+def write_long_run(path: Path, n_rows: int) -> Path:
+    """Write the journal of a long run that has not ended, of about 1 kB a row."""
+    draws = np.random.default_rng(0)
+    kinds = [row_to_dict(row) for row in invented_rows(997)]
+    names = [(f"case-{i:07d}", f"patient-{i // 2:07d}") for i in range(n_rows)]
+    cases = Cases.of((*name, kinds[i % 997]["ground_truth"]) for i, name in enumerate(names))
+    path.mkdir(parents=True)
+    directory = RunDirectory(path)
+    manifest = Manifest(
+        run_id=path.name,
+        created_at="2026-01-02T03:04:05Z",
+        backend_name="openai/long",
+        n_cases=n_rows,
+        cases_hash=cases.content_hash,
+        suite_description={"suite": "ckd", "task": "detection"},
+    )
+    directory.cases.write_text(cases.text, encoding="ascii")
+    directory.manifest.write_text(manifest.model_dump_json(), encoding="utf-8")
+    egfr = draws.uniform(10, 90, n_rows).round(3).tolist()
+    with directory.rows.open("wb") as file:
+        file.write(sealed({"kind": "prompt", "id": "p", "text": kinds[0]["prompt"]}))
+        for i in draws.permutation(n_rows).tolist():  # calls end in no order
+            row = dict(kinds[i % 997], record_id=names[i][0], cluster_id=names[i][1], prompt="p")
+            row["raw_response"] = f"{_REPLY}{row['raw_response']}"
+            row["metadata"] = {**row["metadata"], "egfr": egfr[i]}
+            file.write(sealed({"kind": "row", "position": i, "at": i / 1000, "row": row}))
+    before = time.time() - 3600
+    os.utime(directory.rows, (before, before))
+    return path
+
+
+def _runs(folder: Path, n_runs: int) -> None:
+    seconds = {}
+    for number in (n_runs // 4, n_runs):
+        runs = folder / f"runs-{number}"
+        one = write_run(folder / f"one-{number}", result_of(invented_rows(60)))
+        for i in range(number):
+            shutil.copytree(one, runs / f"run-{i:04d}")
+        server = Server(runs, folder / "cache")
+        seconds[number] = server.get("/index.json")[0]
+        again = server.best("/")
+        server.close()
+        server = Server(runs, folder / "cache")
+        from_index = server.get("/")[0]
+        server.close()
+    line(f"first scan of {n_runs:,} runs", f"{seconds[n_runs]:.2f} s", "(no limit)", True)
+    ratio = seconds[n_runs] / seconds[n_runs // 4]
+    line("… against a quarter of them", f"{ratio:.1f} ×", "≤ 6 × (linear: 4)", ratio <= 6)
+    line(f"list of {n_runs:,} runs afterwards", f"{again * 1000:.0f} ms", "≤ 300 ms", again <= 0.3)
+    line("… first view of a new server", f"{from_index * 1000:.0f} ms", "(no limit)", True)
+
+
+def _rows(folder: Path, n_rows: int) -> None:
+    runs = folder / "long"
+    journal = RunDirectory(write_long_run(runs / "long", n_rows)).rows
+    write_run(runs / "small", result_of(invented_rows(160)))
+    print(f"  a journal of {journal.stat().st_size / 1e6:,.0f} MB and {n_rows:,} rows")
+    server = Server(runs, folder / "cache")
+    server.get("/runs/small/rows")
+    usual = server.best("/runs/small/rows", repeats=20)
+    start = time.perf_counter()
+    beside, worker_peak = [], 0.0
+    while server.get("/runs/long/rows.json")[1] == 202:
+        beside.append(server.best("/runs/small/rows", repeats=3))
+        worker = server.worker()
+        if worker is not None:
+            worker_peak = max(worker_peak, server.megabytes(worker))
+        time.sleep(0.2)
+    line("indexing, report included", f"{time.perf_counter() - start:.0f} s", "(no limit)", True)
+    line("memory of the process that indexes", f"{worker_peak:,.0f} MB", "(no limit)", True)
+    ratio = float(np.median(beside)) / usual
+    line("page of a small run meanwhile (median)", f"{ratio:.2f} ×", "≤ 2 ×", ratio <= 2)
+    for words, query in QUERIES.items():
+        seconds = server.best("/runs/long/rows", **query)
+        line(f"rows, {words}", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
+    for words, text in TEXTS.items():
+        first = server.get("/runs/long/rows", text=text)[0]
+        again = server.best("/runs/long/rows", text=text)
+        line(f"rows, {words}, first time", f"{first * 1000:.0f} ms", "(no limit)", True)
+        line(f"rows, {words}, again", f"{again * 1000:.0f} ms", "≤ 150 ms", again <= 0.15)
+    for page in ("", "/rows/777", "/coverage"):
+        first = server.get(f"/runs/long{page}")
+        words = f"{first[0] * 1000:.0f}, {server.best(f'/runs/long{page}') * 1000:.0f} ms"
+        line(f"page {page or 'of the run'}, first and again", words, "(no limit)", first[1] == 200)
+    line(
+        "memory of the server",
+        f"{server.megabytes():,.0f} MB",
+        "≤ 400 MB",
+        server.megabytes() <= 400,
+    )
+    server.close()
+
+
+def main() -> None:
+    given = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
+    n_rows, n_runs = (*given, *(1_000_000, 1_000)[len(given) :])
+    with tempfile.TemporaryDirectory() as folder:
+        if n_runs:
+            _runs(Path(folder), n_runs)
+        if n_rows:
+            _rows(Path(folder), n_rows)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        serve(Path(sys.argv[2]))
+    else:
+        main()

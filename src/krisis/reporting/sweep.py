@@ -1,0 +1,78 @@
+"""A sweep as a page: how each cell ended, and for each task the leaderboard and the differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from krisis.reporting import pages
+from krisis.reporting.wording import number
+from krisis.results.comparison.base import Comparison
+from krisis.results.comparison.text import delta_cells, heading, row_name
+from krisis.results.leaderboard import Cell, Leaderboard
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs of one task on the same cases: their table and, unless ``reason`` says why not,
+    their comparison.
+    """
+
+    title: str
+    table: Leaderboard
+    comparison: Comparison | None
+    reason: str = ""
+
+
+def sweep_html(name: str, cells: Sequence[tuple[str, str, str]], groups: Sequence[Group]) -> str:
+    """Return the page as one self-contained file; a cell is its name, its end and its folder."""
+    return pages.render(
+        "sweep.html",
+        title=f"Sweep {name}",
+        heading=f"Sweep of {len(cells)} runs",
+        eyebrow=name,
+        cells=cells,
+        groups=[_shown(group) for group in groups],
+    )
+
+
+def _shown(group: Group) -> dict[str, object]:
+    table, comparison = group.table, group.comparison
+    return {
+        "title": group.title,
+        "headings": [column.heading for column in table.columns],
+        "ranked": bool(table.sorted_by),
+        "entries": [
+            {
+                "name": entry.name,
+                "warnings": "; ".join(entry.warnings),
+                "rank": "–" if entry.rank is None else f"{entry.rank:g}",
+                "cells": [_words(entry.cells[column.name]) for column in table.columns],
+            }
+            for entry in table.entries
+        ],
+        "reason": group.reason,
+        "words": heading(comparison).splitlines() if comparison else [],
+        "n_permutations": comparison.n_permutations if comparison else 0,
+        "pairs": [
+            {
+                "title": f"{pair.right} minus {pair.left}",
+                "lines": [
+                    (row_name(delta), *delta_cells(delta)[2:], delta.verdict(level))
+                    for delta in pair.deltas.values()
+                ],
+            }
+            for pair in (comparison.pairs if comparison else ())
+            for level in [comparison.options.level if comparison else 0.95]
+        ],
+    }
+
+
+def _words(cell: Cell) -> str:
+    if math.isnan(cell.value):
+        return "–"
+    interval = cell.interval
+    if interval is None or math.isnan(interval.low):
+        return number(cell.value)
+    return f"{number(cell.value)} ({interval.low:.2f} to {interval.high:.2f})"

@@ -1,0 +1,283 @@
+"""The card of one case: what was found, sent, answered and due, and what other runs answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from krisis.errors import InvalidValue, KrisisError
+from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
+from krisis.metrics.base import EvaluationResult
+from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.reporting.report import reasons_of
+from krisis.reporting.wording import number, percent
+from krisis.results.account import Finding
+from krisis.results.base import TaskFacts
+from krisis.results.report_tables import answer_words, risk_sentence
+from krisis.results.rows import row_to_dict
+from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.indexing import BeingIndexed
+from krisis.viewer.page import Page
+from krisis.viewer.pages.cases import case_line, queue_of, tone_of
+from krisis.viewer.row_index import RowFilter
+
+SHOWN_CHARACTERS = 50_000
+MOST_OTHERS = 12
+# The features of a case in words and the text that was sent, from task, features and template.
+ShownAgain = Callable[[TaskFacts, JsonMapping, str, bool], tuple[dict[str, str], str]]
+# Metadata that the card says in words of its own.
+_IN_WORDS = (
+    *("should_abstain", "abstain_reasons", "abstain_reason", "deferral_kind"),
+    *("label_depends_on_prior", "p_misclass", "sample_index"),
+)
+_SHORTEST_TOLD = 4  # letters or digits of a value that no text has by chance
+
+
+def page(
+    catalogue: Catalogue,
+    name: str,
+    position: int,
+    query: Mapping[str, str],
+    shown_again: ShownAgain | None = None,
+) -> Page:
+    """Show everything that is known of one case, and its neighbours in the queue."""
+    run = catalogue.load(name)
+    if not 0 <= position < run.n_rows:
+        raise InvalidValue(f"the run has cases 0 to {run.n_rows - 1}, not {position}")
+    row = run.row(position)
+    content: JsonObject = {
+        "name": name,
+        "position": position,
+        "n_rows": run.n_rows,
+        **_judged(run, row),
+        **_shown(run, row, run.features.get(position), shown_again),
+        "queue": _place(run, position, query),
+        "others": list(_others(catalogue, run, row.record_id, position)),
+    }
+    content["text"] = _as_text(content)
+    limit = None if query.get("show") == "all" else SHOWN_CHARACTERS
+    context = {
+        "heading": run.result.backend_name,
+        "limit": limit,
+        "sent": content["sent"] or content["template"],
+        "signals": _pairs(row.signals),
+        "kept": _pairs(content["kept"]),
+        "facts": _facts(row),
+    }
+    return Page("case.html", f"{row.record_id or position} · {name}", content, context)
+
+
+def _judged(run: LoadedRun, row: EvaluationResult) -> JsonObject:
+    """Return the row, and in words what was answered, true and due."""
+    task, cell = run.result.provenance.task_facts, deferral_cell(row)
+    return {
+        "row": row_to_dict(row),
+        "tone": tone_of(row),
+        "answer": _answer(row, task),
+        "truth": answer_words(row.ground_truth, task, whole=True),
+        "cell": cell,
+        "cell_words": CELLS[cell][3] if cell else "",
+        "reasons": reasons_of(row.metadata),
+        "due": _due(row.metadata, run.result.suite_description),
+    }
+
+
+def _place(run: LoadedRun, position: int, query: Mapping[str, str]) -> JsonObject:
+    """Return the queue of the address, and where in it the case is."""
+    queue = queue_of(run, query)
+    place, before, after = queue.around(position)
+    return {
+        "query": queue.query,
+        "words": queue.words,
+        "n": len(queue.positions),
+        "place": place,
+        "previous": before,
+        "next": after,
+    }
+
+
+def _answer(row: EvaluationResult, task: TaskFacts | None) -> str:
+    if row.outcome != "answered":
+        return row.outcome
+    none = "none of the allowed answers"
+    return none if row.prediction is None else answer_words(row.prediction, task, whole=True)
+
+
+def _due(metadata: JsonMapping, description: JsonMapping) -> str:
+    """Say whether deferral was due, why, and by which rule of the suite."""
+    due = metadata.get("should_abstain")
+    if due is None:
+        return "The case does not say whether deferral was due."
+    if not due:
+        return "Deferral was not due: an answer was safe."
+    kind = {"uncertain": " as uncertain", "rule": " by a rule"}
+    reasons = reasons_of(metadata)
+    said = f"Deferral was due{kind.get(str(metadata.get('deferral_kind')), '')}"
+    parts = [f"{said}: {reasons}." if reasons else f"{said}; no reason is stated."]
+    chance = metadata.get("p_misclass")
+    if isinstance(chance, int | float) and not isinstance(chance, bool):
+        parts.append(f"The chance that the best answer is wrong is {percent(chance)}.")
+    if metadata.get("label_depends_on_prior"):
+        parts.append("Whether it is due depends on the prevalence that is assumed.")
+    return " ".join([*parts, risk_sentence(description)]).strip()
+
+
+def _shown(
+    run: LoadedRun,
+    row: EvaluationResult,
+    features: JsonMapping | None,
+    shown_again: ShownAgain | None,
+) -> JsonObject:
+    """Return the findings in words, the text that was sent and how it is known, and the rest."""
+    findings: list[JsonObject] = []
+    template, batch = _template(run, row)
+    sent = ""
+    if features is not None:
+        task = run.result.provenance.task_facts or TaskFacts("")
+        words = {name: number(value) for name, value in features.items()}
+        if shown_again is not None:
+            told, sent = shown_again(task, features, template, batch)
+            words |= told
+        names = sorted(words, key=[*task.features, *words].index)  # as prompts have them
+        findings = [_finding(name, words[name], task.features.get(name)) for name in names]
+    hidden, hidden_words = _kept(row.metadata, features, sent)
+    return {
+        "features": features,
+        "findings": findings,
+        "template": template,
+        "sent": sent,
+        "sent_words": _sent_words(features is not None, sent, template, batch=batch),
+        "kept": hidden,
+        "kept_words": hidden_words,
+    }
+
+
+def _template(run: LoadedRun, row: EvaluationResult) -> tuple[str, bool]:
+    """Return the template of a row and whether it is of a batch; of one that failed, the run's."""
+    used, modes = run.result.prompts.prompt_templates, run.result.prompts.prompt_modes
+    if row.error is not None and not row.prompt and len(used) == len(modes) == 1:
+        return used[0], modes[0] == "batch"
+    return row.prompt, row.prompt_mode == "batch"
+
+
+def _sent_words(has_features: bool, sent: str, template: str, *, batch: bool) -> str:
+    """Say how the text is known that was sent, or why it is not."""
+    if not has_features:
+        known = "only the template is known" if template else "no text is known"
+        return f"The run did not store the features of its patients, so {known}."
+    if not template:
+        return "No prompt was stored: none was sent, as to a rule, or the call failed."
+    if not sent:
+        return (
+            "The stored template is of another shape than the stored findings, so it is shown "
+            "without them."
+        )
+    alone = " It was sent in one call with others; its own part is shown." if batch else ""
+    return (
+        "Put together from the stored findings by the prompt builder; without its values it is the "
+        "stored template, letter for letter. A server that cannot be told the form of a reply "
+        f"otherwise was sent its JSON schema as well.{alone}"
+    )
+
+
+def _finding(name: str, value: str, known: Finding | None) -> JsonObject:
+    words = known.words if known is not None else name
+    is_text = "\n" in value.strip() or bool(known and known.text)
+    return {
+        "name": name,
+        "words": words or name,
+        "value": value.replace("\n  | ", "\n").strip() if known and known.text else value,
+        "meaning": known.meaning if known is not None else "",
+        "text": is_text,
+    }
+
+
+def _kept(metadata: JsonMapping, features: JsonMapping | None, sent: str) -> tuple[JsonObject, str]:
+    """Return the metadata that the card does not say elsewhere and that were not sent."""
+    left = {name: value for name, value in sorted(metadata.items()) if name not in _IN_WORDS}
+    if features is None:
+        return left, "The run did not store what was sent, so the model may have seen some of it."
+    text = sent.casefold()
+    hidden = {
+        name: value
+        for name, value in left.items()
+        if name not in features and not _is_told(value, text)
+    }
+    return hidden, "For scoring only; some of it follows from findings that were sent."
+
+
+def _is_told(value: object, text: str) -> bool:
+    said = str(value).casefold()
+    return isinstance(value, str | int | float) and len(said) >= _SHORTEST_TOLD and said in text
+
+
+def _pairs(values: JsonMapping) -> list[tuple[str, JsonValue]]:
+    """Return named values to be read: what is nested as JSON, and an empty list as none."""
+    return [
+        (name, dumps(v, indent=None) if isinstance(v, dict) else "none" if v == [] else v)
+        for name, v in sorted(values.items())
+    ]
+
+
+def _facts(row: EvaluationResult) -> list[tuple[str, object]]:
+    return [
+        ("confidence", row.confidence),
+        ("record", row.record_id),
+        ("patient", row.cluster_id),
+        ("model that answered", row.model or "–"),
+        ("finish reason", row.finish_reason or "–"),
+        ("input tokens", row.input_tokens),
+        ("output tokens", row.output_tokens),
+        ("latency in seconds", row.latency_seconds),
+        ("prompt mode", row.prompt_mode or "–"),
+    ]
+
+
+def _others(
+    catalogue: Catalogue, run: LoadedRun, record_id: str, position: int
+) -> Iterator[JsonObject]:
+    """Yield what the runs over the same data answered to the record, this run's askings first."""
+    if not record_id:
+        return
+    names = [run.name, *_runs_on_same_data(catalogue, run)][: MOST_OTHERS + 1]
+    for name in names:
+        try:
+            other = catalogue.load(name)
+        except (KrisisError, OSError, BeingIndexed):  # its own page says what is wrong with it
+            continue
+        for found in other.select(RowFilter(record=record_id))[:MOST_OTHERS]:
+            if (name, int(found)) != (run.name, position):
+                line = case_line(other, int(found))
+                yield {"run": name, "model": other.result.backend_name or name, **line}
+
+
+def _runs_on_same_data(catalogue: Catalogue, run: LoadedRun) -> Iterator[str]:
+    """Yield the other runs of the folder that name the same suite, task and data, newest first."""
+    description = run.result.suite_description
+    mine = tuple(str(description.get(key) or "") for key in ("suite", "task", "content_hash"))
+    for entry in catalogue.entries() if mine[2] else ():
+        if entry.name != run.name and (entry.suite, entry.task, entry.content_hash) == mine:
+            yield entry.name
+
+
+def _as_text(content: JsonObject) -> str:
+    """Return the case as plain text, to be copied into a message or a note."""
+    row = content["row"]
+    lines = [
+        f"{row['record_id'] or content['position']} in {content['name']}",
+        f"Answer: {content['answer']}",
+        f"Truth: {content['truth']}",
+        f"Confidence: {number(row['confidence'])}",
+        content["due"],
+        *([f"Error: {row['error']}"] if row["error"] else []),
+        *(["", "Findings:"] if content["findings"] else []),
+        *(f"- {one['words']}: {one['value']}" for one in content["findings"]),
+        *(["", "Reply:", row["raw_response"]] if row["raw_response"] else []),
+        *(["", "Other answers:"] if content["others"] else []),
+        *(
+            f"- {one['model']} ({one['run']}): {one['answer']}, {one['tone']}, "
+            f"confidence {number(one['confidence'])}"
+            for one in content["others"]
+        ),
+        *(["", f"Signals: {dumps(row['signals'], indent=None)}"] if row["signals"] else []),
+    ]
+    return "\n".join(lines)

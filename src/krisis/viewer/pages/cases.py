@@ -1,0 +1,228 @@
+"""Cases: one queue of rows, by filter and order, for the list, its CSV and previous and next."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from krisis.json_values import JsonMapping, JsonObject
+from krisis.metrics.base import EvaluationResult
+from krisis.reporting.costliest import is_correct, shortened
+from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.reporting.report import reasons_of
+from krisis.results.base import TaskFacts
+from krisis.results.export import csv_lines
+from krisis.results.report_tables import answer_words
+from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
+from krisis.viewer.row_index import OUTCOMES, SCORED, SORTS, IntArray, RowFilter
+
+PAGE_SIZE = 50
+LARGEST_PAGE = 500
+MOST_CHOICES = 200
+CONFIDENT = 0.8
+_REPLY_CHARACTERS = 160
+_N_QUEUES = 16
+# The questions that are asked first, each one click away from the report and from the list.
+PRESETS = {
+    "confidently wrong": RowFilter(correct="no", confidence_min=CONFIDENT, sort="-confidence"),
+    CELLS["answer_when_should_defer"][3]: RowFilter(
+        cell="answer_when_should_defer", sort="-confidence"
+    ),
+    CELLS["abstain_when_should_answer"][3]: RowFilter(cell="abstain_when_should_answer"),
+    "failed": RowFilter(outcome="failed"),
+}
+_DUE = {
+    "yes": "deferral was due",
+    "no": "an answer was safe",
+    "stated": "it is stated whether deferral was due",
+}
+_ORDERS = {"position": "as run", "-confidence": "surest first", "confidence": "least sure first"}
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The rows that pass a filter, in its order; ``query`` is the filter as part of an address."""
+
+    wanted: RowFilter
+    positions: IntArray
+    query: str
+    words: str
+
+    def around(self, position: int) -> tuple[int | None, int | None, int | None]:
+        """Return the place of a row in the queue, counted from 1, and the rows beside it."""
+        found = np.flatnonzero(self.positions == position)
+        if not found.size:
+            return None, None, None
+        at = int(found[0])
+        before = int(self.positions[at - 1]) if at else None
+        after = int(self.positions[at + 1]) if at + 1 < self.positions.size else None
+        return at + 1, before, after
+
+
+_selected: WeakKeyDictionary[LoadedRun, OrderedDict[RowFilter, IntArray]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def positions_of(run: LoadedRun, wanted: RowFilter) -> IntArray:
+    """Return the rows of a filter, looked for once."""
+    with _lock:
+        known = _selected.setdefault(run, OrderedDict())
+        positions = known.get(wanted)
+    if positions is None:
+        positions = run.select(wanted)
+        with _lock:
+            known[wanted] = positions
+            while len(known) > _N_QUEUES:
+                known.popitem(last=False)
+    return positions
+
+
+def queue_of(run: LoadedRun, query: Mapping[str, str]) -> Queue:
+    """Return the queue that an address names."""
+    wanted = parse_filter(query)
+    words = filter_words(wanted, run.result.provenance.task_facts)
+    return Queue(wanted, positions_of(run, wanted), query_of(wanted), words)
+
+
+def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
+    """Show one page of the cases that pass the filters."""
+    run = catalogue.load(name)
+    queue = queue_of(run, query)
+    n_found = len(queue.positions)
+    size = whole_of(query, "size", default=PAGE_SIZE, most=LARGEST_PAGE)
+    number = whole_of(query, "page", default=1, most=10**9)
+    n_pages = max(1, -(-n_found // size))
+    number = min(number, n_pages)
+    shown = queue.positions[(number - 1) * size : number * size]
+    content: JsonObject = {
+        "name": name,
+        "filter": asdict(queue.wanted),
+        "words": queue.words,
+        "n_rows": run.n_rows,
+        "n_found": n_found,
+        "page": number,
+        "n_pages": n_pages,
+        "rows": [case_line(run, int(position)) for position in shown],
+    }
+    sized = f"{queue.query}&size={size}".strip("&") if size != PAGE_SIZE else queue.query
+    context = {
+        "choices": _choices(run),
+        "cells": {cell: words for cell, (_, _, _, words) in CELLS.items()},
+        "due": _DUE,
+        "orders": _ORDERS,
+        "presets": [(words, query_of(wanted)) for words, wanted in PRESETS.items()],
+        "queue": queue.query,
+        "query": sized,
+        "heading": run.result.backend_name,
+    }
+    return Page("cases.html", f"Cases · {name}", content, context)
+
+
+def _choices(run: LoadedRun) -> dict[str, list[tuple[str, str]]]:
+    """Return what can be chosen under each heading that has values, with its words."""
+    task = run.result.provenance.task_facts
+    found: dict[str, list[tuple[str, str]]] = {}
+    for column in ("group", "reason", "failure", "predicted", "truth"):
+        values = run.choices(column)[:MOST_CHOICES]
+        labels = column in ("predicted", "truth")
+        if values:
+            found[column] = [
+                (v, answer_words(v, task) if labels else v.replace("_", " ")) for v in values
+            ]
+    return found
+
+
+def parse_filter(query: Mapping[str, str]) -> RowFilter:
+    """Read the filters, refusing what they cannot be."""
+    return RowFilter(
+        outcome=choice_of(query, "outcome", (*OUTCOMES, SCORED)),
+        correct=choice_of(query, "correct", ("yes", "no")),
+        cell=choice_of(query, "cell", tuple(CELLS)),
+        due=choice_of(query, "due", tuple(_DUE)),
+        **{name: text_of(query, name) for name in ("reason", "failure", "predicted", "truth")},
+        **{name: text_of(query, name) for name in ("group", "record", "text")},
+        confidence_min=number_of(query, "confidence_min"),
+        confidence_max=number_of(query, "confidence_max"),
+        deferred_at=number_of(query, "deferred_at"),
+        sort=choice_of(query, "sort", SORTS) or "position",
+    )
+
+
+def query_of(wanted: RowFilter) -> str:
+    """Return a filter as part of an address, without what it does not ask for.
+
+    >>> query_of(RowFilter(correct="no", confidence_min=0.8))
+    'correct=no&confidence_min=0.8'
+    """
+    asked = {f.name: getattr(wanted, f.name) for f in fields(wanted)}
+    return urlencode({n: v for n, v in asked.items() if v not in ("", None) and v != "position"})
+
+
+def filter_words(wanted: RowFilter, task: TaskFacts | None) -> str:
+    """Name a queue: by its preset, else by everything that it asks for.
+
+    >>> filter_words(RowFilter(correct="no", group="sex: female"), None)
+    'wrong · sex: female'
+    """
+    for words, preset in PRESETS.items():
+        if wanted == preset:
+            return words
+    low, high = wanted.confidence_min, wanted.confidence_max
+    parts = [
+        wanted.outcome,
+        {"yes": "right", "no": "wrong"}.get(wanted.correct, ""),
+        CELLS[wanted.cell][3] if wanted.cell else "",
+        _DUE.get(wanted.due, ""),
+        f"because of {wanted.reason.replace('_', ' ')}" if wanted.reason else "",
+        f"failed as {wanted.failure}" if wanted.failure else "",
+        f"answer {answer_words(wanted.predicted, task)}" if wanted.predicted else "",
+        f"truth {answer_words(wanted.truth, task)}" if wanted.truth else "",
+        wanted.group,
+        f"record {wanted.record}" if wanted.record else "",
+        f"confidence {low or 0:.4g} to {1 if high is None else high:.4g}"
+        if (low, high) != (None, None)
+        else "",
+        f"deferred below {wanted.deferred_at:.4g}" if wanted.deferred_at is not None else "",
+        f"with “{shortened(wanted.text, n_characters=40)}”" if wanted.text else "",
+    ]
+    return " · ".join(part for part in parts if part) or "cases"
+
+
+def csv_of(catalogue: Catalogue, parts: JsonMapping, query: Mapping[str, str]) -> Iterator[str]:
+    """Return all cases of a filter as CSV, line by line, in the columns of `krisis export`."""
+    run = catalogue.load(parts["run"])
+    positions = queue_of(run, query).positions
+    return csv_lines(run.result, lambda: (run.row(int(position)) for position in positions))
+
+
+def case_line(run: LoadedRun, position: int) -> JsonObject:
+    """Return a row as a line of a table."""
+    row, task = run.row(position), run.result.provenance.task_facts
+    return {
+        "position": position,
+        "record_id": row.record_id or f"row {position}",
+        "outcome": row.outcome,
+        "tone": tone_of(row),
+        "prediction": row.prediction,
+        "ground_truth": row.ground_truth,
+        "answer": "–" if row.prediction is None else answer_words(row.prediction, task),
+        "truth": answer_words(row.ground_truth, task),
+        "confidence": row.confidence,
+        "cell": deferral_cell(row),
+        "reasons": reasons_of(row.metadata),
+        "reply": shortened(row.error or row.raw_response, n_characters=_REPLY_CHARACTERS),
+    }
+
+
+def tone_of(row: EvaluationResult) -> str:
+    """Return the word, and the colour, of what became of a row."""
+    if row.outcome != "answered":
+        return row.outcome
+    return "correct" if is_correct(row) else "wrong"

@@ -1,0 +1,324 @@
+"""Decide: the threshold for a question about risk or coverage, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from urllib.parse import urlencode
+
+from krisis.decisions.certificate import certificate_from, certificate_lines
+from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
+from krisis.decisions.costs import OWNERSHIP
+from krisis.decisions.decide import PER, DecideOptions, price_thresholds
+from krisis.decisions.sample import METHODS, Sample, find_threshold
+from krisis.decisions.working_point import Desk, Part, Question, variants_among
+from krisis.errors import InvalidFile, InvalidValue, KrisisError
+from krisis.json_values import JsonObject, read_object
+from krisis.metrics.items import RunItems, Source
+from krisis.reporting.risk_coverage import thinned
+from krisis.reporting.wording import threshold_beside
+from krisis.results.account import TaskFacts
+from krisis.results.loading import place_in_commands
+from krisis.results.run_items import items_of_result
+from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.page import Page
+from krisis.viewer.pages.decide_asked import Asked, commands, cost_fields, cost_table
+from krisis.viewer.pages.decide_drawing import drawing
+
+# Signals and repeats are read row by row, which a page does for no more rows than these.
+MOST_ROWS_READ = 100_000
+# Patients × thresholds of the betting test, and exact tests, that a page waits for: about a second.
+_MOST_BETS = 30_000_000
+_MOST_TESTS = 10_000
+_NO_BOUND = (
+    "a certificate needs a bound on the risk, chosen before looking: ask how many may be wrong"
+)
+_ROWS_LOOKED_AT = 200
+_KINDS = {
+    "krisis.certificate": "certificate",
+    "krisis decision": "decision",
+    "krisis.audit": "audit",
+}
+
+
+def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
+    """Answer the question of the address on the rows of a run."""
+    run, asked = catalogue.load(name), Asked.of(query)
+    items, collapsed = _items(run, asked)
+    available = _available(run)
+    variant = asked.score.variant(items)
+    content: JsonObject = {
+        "name": name,
+        "words": list(items.words),
+        "n_rows": items.n_items + items.table.n_failed,
+        "n_scored": items.n_items,
+        "n_answered": int(items.predicted.sum()),
+        "n_abstained": items.table.n_abstained,
+        "n_failed": items.table.n_failed,
+        "n_patients": items.table.patients.n,
+        "each_asked_several_times": collapsed,
+        "confidence": {"used": variant, "available": available},
+        "question": None if asked.question is None else asdict(asked.question),
+        "problem": "",
+        "point": None,
+        "curve": [],
+        "found_in_the_folder": _artefacts(run.path),
+        "commands": commands(run.path, asked, items),
+    }
+    try:
+        desk = _desk(items, asked, variant, available)
+        content |= _answered(items, desk, asked)
+    except InvalidValue as error:
+        content["problem"] = str(error)
+    context: JsonObject = {
+        "heading": run.result.backend_name,
+        "asked": asked,
+        "methods": METHODS,
+        "kept": {k: v for k, v in query.items() if v.strip()},
+        "cost_fields": cost_fields(items, asked),
+        "drawing": drawing(content),
+        "own": OWNERSHIP,
+        "query": urlencode({k: v for k, v in query.items() if v.strip()}),
+        "links": _links(content, variant == "stated" and not collapsed),
+    }
+    return Page("decide.html", f"Decide · {name}", content, context)
+
+
+def _items(run: LoadedRun, asked: Asked) -> tuple[RunItems, bool]:
+    """Return the columns of a run as items; of repeats, one modal answer per record."""
+    made = run.result.provenance
+    task = made.task_facts or TaskFacts("")
+    place = place_in_commands(run.path)
+    source = Source(place, made.run_id, suite=made.suite, model=made.model, task=made.task)
+    variant = asked.confidence or task.default_confidence or "stated"
+    repeated = run.n_rows > 0 and run.table.repeats_cases
+    if (repeated or variant != "stated") and run.n_rows <= MOST_ROWS_READ:
+        return items_of_result(run.result, source), repeated
+    items = RunItems(
+        run.table,
+        source,
+        default_confidence=task.default_confidence or "stated",
+        words=(task.person, task.unit),
+        costs=task.costs,
+    )
+    return items, False
+
+
+def _available(run: LoadedRun) -> list[str]:
+    """Name the confidence variants that the first rows have the signals of."""
+    table = run.table
+    first = range(min(run.n_rows, _ROWS_LOOKED_AT))
+    found = variants_among(run.row(position).signals for position in first)
+    stated = bool(table.usable.any())
+    return ["stated"] * stated + [name for name in found if name != "stated"]
+
+
+def _desk(items: RunItems, asked: Asked, variant: str, available: list[str]) -> Desk:
+    """Return the rows with their scores, made once for a run and a variant."""
+    if not items.n_items:
+        raise InvalidValue(
+            f"There is nothing to decide: none of the {items.table.n_failed} rows was answered or "
+            "abstained on."
+        )
+    if not items.predicted.any():
+        raise InvalidValue(
+            f"There is no answer to accept: the model abstained on all {items.n_items} rows."
+        )
+    if variant == "stated" and not items.table.usable.any():
+        others = ", ".join(name for name in available if name != "stated")
+        mend = f"choose another score: {others}" if others else "there is no threshold to choose"
+        raise InvalidValue(f"No answered row states a confidence; {mend}.")
+    if variant != "stated" and items.n_items > MOST_ROWS_READ:
+        raise InvalidValue(
+            f"The score {variant!r} is made row by row, which takes too long for a page of "
+            f"{items.n_items:,} rows; use the command."
+        )
+    key = ("decide", variant, asked.seed, asked.rows_per_patient)
+    return items.table.shared(key, lambda: Desk.of(items, asked.score))
+
+
+def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
+    question = asked.question
+    threshold = desk.choose(question)
+    curve, n = desk.sample.curve, desk.sample.n_rows
+    places = thinned(curve.threshold.size).tolist()
+    return {
+        "n_with_confidence": desk.sample.n_scored,
+        "cmax": desk.cmax,
+        "n_levels": int(curve.threshold.size),
+        "point": _point(desk, threshold, question),
+        "certified": _certified(items, desk.sample, asked),
+        "halves": _halves(desk, question, asked.seed),
+        "groups": _groups(desk, threshold, question),
+        "costs": _costs(items, desk, asked, threshold),
+        "curve": [
+            {
+                "threshold": float(curve.threshold[index]),
+                "coverage": int(curve.n_accepted[index]) / n,
+                "risk": curve.risk(index),
+            }
+            for index in places
+        ],
+        "band": [
+            {"coverage": coverage, "risk": risk, "low": interval.low, "high": interval.high}
+            for coverage, risk, interval in desk.band
+        ],
+    }
+
+
+def _facts(part: Part, question: Question | None) -> JsonObject:
+    verdict = "" if question is None else part.verdict(question)
+    return {**asdict(part), "too_few": part.too_few, "verdict": verdict}
+
+
+def _point(desk: Desk, threshold: float | None, question: Question | None) -> JsonObject:
+    shown = None if threshold is None else threshold_beside(threshold, desk.below(threshold))
+    found = _facts(desk.part(threshold), question)
+    return {"threshold": threshold, "threshold_shown": shown, **found}
+
+
+def _certified(items: RunItems, sample: Sample, asked: Asked) -> JsonObject:
+    """Look for a certified threshold by the search of `krisis certify`, on the same rows."""
+    blank: JsonObject = {"threshold": None, "reason": "", "size_helps": False, "assumptions": []}
+    question = asked.question
+    if question is None or question.kind != "wrong":
+        return {**blank, "tested": False, "reason": _NO_BOUND}
+    try:
+        options = CertifyOptions(
+            risk=question.share,
+            delta=None if asked.method == "crc" else asked.delta,
+            method=asked.method,  # type: ignore[arg-type] # checked when it was read
+            score=asked.score,
+        )
+    except InvalidValue as error:
+        return {**blank, "tested": False, "reason": str(error)}
+    delta = options.chance
+    if asked.method == "fixed-sequence" and _is_long(sample, question.share, delta):
+        why = (
+            f"{sample.n_rows:,} rows with {sample.curve.threshold.size:,} thresholds take longer "
+            "to test than a page should; the command does it"
+        )
+        return {**blank, "tested": False, "reason": why}
+    found = find_threshold(sample, options.method, question.share, delta)
+    accepted = sample.accepts(found.threshold)
+    n_kept = int(accepted.sum())
+    why, size = ("", 0.0) if n_kept else why_none(found, question.share, delta, options.method)
+    return {
+        **blank,
+        "tested": True,
+        "delta": None if options.method == "crc" else delta,
+        "method": options.method,
+        "test": found.test,
+        "n_tested": found.tested.n_rows,
+        "threshold": found.threshold,
+        "n_kept": n_kept,
+        "n_wrong": int(sample.loss[accepted].sum()),
+        "coverage": n_kept / sample.n_rows,
+        "reason": why,
+        "size_helps": bool(why) and not math.isnan(size),
+        "assumptions": assumptions_of(items, sample, options, [found.test]),
+    }
+
+
+def _is_long(sample: Sample, risk: float, delta: float) -> bool:
+    """Tell whether the chains of a sample have more tests than a page waits for."""
+    n_tests = min(risk * sample.n_scored / sample.most_rows, sample.curve.threshold.size)
+    if sample.clustered and not sample.few_patients(risk, delta):
+        return n_tests * sample.n_patients > _MOST_BETS
+    return n_tests > _MOST_TESTS
+
+
+def _halves(desk: Desk, question: Question | None, seed: int) -> JsonObject | None:
+    """Choose on one half of the patients and look at the other."""
+    if question is None or desk.sample.n_patients < 2:
+        return None
+    first, second = desk.halves(seed)
+    threshold = desk.choose_on(question, first)
+    return {
+        "seed": seed,
+        "threshold": threshold,
+        "threshold_shown": None
+        if threshold is None
+        else threshold_beside(threshold, desk.below(threshold)),
+        "chosen_on": _facts(desk.part(threshold, first, kind=question.kind), question),
+        "checked_on": _facts(desk.part(threshold, second, kind=question.kind), question),
+    }
+
+
+def _groups(desk: Desk, threshold: float | None, question: Question | None) -> list[JsonObject]:
+    found = []
+    for column, parts in desk.groups().items():
+        for name, rows in parts.items():
+            part = desk.part(threshold, rows, kind=question.kind if question else "wrong")
+            value = name.removeprefix(f"{column}_") if name != f"unknown_{column}" else ""
+            facts = _facts(part, question)
+            facts["verdict"] = "too few to say" if part.too_few else facts["verdict"]
+            found.append({"by": column, "group": value, **facts})
+    return found
+
+
+def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -> JsonObject:
+    """Price the threshold by the costs of the address, else by those of the task."""
+    try:
+        table = cost_table(items, asked)
+        options = DecideOptions(costs=table, score=replace(asked.score, loss=""))
+        policies = price_thresholds(items, options, desk.score, {"this threshold": threshold})
+    except InvalidValue as error:
+        return {"reason": str(error), "policies": []}
+    names = ("name", "n_answered", "n_rows", "cost", "low", "high", "reason")
+    return {
+        "reason": "",
+        "per": PER,
+        "table": table.to_json(),
+        "policies": [{name: getattr(policy, name) for name in names} for policy in policies],
+    }
+
+
+def _artefacts(path: Path) -> list[JsonObject]:
+    """Return the certificates, decisions and audits that lie as JSON in the folder of a run."""
+    if not path.is_dir():
+        return []
+    found = []
+    for file in sorted(path.glob("*.json")):
+        try:
+            if file.is_symlink() or not file.is_file():
+                continue
+            with file.open("rb") as opened:
+                head = opened.read(200)
+            kind = next((k for k in _KINDS if f'"{k}"'.encode() in head), "")
+            if kind:
+                found.append({"file": file.name, "kind": _KINDS[kind], **_artefact(file, kind)})
+        except (KrisisError, OSError) as error:
+            found.append({"file": file.name, "kind": "unreadable", "problem": str(error)})
+    return found
+
+
+def _artefact(file: Path, kind: str) -> JsonObject:
+    content = read_object(file)
+    if kind == "krisis.certificate":
+        certificate = certificate_from(content, place=file.name)
+        return {"sentences": certificate_lines(certificate), "problem": ""}
+    sentences = content.get("assumptions", [])
+    if not isinstance(sentences, list):
+        raise InvalidFile(f"{file.name} is no output of krisis; write it again")
+    return {"sentences": [str(one) for one in sentences], "problem": ""}
+
+
+def _links(content: JsonObject, by_confidence: bool) -> JsonObject:
+    """Return the filters of the rows behind every count; of other scores the rows know nothing."""
+    links: JsonObject = {"abstained": "outcome=abstained", "failed": "outcome=failed"}
+    point = content["point"]
+    if point is None or not by_confidence:
+        return links
+    threshold = point["threshold"]
+    none = 2.0 if threshold is None else threshold
+    if threshold is not None:
+        links["kept"] = urlencode({"outcome": "answered", "confidence_min": repr(none)})
+        links["wrong"] = urlencode({"correct": "no", "confidence_min": repr(none)})
+        links["deferred"] = urlencode({"deferred_at": repr(none), "sort": "-confidence"})
+        links["wrong_deferred"] = urlencode({"deferred_at": repr(none), "correct": "no"})
+    else:
+        links["deferred"], links["wrong_deferred"] = "outcome=answered", "correct=no"
+    return links

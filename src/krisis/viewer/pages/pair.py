@@ -1,0 +1,246 @@
+"""The cases on which two runs differ, a page at a time, and both replies to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from urllib.parse import quote, urlencode
+
+import numpy as np
+
+from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
+from krisis.metrics.table import BoolArray, Table
+from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.reporting.paired_confidence import QUADRANTS, in_bin
+from krisis.reporting.report import reasons_of
+from krisis.results.comparison.matching import (
+    OUTCOMES,
+    match_runs,
+    outcome_codes,
+    refuse_other_data,
+)
+from krisis.results.comparison.where import differing, groups_of
+from krisis.results.loading import distinct_names
+from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
+from krisis.viewer.pages.cases import tone_of
+from krisis.viewer.row_index import IntArray
+
+PAGE_SIZE, LARGEST_PAGE = 50, 500
+SHOWN_CHARACTERS = 50_000
+SORTS = ("position", "gap")
+
+
+@dataclass(frozen=True, slots=True)
+class PairFilter:
+    """Which of the matched cases to show; an empty field asks for nothing.
+
+    ``left`` and ``right`` are what became of the case in each run; ``quadrant``, from 1 to 4, is
+    that both, only the left, only the right or neither has it right; a bin is named by its lower
+    end.
+    """
+
+    show: str = "differ"
+    left: str = ""
+    right: str = ""
+    surer: str = ""
+    group: str = ""
+    quadrant: int | None = None
+    left_bin: float | None = None
+    right_bin: float | None = None
+    sort: str = "position"
+
+
+class MatchedPair:
+    """Two runs on the rows that both scored, in the order of the left one."""
+
+    def __init__(self, left: LoadedRun, right: LoadedRun) -> None:
+        self.runs = (left, right)
+        self.labels = distinct_names(
+            [run.result.backend_name for run in self.runs], [run.name for run in self.runs]
+        )
+        named = {run.name: run.result for run in self.runs}
+        if not all(run.n_rows for run in self.runs):
+            raise InvalidValue("a run without rows has no cases to compare; choose another")
+        refuse_other_data(named)
+        matched = match_runs(named)
+        self.tables: tuple[Table, Table] = (
+            matched.rows[left.name].table,
+            matched.rows[right.name].table,
+        )
+        self.positions = [np.array(matched.positions[run.name]) for run in self.runs]
+        self.task = left.result.provenance.task_facts
+
+    @cached_property
+    def groups(self) -> dict[str, BoolArray]:
+        """Return the rows of every group by its whole name."""
+        words = self.task.words if self.task else str
+        return {
+            f"{heading}: {group}": rows
+            for heading, parts in groups_of(*self.tables, words).items()
+            for group, rows in parts.items()
+        }
+
+    def select(self, wanted: PairFilter) -> IntArray:
+        """Return the places of the cases that pass, in the order asked for."""
+        left, right = self.tables
+        kept = left.everyone if wanted.show == "all" else differing(left, right)
+        for table, outcome in ((left, wanted.left), (right, wanted.right)):
+            if outcome:
+                kept = kept & (outcome_codes(table) == OUTCOMES.index(outcome))
+        if wanted.quadrant is not None:
+            first, second = QUADRANTS[wanted.quadrant - 1]
+            kept = kept & (left.correct == first) & (right.correct == second)
+        for table, low in ((left, wanted.left_bin), (right, wanted.right_bin)):
+            if low is not None:
+                kept = kept & in_bin(table.confidence, low)
+        if wanted.group:
+            kept = kept & self.groups.get(wanted.group, ~left.everyone)
+        gap = left.confidence - right.confidence
+        if wanted.surer:
+            kept = kept & ((gap > 0) if wanted.surer == "left" else (gap < 0))
+        places = np.flatnonzero(kept)
+        if wanted.sort == "gap":  # cases without both confidences come last
+            places = places[np.argsort(-np.abs(gap[places]), kind="stable")]
+        return places
+
+    def side(self, which: int, place: int) -> JsonObject:
+        """Return what one run made of a case."""
+        position = int(self.positions[which][place])
+        row = self.runs[which].row(position)
+        return {
+            "run": self.runs[which].name,
+            "position": position,
+            "tone": tone_of(row),
+            "answer": "abstained" if row.abstained else self._words(row.prediction),
+            "confidence": row.confidence,
+            "reply": row.raw_response,
+        }
+
+    def case(self, place: int) -> JsonObject:
+        """Return a case with what both runs made of it."""
+        row = self.runs[0].row(int(self.positions[0][place]))
+        cell = deferral_cell(row)
+        return {
+            "position": int(self.positions[0][place]),
+            "record_id": row.record_id,
+            "truth": self._words(row.ground_truth),
+            "due": row.metadata.get("should_abstain"),
+            "cell": CELLS[cell][0] if cell else "",
+            "reasons": reasons_of(row.metadata),
+            "sides": [self.side(which, place) for which in (0, 1)],
+        }
+
+    def _words(self, answer: object) -> str:
+        if answer is None:
+            return "none of the allowed answers"
+        return self.task.words(answer) if self.task else str(answer)
+
+
+@lru_cache(maxsize=2)
+def _matched(left: LoadedRun, right: LoadedRun) -> MatchedPair:
+    return MatchedPair(left, right)
+
+
+def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) -> Page:
+    """List the cases of two runs that pass the filters."""
+    pair = _pair(catalogue, chosen)
+    wanted = parse_filter(query)
+    places = pair.select(wanted)
+    size = whole_of(query, "size", default=PAGE_SIZE, most=LARGEST_PAGE)
+    n_pages = max(1, -(-len(places) // size))
+    number = min(whole_of(query, "page", default=1, most=10**9), n_pages)
+    shown = places[(number - 1) * size : number * size]
+    cases = [pair.case(int(place)) for place in shown]
+    for case in cases:
+        for side in case["sides"]:
+            del side["reply"]
+    content: JsonObject = {
+        **_heading(pair),
+        "filter": asdict(wanted),
+        "n_matched": pair.tables[0].n_scored,
+        "n_found": len(places),
+        "page": number,
+        "n_pages": n_pages,
+        "cases": cases,
+    }
+    context = {"groups": list(pair.groups), "outcomes": OUTCOMES, **_addresses(pair, query)}
+    return Page("pair.html", f"Cases · {' and '.join(pair.labels)}", content, context)
+
+
+def case_page(
+    catalogue: Catalogue, chosen: Sequence[str], position: int, query: Mapping[str, str]
+) -> Page:
+    """Show both replies to one case, and its neighbours among those that pass the filters."""
+    pair = _pair(catalogue, chosen)
+    found = np.flatnonzero(pair.positions[0] == position)
+    if not found.size:
+        raise InvalidValue(
+            f"case {position} of {pair.runs[0].name} was not scored by both runs; choose another"
+        )
+    place, places = int(found[0]), pair.select(parse_filter(query))
+    inside = np.flatnonzero(places == place)
+    at = int(inside[0]) if inside.size else None
+    near = [at - 1, at + 1] if at is not None else []
+    around = [int(pair.positions[0][places[i]]) if 0 <= i < len(places) else None for i in near]
+    whole = query.get("reply") == "all"
+    case = pair.case(place)
+    content: JsonObject = {
+        **_heading(pair),
+        **case,
+        "n_found": len(places),
+        "place": None if at is None else at + 1,
+        "previous": around[0] if around else None,
+        "next": around[1] if around else None,
+    }
+    replies = [
+        side["reply"] if whole else side["reply"][:SHOWN_CHARACTERS] for side in case["sides"]
+    ]
+    more = [
+        len(side["reply"]) - len(text) for side, text in zip(case["sides"], replies, strict=True)
+    ]
+    context = {"replies": replies, "n_more": more, **_addresses(pair, query)}
+    title = f"{case['record_id']} · {' and '.join(pair.labels)}"
+    return Page("pair_case.html", title, content, context)
+
+
+def _pair(catalogue: Catalogue, chosen: Sequence[str]) -> MatchedPair:
+    known = {name: catalogue.entry(name) for name in dict.fromkeys(chosen) if name}
+    if len(known) != 2:
+        raise InvalidValue(f"name two runs whose cases to show, not {len(known)}")
+    left, right = (name for name in dict.fromkeys(chosen) if name)
+    return _matched(catalogue.load(left), catalogue.load(right))
+
+
+def _heading(pair: MatchedPair) -> JsonObject:
+    return {"runs": [run.name for run in pair.runs], "labels": list(pair.labels)}
+
+
+def _addresses(pair: MatchedPair, query: Mapping[str, str]) -> JsonObject:
+    """Return the addresses that keep the filter, and those of the runs' own pages."""
+    names = [run.name for run in pair.runs]
+    runs = [("run", name) for name in names]
+    kept = [(k, v) for k, v in query.items() if k not in ("run", "page", "reply") and v.strip()]
+    return {
+        "query": urlencode([*runs, *kept]),
+        "bare": urlencode(runs),
+        "rows": [f"/runs/{quote(name, safe='')}/cases/" for name in names],
+    }
+
+
+def parse_filter(query: Mapping[str, str]) -> PairFilter:
+    """Read the filters, refusing what they cannot be."""
+    quadrant = text_of(query, "quadrant")
+    return PairFilter(
+        show=choice_of(query, "show", ("differ", "all")) or "differ",
+        left=choice_of(query, "left", OUTCOMES),
+        right=choice_of(query, "right", OUTCOMES),
+        surer=choice_of(query, "surer", ("left", "right")),
+        group=text_of(query, "group"),
+        quadrant=whole_of(query, "quadrant", default=1, most=4) if quadrant else None,
+        left_bin=number_of(query, "left_bin"),
+        right_bin=number_of(query, "right_bin"),
+        sort=choice_of(query, "sort", SORTS) or "position",
+    )

@@ -1,0 +1,231 @@
+"""Rows in Parquet are scored as the run that they come from, with rows in memory and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.invented_runs import TASK, invented_rows
+from typer.testing import CliRunner
+
+from krisis.cli.app import app
+from krisis.errors import InvalidFile, InvalidValue, UserError
+from krisis.json_values import dumps
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.columns import ColumnTable
+from krisis.results import parquet
+from krisis.results.account import Provenance, RunFacts, TaskFacts
+from krisis.results.base import BenchmarkResult
+from krisis.results.export import tidy_table, write_parquet
+from krisis.results.parquet import load_parquet
+from krisis.results.rows import scores_to_dict
+from krisis.results.run_items import read_items
+
+OPTIONS = BootstrapOptions(n_resamples=200)
+
+
+@pytest.fixture(params=["rows", "columns"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read small files as small ones, and once as if they were large."""
+    if request.param == "columns":
+        monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
+    return str(request.param)
+
+
+def exported(rows: list[EvaluationResult], path: Path, **known: object) -> BenchmarkResult:
+    facts = RunFacts(provenance=Provenance(task_facts=TaskFacts.of({**TASK, **known})))
+    result = BenchmarkResult(rows, {}, {"suite": "invented", "task": "detection"}, "m", facts=facts)
+    write_parquet(tidy_table(result), path, result)
+    return result
+
+
+def written(path: Path, columns: str, rows: str) -> Path:
+    with duckdb.connect() as base:
+        base.execute(f"copy (select * from (values {rows}) v({columns})) to '{path}'")
+    return path
+
+
+def test_an_exported_run_has_the_scores_of_the_run(reading: str, tmp_path: Path) -> None:
+    result = exported(list(invented_rows(240)), tmp_path / "rows.parquet")
+    again = load_parquet(tmp_path / "rows.parquet")
+    assert isinstance(again.rows.table, ColumnTable) == (reading == "columns")
+    assert again.attrition == result.attrition
+    assert again.attrition.n_failed > 0
+    metrics = default_benchmark_metrics()
+    expected = score_all(metrics, result.rows, intervals=OPTIONS)
+    found = score_all(metrics, again.rows, intervals=OPTIONS)
+    assert dumps(scores_to_dict(found)) == dumps(scores_to_dict(expected))  # NaN is null there
+    assert expected["accuracy"].breakdown
+    assert expected["deferral_alignment"].details["by_reason"]
+
+
+def test_four_rows_counted_by_hand(reading: str, tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "four.parquet",
+        "ground_truth, prediction, confidence, failed",
+        "(1, 1, 0.9, 0), (0, 1, 0.6, 0), (1, null, 0.5, 0), (1, null, null, 1)",
+    )
+    result = load_parquet(path)
+    scores = score_all(default_benchmark_metrics(), result.rows)
+    assert str(result.attrition).endswith("2 answered / 1 abstained / 1 failed")
+    assert scores["accuracy"].value == pytest.approx(1 / 3)
+    assert scores["selective_accuracy"].value == 0.5
+    assert scores["brier_score"].value == pytest.approx((0.1**2 + 0.6**2) / 2)
+    assert result.rows.table.patients.n == 3
+
+
+LABELS = st.sampled_from([0, 1, "1 ", "Stable", "stable", 2])
+
+
+@st.composite
+def some_rows(draw: st.DrawFn) -> list[EvaluationResult]:
+    return [
+        EvaluationResult(
+            None if (abstained := draw(st.booleans())) else draw(LABELS),
+            draw(LABELS),
+            abstained,
+            draw(st.none() | st.floats(0, 1)),
+            record_id=draw(st.sampled_from(["", "a", "b", "c"])),
+            cluster_id=draw(st.sampled_from(["", "p", "q"])),
+            metadata=draw(
+                st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "should_abstain": st.booleans(),
+                        "ckd_stage": st.integers(1, 3),
+                        "synthetic": st.booleans(),
+                    },
+                )
+            ),
+            error=draw(st.none() | st.just("no answer")),
+        )
+        for _ in range(draw(st.integers(1, 12)))
+    ]
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(rows=some_rows())
+def test_the_columns_of_a_file_are_the_table_of_its_rows(
+    rows: list[EvaluationResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
+    result = exported(rows, tmp_path / "rows.parquet")
+    ours, table = load_parquet(tmp_path / "rows.parquet").rows.table, result.rows.table
+    assert ours.labels == table.labels
+    for name in ("truth", "prediction", "abstained", "confidence", "should_abstain"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(table, name), name)
+    np.testing.assert_array_equal(ours.patients.code, table.patients.code)
+    assert (ours.n_failed, ours.n_rows) == (table.n_failed, table.n_rows)
+    assert sorted(map(str, ours.failed_truths)) == sorted(map(str, table.failed_truths))
+    assert ours.repeats_cases == table.repeats_cases
+    names, groups = table.grouped("stage")
+    assert ours.grouped("stage")[0] == names
+    np.testing.assert_array_equal(ours.grouped("stage")[1], groups)
+    assert ours.metadata("ckd_stage") == table.metadata("ckd_stage")
+    kept = table.answered & (table.truth == 0)
+    part, other = ours.restricted(kept), table.restricted(kept)
+    np.testing.assert_array_equal(part.confidence, other.confidence)
+    np.testing.assert_array_equal(part.patients.code, other.patients.code)
+    for code, name in enumerate(other.patient_names):
+        assert part.patient_names[code] == name or part.patient_names[code].startswith("row ")
+
+
+def test_selective_prediction_by_columns_has_the_figures_of_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        EvaluationResult(**{**_fields(row), "signals": {"token_msp": 0.5 + 0.4 * (i % 7) / 7}})
+        for i, row in enumerate(invented_rows(120))
+    ]
+    exported(rows, tmp_path / "rows.parquet")
+    command = ["selective", "--input", str(tmp_path / "rows.parquet"), "--json"]
+    command += ["--confidence", "stated,token_msp", "--bootstrap-resamples", "0"]
+    found = []
+    for most in (200_000, 0):
+        monkeypatch.setattr(parquet, "MOST_IN_MEMORY", most)
+        done = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        found.append({**json.loads(done.stdout), "created_at": ""})
+    assert found[0] == found[1]
+    assert found[0]["population"]["items_failed"] > 0
+
+
+def _fields(row: EvaluationResult) -> dict[str, object]:
+    return {name: getattr(row, name) for name in EvaluationResult.__slots__}
+
+
+def test_a_large_file_is_never_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
+    exported(list(invented_rows(20)), tmp_path / "rows.parquet")
+    result = load_parquet(tmp_path / "rows.parquet")
+    for listed in (lambda: list(result.rows), lambda: result.rows[0], result.to_json):
+        with pytest.raises(InvalidValue, match="20 rows, which are scored by columns"):
+            listed()
+    with pytest.raises(InvalidValue, match="every row in memory"):
+        _ = result.rows.table.rows
+    repeated = [EvaluationResult(1, 1, record_id="a", cluster_id="p", confidence=0.5)] * 2
+    exported(repeated, tmp_path / "twice.parquet")
+    with pytest.raises(InvalidFile, match="asked several times"):
+        read_items(tmp_path / "twice.parquet")
+
+
+def test_real_and_synthetic_patients_are_scored_apart(reading: str, tmp_path: Path) -> None:
+    rows = [
+        EvaluationResult(i % 2, 1, confidence=0.5, metadata={"synthetic": i < 4}) for i in range(10)
+    ]
+    exported(rows, tmp_path / "rows.parquet")
+    found = load_parquet(tmp_path / "rows.parquet").scored(default_benchmark_metrics(), OPTIONS)
+    parts = {
+        name: scores["accuracy"].n_evaluated for name, scores in found.scores_by_source.items()
+    }
+    assert parts == {"real": 6, "synthetic": 4}
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "sentence"),
+    [
+        ("truth, prediction", "(1, 1)", "no column 'ground_truth'"),
+        ("ground_truth, prediction", "(1, 1), (null, 1)", "row 2: ground_truth is None"),
+        ("ground_truth, prediction, confidence", "(1, 1, 1.2)", "row 1: confidence is"),
+        ("ground_truth, prediction, confidence", "(1, 1, 'nan'::double)", "row 1: confidence is"),
+        ("ground_truth, prediction, abstained", "(1, 1, 2)", "row 1: abstained is 2"),
+        ("ground_truth, prediction, outcome", "(1, 1, 'right')", "row 1: outcome is 'right'"),
+        ("ground_truth, prediction, run_id", "(1, 1, 'a'), (1, 1, 'b')", "several runs"),
+        ("ground_truth, prediction", "(1.5, 1.0)", "1.5"),
+    ],
+)
+def test_a_file_that_cannot_be_scored_is_one_sentence(
+    reading: str, tmp_path: Path, columns: str, rows: str, sentence: str
+) -> None:
+    path = written(tmp_path / "bad.parquet", columns, rows)
+    done = CliRunner().invoke(app, ["score", str(path)])
+    assert isinstance(done.exception, UserError)
+    assert sentence in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_bytes(b"PAR1 cut"),
+        lambda path: path.write_bytes(b""),
+        lambda path: written(path, "ground_truth, prediction", "(1, 1)").write_bytes(
+            path.read_bytes()[:40]
+        ),
+    ],
+)
+def test_a_broken_file_is_one_sentence(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "cut.parquet")
+    with pytest.raises(InvalidFile, match="cannot be read as Parquet"):
+        load_parquet(tmp_path / "cut.parquet")

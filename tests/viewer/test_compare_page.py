@@ -1,0 +1,265 @@
+"""Runs beside each other: which can be, oldest first, where they differ, and both replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from tests.invented_runs import invented_rows, result_of, write_run
+from tests.viewer.conftest import Site, Watched, eventually
+
+from krisis.json_values import dumps
+from krisis.metrics.base import Rows
+from krisis.results.comparison.compare import CompareOptions, compare_runs
+from krisis.results.comparison.matching import verdict
+from krisis.results.loading import load_results
+from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.pages import compare
+from krisis.viewer.pages.compare import MOST_RUNS, N_OFFERED, in_order, options_for, page
+
+
+def rows_of(*, worse_in_stage: int | None = None, surer: float = 0.0) -> Rows:
+    """Return the rows of one model, wrong wherever the stage is the given one."""
+    rows = invented_rows(240)
+    for row in rows:
+        if row.error is None and row.confidence is not None:
+            row.confidence = round(min(0.99, row.confidence + surer), 2)
+            if row.metadata["ckd_stage"] == worse_in_stage and not row.abstained:
+                row.prediction = 1 - int(row.ground_truth)
+    return rows
+
+
+LEFT, RIGHT = rows_of(), rows_of(worse_in_stage=3, surer=0.04)
+PAIR = "run=z-old&run=a-new"
+FEW = CompareOptions(n_permutations=119)
+
+
+def written(folder: Path, name: str, rows: Rows, model: str, day: int, **described: str) -> None:
+    result = result_of(rows, model)
+    result.suite_description |= described
+    manifest = write_run(folder / name, result) / "manifest.json"
+    content = json.loads(manifest.read_text(encoding="utf-8"))
+    content["created_at"] = f"2026-01-{day:02d}T03:04:05Z"
+    manifest.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    written(folder, "z-old", LEFT, "m/old", 1)
+    written(folder, "a-new", RIGHT, "m/new", 9)
+    written(folder, "b-middle", rows_of(), "m/new", 5)
+    written(folder, "other-cases", rows_of(), "m/new", 6, content_hash="cd" * 32)
+    written(folder, "other-task", rows_of(), "m/new", 7, task="staging")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(serve: Callable[..., Site], folder: Path) -> Iterator[Site]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "_LARGE", 0)
+        patch.setattr(compare, "_FEWER", FEW.n_permutations)
+        yield serve(folder)
+
+
+def test_the_page_draws_as_many_permutations_as_the_command_unless_that_would_take_long() -> None:
+    usual = CompareOptions()
+    assert options_for(20_000, 2) == options_for(1_300, 6) == usual
+    assert options_for(20_001, 2).n_permutations < usual.n_permutations
+    assert options_for(1_400, 6).n_permutations < usual.n_permutations
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reference", "order"),
+    [
+        ("a-new z-old", "", "z-old a-new"),
+        ("a-new z-old b-middle", "", "z-old b-middle a-new"),
+        ("a-new z-old b-middle", "a-new", "a-new z-old b-middle"),
+        ("z-old z-old", "a-new", "a-new z-old"),
+    ],
+)
+def test_runs_stand_oldest_first_behind_the_reference(
+    folder: Path, chosen: str, reference: str, order: str
+) -> None:
+    entries = {entry.name: entry for entry in Catalogue(folder).entries()}
+    assert in_order(entries, ["", *chosen.split()], reference) == order.split()
+
+
+def test_the_page_and_the_command_have_the_same_numbers(site: Site, folder: Path) -> None:
+    names = ("z-old", "b-middle", "a-new")
+    told = compare_runs(load_results([folder / name for name in names]), FEW).to_dict()
+    query = "&".join(f"run={name}" for name in names)
+    shown = site.get(f"/compare.json?{query}").json["comparison"]
+    assert shown == json.loads(dumps(told))
+    assert len(shown["pairs"]) == 3
+    assert shown["pairs"][0]["right"] == "m/new (b-middle)"
+    assert shown["n_compared"] == sum(row.error is None for row in LEFT)
+    text = site.get(f"/compare?{query}").text
+    places = [text.index(f"/runs/{name}") for name in names]
+    assert places == sorted(places)
+    assert "draws 119 permutations" in text
+
+
+def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(site: Site) -> None:
+    facts = site.get(f"/compare.json?{PAIR}").json["comparison"]["pairs"][0]["where"]
+    assert facts["standing_out"][0] == "stage: 3, right"
+    text = site.get(f"/compare?{PAIR}").text
+    assert text.index("They differ mostly where stage is 3") < text.index("Scores on the same rows")
+    assert 'href="/compare/cases?run=z-old&amp;run=a-new&amp;group=stage%3A+3"' in text
+    found = site.get(f"/compare/cases.json?{PAIR}&group=stage%3A%203&size=500").json
+    rows = [
+        i
+        for i, (a, b) in enumerate(zip(LEFT, RIGHT, strict=True))
+        if a.metadata["ckd_stage"] == 3 and verdict(a) != verdict(b)
+    ]
+    assert [case["position"] for case in found["cases"]] == rows
+    assert found["n_found"] == len(rows) > 10
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("run=z-old&run=other-cases", "different cases (abababababab and cdcdcdcdcdcd)"),
+        ("run=z-old&run=other-task&run=a-new", "different task (detection and staging)"),
+    ],
+)
+def test_runs_on_other_cases_say_so_and_those_that_fit_are_offered(
+    site: Site, query: str, reason: str
+) -> None:
+    answer = site.get(f"/compare.json?{query}")
+    assert answer.status == 400
+    assert reason in answer.json["problem"]
+    assert answer.json["comparison"] is None
+    assert {run["name"] for run in answer.json["offered"]} >= {"b-middle"}
+    assert not {"other-cases", "other-task"} & {run["name"] for run in answer.json["offered"]}
+    page = site.get(f"/compare?{query}")
+    assert page.status == 400
+    assert 'href="/compare?run=z-old' in page.text
+
+
+def test_one_run_offers_all_that_can_be_compared_with_it_by_words(site: Site) -> None:
+    facts = site.get("/compare.json?run=z-old").json
+    assert [run["name"] for run in facts["offered"]] == ["a-new", "b-middle"]
+    assert [
+        run["name"] for run in site.get("/compare.json?run=z-old&text=M/NEW%20mid").json["offered"]
+    ] == ["b-middle"]
+    assert len(site.get("/compare.json").json["offered"]) == 5
+    assert site.get("/compare.json?run=nothing").status == 404
+    many = "&".join(f"run=x{i}" for i in range(MOST_RUNS + 1))
+    assert site.get(f"/compare.json?{many}").status == 404
+
+
+def test_of_many_runs_the_newest_are_shown_and_more_than_six_are_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run-000", result_of(invented_rows(4), "m/x"))
+    for number in range(1, N_OFFERED + 5):
+        copy = tmp_path / f"run-{number:03d}"
+        copy.mkdir()
+        for path in run.iterdir():
+            (copy / path.name).write_bytes(path.read_bytes())
+    catalogue = Catalogue(tmp_path)
+    content = page(catalogue, ["run-000"], {}).content
+    assert (content["n_offered"], len(content["offered"])) == (N_OFFERED + 4, N_OFFERED)
+    found = page(catalogue, ["run-000"], {"text": "run-007"}).content
+    assert [one["name"] for one in found["offered"]] == ["run-007"]
+    with pytest.raises(Exception, match="two to 6 runs and 7 were chosen"):
+        page(catalogue, [f"run-{n:03d}" for n in range(7)], {})
+
+
+@pytest.mark.parametrize(
+    ("query", "passes"),
+    [
+        ("", lambda a, b: verdict(a) != verdict(b)),
+        ("show=all", lambda a, b: True),
+        ("left=right&right=wrong", lambda a, b: (verdict(a), verdict(b)) == ("right", "wrong")),
+        ("show=all&right=abstained", lambda a, b: b.abstained),
+        ("show=all&surer=left", lambda a, b: a.confidence > b.confidence),
+        ("show=all&quadrant=1", lambda a, b: verdict(a) == verdict(b) == "right"),
+        ("show=all&quadrant=2", lambda a, b: verdict(a) == "right" != verdict(b)),
+        (
+            "show=all&left_bin=0.7&right_bin=0.8",
+            lambda a, b: 0.7 <= a.confidence < 0.8 <= b.confidence < 0.9,
+        ),
+        ("show=all&left_bin=0.9", lambda a, b: a.confidence >= 0.9),
+    ],
+)
+def test_a_filter_keeps_exactly_the_cases_that_pass(
+    site: Site, query: str, passes: Callable[[Any, Any], bool]
+) -> None:
+    pairs = enumerate(zip(LEFT, RIGHT, strict=True))
+    expected = [i for i, (a, b) in pairs if a.error is None and passes(a, b)]
+    found = site.get(f"/compare/cases.json?{PAIR}&{query}&size=500").json
+    assert [case["position"] for case in found["cases"]] == expected
+    assert expected or query.endswith("surer=left")
+
+
+def test_every_square_of_confidences_leads_to_as_many_cases_as_it_says(site: Site) -> None:
+    text = site.get(f"/compare?{PAIR}").text
+    links = [part.split('"')[0].replace("&amp;", "&") for part in text.split('<a href="')[1:]]
+    squares = [link for link in links if "left_bin=" in link]
+    words = [part.split(" cases: ")[0] for part in text.split('aria-label="')[1:] if "0.1" in part]
+    assert len(squares) > 20
+    n_rows = 0
+    for square in squares:
+        query = parse_qs(urlsplit(square).query)
+        n_rows += site.get(square.replace("/cases?", "/cases.json?")).json["n_found"]
+        assert len(query["quadrant"]) == 1
+    assert n_rows == sum(row.error is None for row in LEFT)
+    assert words
+
+
+def test_both_replies_stand_beside_each_other_within_the_filter(site: Site) -> None:
+    queue = site.get(f"/compare/cases.json?{PAIR}&left=right&right=wrong").json["cases"]
+    first, second = (case["position"] for case in queue[:2])
+    facts = site.get(f"/compare/cases/{first}.json?{PAIR}&left=right&right=wrong").json
+    assert (facts["place"], facts["previous"], facts["next"]) == (1, None, second)
+    assert [side["tone"] for side in facts["sides"]] == ["correct", "wrong"]
+    assert facts["truth"].startswith("the disease is")
+    assert facts["sides"][0]["answer"] == facts["truth"] != facts["sides"][1]["answer"]
+    text = site.get(f"/compare/cases/{first}?{PAIR}&left=right&right=wrong").text
+    assert f"/compare/cases/{second}?run=z-old&amp;run=a-new&amp;left=right&amp;right=wrong" in text
+    assert f"/runs/z-old/cases/{first}" in text
+    failed = next(i for i, row in enumerate(LEFT) if row.error is not None)
+    for position in (failed, 10**6):
+        assert site.get(f"/compare/cases/{position}.json?{PAIR}").status == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("run=z-old", 400),
+        ("run=z-old&run=b-middle&run=a-new", 400),
+        ("run=z-old&run=other-cases", 400),
+        ("run=z-old&run=nothing", 404),
+        (f"{PAIR}&left=maybe", 404),
+        (f"{PAIR}&quadrant=5", 400),
+        (f"{PAIR}&left_bin=2", 400),
+        (f"{PAIR}&left_bin=nan", 400),
+        (f"{PAIR}&group=no%20such%20group", 200),
+    ],
+)
+def test_what_the_address_cannot_ask_for_is_said(site: Site, query: str, status: int) -> None:
+    answer = site.get(f"/compare/cases.json?{query}")
+    assert answer.status == status
+    assert "error" in answer.json or answer.json["n_found"] == 0
+
+
+@pytest.mark.browser
+def test_two_clicks_from_home_say_where_two_runs_differ(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(site.address)
+    page.click("a[aria-label='Compare z-old with …']")
+    page.click(".offered-runs a[href*='run=a-new']")
+    eventually(page.locator(".headline").first).to_contain_text(
+        "They differ mostly where stage is 3"
+    )
+    page.click("a:has-text('both replies beside each other')")
+    page.select_option("select[name=surer]", "right")
+    page.wait_for_url("**surer=right**")
+    page.locator("#results tbody a").first.click()
+    eventually(page.locator(".two-replies section")).to_have_count(2)
+    page.click("a[rel=next]")
+    assert "surer=right" in page.url

@@ -1,0 +1,274 @@
+"""The Decide page says what certify, decide and counting by hand say, and never rounds a limit."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.invented_runs import ANSWERS, invented_rows, result_of, write_run
+from tests.viewer.conftest import Site
+from typer.testing import CliRunner
+
+from krisis.cli.certify import app as certify_app
+from krisis.decisions.certify import CertifyOptions, certify_run
+from krisis.decisions.costs import costs_from
+from krisis.decisions.decide import DecideOptions, decide_run
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.working_point import Desk, Question
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.items import RunItems, Source
+from krisis.reporting.wording import percent_beside, threshold_beside
+from krisis.results.loading import load_result, reproduce_command
+from krisis.results.run_items import read_items
+
+
+def by_hand() -> Rows:
+    """Nine rows: six answers, one without confidence, an abstention and a failure."""
+    confident = [(0.9, 1), (0.9, 1), (0.8, 1), (0.7, 0), (0.7, 1), (0.6, 0)]
+    rows = [EvaluationResult(right, 1, confidence=c) for c, right in confident]
+    rows += [EvaluationResult(0, 1), EvaluationResult(None, 1, abstained=True)]
+    rows += [EvaluationResult(None, 1, error="no reply", failure_class="timeout")]
+    return Rows(
+        (
+            replace(row, record_id=f"r{i}", cluster_id=f"p{i}", metadata={"ckd_stage": i % 2})
+            for i, row in enumerate(rows)
+        ),
+        ANSWERS,
+    )
+
+
+def without_order(rows: Rows, *, per_patient: int) -> Rows:
+    """Rows in random order, so many of one patient."""
+    named = [replace(row, cluster_id=f"patient {i // per_patient}") for i, row in enumerate(rows)]
+    order = np.random.default_rng(1).permutation(len(named))
+    return Rows((named[i] for i in order), ANSWERS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    many = invented_rows(900, seed=4)
+    failed: dict[str, Any] = {"error": "x", "failure_class": "timeout", "prediction": None}
+    runs = {
+        "hand": by_hand(),
+        "single": without_order(many, per_patient=1),
+        "double": without_order(many, per_patient=3),
+        "one-level": Rows((replace(r, confidence=0.9) for r in invented_rows(40)), ANSWERS),
+        "two-patients": Rows(list(invented_rows(4))[:3], ANSWERS),
+        "unsure": Rows((replace(r, confidence=None) for r in invented_rows(30)), ANSWERS),
+        "all-failed": Rows((replace(r, abstained=False, **failed) for r in by_hand()), ANSWERS),
+        "silent": Rows(replace(r, abstained=True, prediction=None, error=None) for r in by_hand()),
+    }
+    for name, rows in runs.items():
+        write_run(folder / name, result_of(rows, f"m/{name}"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(serve: Callable[[Path], Site], folder: Path) -> Site:
+    return serve(folder)
+
+
+def facts(site: Site, run: str, query: str = "") -> Any:
+    answer = site.get(f"/runs/{run}/decide.json?{query}")
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+def test_the_working_points_by_hand(site: Site) -> None:
+    found = facts(site, "hand", "wrong=25")  # 0 of 3 from 0.8 on, 1 of 5 from 0.7 on, 2 of 6 at 0.6
+    point = found["point"]
+    assert (point["threshold"], point["threshold_shown"]) == (0.7, "0.70")
+    assert (point["n_rows"], point["n_kept"], point["n_wrong"]) == (8, 5, 1)
+    assert (point["n_deferred"], point["n_wrong_deferred"]) == (2, 2)
+    assert (point["n_abstained"], found["n_failed"], found["n_rows"]) == (1, 1, 9)
+    assert (point["risk"], point["coverage"]) == (0.2, 0.625)
+    assert facts(site, "hand", "wrong=19.9")["point"]["threshold"] == 0.8
+    assert facts(site, "hand", "wrong=0")["point"]["n_kept"] == 3
+    assert facts(site, "hand", "answer=25")["point"]["threshold"] == 0.9  # 2 of 8, exactly
+    assert facts(site, "hand", "answer=26")["point"]["threshold"] == 0.8
+    assert facts(site, "hand")["point"]["n_kept"] == 6
+    none = facts(site, "hand", "answer=80")
+    assert (none["point"]["threshold"], none["cmax"]) == (None, 0.75)
+    assert "No threshold answers 80 %" in site.get("/runs/hand/decide?answer=80").text
+
+
+@pytest.mark.parametrize("run", ["single", "double"])
+@pytest.mark.parametrize(
+    "asked", [{"risk": 0.1}, {"risk": 0.3, "delta": 0.2}, {"risk": 0.3, "method": "sgr"}]
+)
+def test_the_certified_threshold_is_that_of_certify(
+    site: Site, folder: Path, run: str, asked: Mapping[str, Any]
+) -> None:
+    rest = "".join(f"&{k}={v}" for k, v in asked.items() if k != "risk")
+    found = facts(site, run, f"wrong={100 * asked['risk']:g}{rest}")
+    (part,) = certify_run(read_items(folder / run), CertifyOptions(**asked)).parts
+    certified = found["certified"]
+    assert certified["threshold"] == part.threshold
+    assert (certified["n_kept"], certified["n_wrong"]) == (part.n_accepted, part.loss_sum)
+    assert (certified["test"], certified["n_tested"]) == (part.test, part.n_tested)
+    assert part.reason.startswith(certified["reason"])
+
+
+@pytest.mark.parametrize("query", ["wrong=30&delta=0.2", "wrong=12.5&method=sgr&seed=7"])
+def test_the_command_gives_the_threshold_of_the_page(
+    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    found = facts(site, "double", query)
+    command = shlex.split(found["commands"]["certify"])
+    assert command[:2] == ["krisis", "certify"]
+    monkeypatch.chdir(folder.parent)  # the path is absolute: the viewer was started elsewhere
+    printed = CliRunner().invoke(certify_app, [*command[2:], "--json"])
+    assert json.loads(printed.stdout)["threshold"] == found["certified"]["threshold"]
+    assert json.loads(printed.stdout)["risk"] == found["question"]["share"]
+
+
+def test_commands_name_a_run_as_seen_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "runs" / "-my run", result_of(invented_rows(3)))
+    monkeypatch.chdir(tmp_path)
+    assert reproduce_command(run).split("   ")[0].endswith("'runs/-my run/manifest.json'")
+    monkeypatch.chdir(run.parent)
+    assert shlex.split(reproduce_command(run))[3] == "./-my run/manifest.json"
+    monkeypatch.chdir(run)
+    assert shlex.split(reproduce_command(Path()))[3] == "manifest.json"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert Path(shlex.split(reproduce_command(run))[3]).samefile(run / "manifest.json")
+
+
+def test_costs_of_the_address_are_those_of_decide(site: Site, folder: Path) -> None:
+    found = facts(site, "double", "wrong=20&cost.0.1=1&cost.1.0=5&defer=0.5")
+    table = costs_from({"costs": {0: {1: 1}, 1: {0: 5}}, "defer": 0.5}, "here")
+    threshold = found["point"]["threshold"]
+    decided = decide_run(
+        read_items(folder / "double"), DecideOptions(costs=table, answer_from=threshold)
+    )
+    expected = {policy.kind: policy for policy in decided.policies}["given"]
+    policies = {policy["name"]: policy for policy in found["costs"]["policies"]}
+    assert set(policies) == {"always answer", "always defer", "this threshold"}
+    assert policies["this threshold"]["cost"] == pytest.approx(expected.cost)
+    assert policies["this threshold"]["n_answered"] == found["point"]["n_kept"]
+    assert policies["always defer"]["cost"] == 500
+    low, high = (policies["this threshold"][end] for end in ("low", "high"))
+    assert (low, high) == pytest.approx((expected.low, expected.high), rel=0.05)
+    assert "no costs of its own" in facts(site, "double", "wrong=20")["costs"]["reason"]
+    assert "must be a number" in facts(site, "hand", "defer=x&cost.0.1=1")["costs"]["reason"]
+
+
+def test_the_halves_share_no_patient_and_the_second_had_no_say(folder: Path, site: Site) -> None:
+    table = load_result(folder / "double").rows.table
+    desk = Desk.of(RunItems(table, Source("")), ScoreOptions())
+    first, second = desk.halves(42)
+    names = [row.cluster_id for row in table.rows]
+    parts = [
+        {n for n, inside in zip(names, half, strict=True) if inside} for half in (first, second)
+    ]
+    assert not parts[0] & parts[1]
+    assert abs(len(parts[0]) - len(parts[1])) <= 1
+    question = Question("wrong", 0.2)
+    threshold = desk.choose_on(question, first)
+    halves = facts(site, "double", "wrong=20")["halves"]
+    assert halves["threshold"] == threshold
+    kept = first & (desk.score >= threshold)
+    assert halves["chosen_on"]["n_kept"] == kept.sum()
+    assert halves["chosen_on"]["risk"] == (desk.wrong & kept).sum() / kept.sum() <= 0.2
+    assert halves["checked_on"]["n_kept"] == (second & (desk.score >= threshold)).sum()
+
+
+def test_every_count_leads_to_its_cases(site: Site) -> None:
+    page = site.get("/runs/double/decide?wrong=20").text
+    found = facts(site, "double", "wrong=20")
+    links = [part.split('"', 1) for part in page.split('href="/runs/double/cases?')[1:]]
+    assert len(links) >= 6 + 4 * len(found["groups"])
+    for address, rest in links:
+        count = int(rest[1:].split("<")[0].replace(",", ""))
+        query = address.replace("&amp;", "&")
+        assert site.get(f"/runs/double/cases.json?{query}&size=1").json["n_found"] == count, query
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("unsure", "No answered row states a confidence"),
+        ("all-failed", "none of the 9 rows was answered"),
+        ("silent", "the model abstained on all 9 rows"),
+        ("one-level", "All answers state one confidence"),
+        ("two-patients", "too few to say"),
+    ],
+)
+@pytest.mark.parametrize("query", ["wrong=30", "answer=10"])
+def test_a_run_without_a_choice_says_so(site: Site, run: str, words: str, query: str) -> None:
+    page = site.get(f"/runs/{run}/decide?{query}")
+    assert page.status == 200
+    assert words in page.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["wrong=101", "wrong=-1", "answer=a", "wrong=5&answer=5", "wrong=1e999", "method=x", "delta=2"],
+)
+def test_a_question_that_cannot_be_answered_is_refused(site: Site, query: str) -> None:
+    assert site.get(f"/runs/hand/decide.json?{query}").status in (400, 404)
+
+
+def test_the_folder_shows_its_certificates_and_follows_no_link(
+    folder: Path, serve: Callable[[Path], Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "runs" / "r", load_result(folder / "double"))
+    certificate = certify_run(read_items(run), CertifyOptions(risk=0.3))
+    text = json.dumps(certificate.to_json())
+    (run / "certificate.json").write_text(text, encoding="utf-8")
+    (run / "edited.json").write_text(text.replace("0.3", "0.2"), encoding="utf-8")
+    (tmp_path / "outside.json").write_text(text, encoding="utf-8")
+    (run / "linked.json").symlink_to(tmp_path / "outside.json")
+    found = facts(serve(tmp_path / "runs"), "r")["found_in_the_folder"]
+    assert [one["file"] for one in found] == ["certificate.json", "edited.json"]
+    assert found[0]["sentences"][0] == certificate.promise
+    assert "was changed after it was written" in found[1]["problem"]
+
+
+SHARES = st.floats(0, 1).map(lambda x: x) | st.integers(0, 400).map(lambda k: k / 400)
+
+
+@given(SHARES, SHARES, st.floats(-1e-9, 1e-9))
+def test_a_shown_share_compares_to_its_limit_as_the_share_does(
+    share: float, limit: float, near: float
+) -> None:
+    for value in (share, min(1.0, max(0.0, limit + near))):
+        shown = Decimal(percent_beside(value, limit).removesuffix(" %")) / 100
+        exact, bound = Decimal(repr(value)), Decimal(repr(limit))
+        assert (shown < bound, shown > bound) == (exact < bound, exact > bound)
+        assert abs(shown - exact) <= Decimal("0.0005")
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=30, unique=True), st.integers(0, 28))
+def test_a_shown_threshold_accepts_the_same_answers(scores: list[float], k: int) -> None:
+    ranked = np.sort(scores)[::-1]
+    place = k % ranked.size
+    below = float(ranked[place + 1]) if place + 1 < ranked.size else -math.inf
+    shown = float(threshold_beside(float(ranked[place]), below))
+    assert ((ranked >= shown) == (ranked >= ranked[place])).all()
+
+
+def test_ticks_are_labelled_truly(site: Site) -> None:
+    page = site.get("/runs/one-level/decide?wrong=1").text
+    drawn = page.split('id="curve"')[1].split("</svg>")[0]
+    places = [part.split('"')[0] for part in drawn.split('class="axis" x1="0" x2="600" y1="')[1:]]
+    labels = [part.split(" %")[0] for part in drawn.split('text-anchor="end">')[1:]]
+    heights = [260 - float(place) for place in places]
+    assert len(labels) == len(heights) >= 4
+    step = float(labels[1])
+    for height, label in zip(heights, labels, strict=True):
+        assert height == pytest.approx(float(label) / step * heights[1], abs=0.02)

@@ -1,0 +1,324 @@
+"""Home shows the results of all runs, found, sorted, chosen and followed while they come in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.invented_runs import edited_line, invented_rows, result_of, write_run
+from tests.viewer.conftest import Site, Watched, eventually
+
+from krisis.results.journal import Journal, Spent
+from krisis.results.journal_reading import JournalTail
+
+
+def described(result: Any, **words: str) -> Any:
+    result.suite_description.update(words)
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for i, skill in enumerate((1.0, 0.6, 0.8)):
+        rows = invented_rows(60 + i, skill=skill)
+        write_run(folder / f"run-{i}", result_of(rows, f"maker/Model-{i}"))
+    write_run(folder / "other", described(result_of(invented_rows(40), "maker/x"), task="staging"))
+    write_run(folder / "live", result_of(invented_rows(20), "maker/live"), n_cases=40)
+    (folder / "odd").mkdir()
+    (folder / "odd" / "manifest.json").write_text("{", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(serve: Callable[..., Site], folder: Path) -> Site:
+    return serve(folder)
+
+
+def names(site: Site, query: str = "") -> list[str]:
+    """Return the runs of the table of detection in the order shown."""
+    tables = site.get(f"/index.json{query}").json["tables"]
+    return [
+        row["name"] for table in tables if table["task"] == "detection" for row in table["rows"]
+    ]
+
+
+def test_each_task_has_its_table_and_the_odd_and_running_ones_stand_apart(site: Site) -> None:
+    facts = site.get("/index.json").json
+    assert [(t["suite"], t["task"], t["n_runs"]) for t in facts["tables"]] == [
+        ("ckd", "detection", 3),
+        ("ckd", "staging", 1),
+    ]
+    assert [run["name"] for run in facts["running"]] == ["live"]
+    assert [run["name"] for run in facts["odd"]] == ["odd"]
+    assert "manifest.json" in facts["odd"][0]["problem"]
+
+
+def test_a_line_holds_the_stored_scores_with_intervals_and_every_denominator(site: Site) -> None:
+    rows, result = invented_rows(60), result_of(invented_rows(60))
+    (table, _) = site.get("/index.json?metric=brier_score&metric=accuracy").json["tables"]
+    line = next(row for row in table["rows"] if row["name"] == "run-0")
+    score = result.metric_scores["accuracy"]
+    assert line["figures"]["accuracy"]["value"] == score.value
+    assert line["figures"]["accuracy"]["interval"] == [score.interval.low, score.interval.high]
+    assert set(line["figures"]) == {"accuracy", "brier_score"}
+    outcomes = [row.outcome for row in rows]
+    assert line["counts"] == {o: outcomes.count(o) for o in ("answered", "abstained", "failed")}
+    assert line["n_done"] == 60
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("?sort=accuracy", ["run-1", "run-2", "run-0"]),
+        ("?sort=-accuracy", ["run-0", "run-2", "run-1"]),
+        ("?sort=-n", ["run-2", "run-1", "run-0"]),
+        ("?sort=model", ["run-0", "run-1", "run-2"]),
+        ("?text=MODEL-1", ["run-1"]),
+        ("?text=maker+model-2", ["run-2"]),
+        ("?model=maker/Model-0&suite=ckd", ["run-0"]),
+        ("?state=running", []),
+        ("?size=2&task=detection&sort=run&page=2", ["run-2"]),
+        ("?size=2&task=detection&sort=run&page=9", ["run-2"]),
+    ],
+)
+def test_search_filters_order_and_page_are_in_the_address(
+    site: Site, query: str, expected: list[str]
+) -> None:
+    assert names(site, query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("sort=wrong", 404), ("metric=wrong", 404), ("state=x", 404), ("page=0", 400)],
+)
+def test_what_the_address_cannot_ask_for_is_said(site: Site, query: str, status: int) -> None:
+    assert site.get(f"/?{query}").status == status
+
+
+def test_a_run_without_the_figure_comes_last_in_either_order(
+    serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        result = result_of(invented_rows(30, skill=0.5 if name == "b" else 1.0), name)
+        if name == "a":
+            result.metric_scores.clear()
+        write_run(tmp_path / name, result)
+    site = serve(tmp_path)
+    assert names(site, "?sort=accuracy") == ["b", "c", "a"]
+    assert names(site, "?sort=-accuracy") == ["c", "b", "a"]
+
+
+def test_baselines_stand_below_the_models_and_a_model_is_not_its_own(
+    serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    result = result_of(invented_rows(30), "guideline")
+    scores = result_of(invented_rows(30, skill=0.1)).metric_scores
+    result.baselines = {"majority": scores, "guideline": scores}
+    write_run(tmp_path / "run", result)
+    (table,) = serve(tmp_path).get("/index.json").json["tables"]
+    assert [one["name"] for one in table["baselines"]] == ["majority"]
+    assert table["baselines"][0]["figures"]["accuracy"]["value"] == scores["accuracy"].value
+
+
+def test_a_certificate_in_the_folder_of_a_run_is_named_and_a_changed_one_not_believed(
+    serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    from krisis.decisions.certify import CertifyOptions, certify_run
+    from krisis.results.run_items import read_items
+
+    run = write_run(tmp_path / "run", result_of(invented_rows(400)))
+    content = certify_run(read_items(run), CertifyOptions(risk=0.5)).to_json()
+    (run / "certificate.json").write_text(json.dumps(content), encoding="utf-8")
+    (run / "edited.json").write_text(json.dumps(content | {"risk": 0.01}), encoding="utf-8")
+    (run / "notes.json").write_text("not JSON", encoding="utf-8")
+    (table,) = serve(tmp_path).get("/index.json").json["tables"]
+    marks = {one["file"]: one["words"] for one in table["rows"][0]["certificates"]}
+    assert marks == {
+        "certificate.json": "certified: risk ≤ 0.5",
+        "edited.json": "certificate not valid",
+    }
+
+
+def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(
+    serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    result = result_of(invented_rows(4))
+    for i in range(13):
+        task = "detection" if i else "staging"
+        write_run(tmp_path / f"run-{i:02}", described(result, task=task))
+    site = serve(tmp_path)
+    assert len(names(site)) == 10
+    assert 'href="?suite=ckd&amp;task=detection"' in site.get("/").text
+    assert len(names(site, "?suite=ckd&task=detection")) == 12
+
+
+def test_the_tail_of_a_journal_tells_failures_tokens_cost_and_rate(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=9) / "rows.jsonl"
+    first = json.loads(path.read_bytes().splitlines()[-1])
+    path.unlink()
+    journal = Journal(path, price={"input_per_million": 2.0, "output_per_million": 10.0})
+    journal.note_spent(Spent(n_calls=1, n_retries=2, lost_input_tokens=1000))
+    journal.close()
+    spent = {"n_calls": 1, "input_tokens": 4000, "output_tokens": 200}
+    failed = first["row"] | {"outcome": "failed", "error": "x", "failure_class": "timeout"}
+    with path.open("ab") as file:
+        for position, at in ((0, 10.0), (1, 20.0), (2, 40.0)):
+            row = failed if position else first["row"]
+            file.write(
+                edited_line(json.dumps(first), position=position, at=at, calls=spent, row=row)
+            )
+    tail = JournalTail()
+    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 2}
+    started = json.loads(path.read_bytes().splitlines()[0])["started_at"]
+    so_far = tail.so_far(started + 70)
+    assert so_far.failures == {"timeout": 2}
+    assert (so_far.spent.n_calls, so_far.spent.n_retries) == (4, 2)
+    assert so_far.spent.paid_tokens == (13000, 600)
+    assert so_far.cost == pytest.approx(13000 * 2e-6 + 600 * 10e-6)
+    assert so_far.per_minute == pytest.approx(2)  # two records in the minute after the first
+    with path.open("ab") as file:  # asked again, and answered: no failure any more
+        file.write(edited_line(json.dumps(first), position=2, at=41.0, row=first["row"]))
+    tail.read_on(path)
+    assert tail.so_far(started + 70).failures == {"timeout": 1}
+
+
+def test_the_live_page_says_what_a_run_took_so_far(site: Site) -> None:
+    facts = site.get("/runs/live/progress.json").json
+    assert (facts["n_done"], facts["n_cases"], facts["state"]) == (20, 40, "running")
+    n_failed = sum(row.outcome == "failed" for row in invented_rows(20))
+    assert sum(facts["failures"].values()) == facts["counts"]["failed"] == n_failed
+    assert facts["cost"] is None
+    page = site.get("/runs/live/progress").text
+    assert all(words in page for words in ("records a minute", "time left", "no price known"))
+
+
+@pytest.mark.browser
+def test_ticks_focus_and_search_survive_new_rows_and_lead_to_the_comparison(
+    watched: Watched, serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "live", result_of(invented_rows(20), "m/live"), n_cases=40)
+    for name in ("a", "b", "c"):
+        write_run(tmp_path / name, result_of(invented_rows(40), f"m/{name}"))
+    site = serve(tmp_path)
+    page = watched.page
+    page.goto(site.address)
+    page.check("input[value=a]")
+    pair = page.locator("tr[data-key=b] .with-it")
+    assert pair.get_attribute("href") == "/compare?run=a&run=b"
+    assert page.locator("tr[data-key=a] .with-it").count() == 0
+    page.check("input[value=b]")
+    assert page.locator(".with-it").count() == 0
+    page.focus("tr[data-key=b] a")
+    lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    with (run / "rows.jsonl").open("ab") as file:
+        file.write(edited_line(lines[-1], position=20))
+    page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
+    assert page.is_checked("input[value=a]")
+    assert page.evaluate("document.activeElement.textContent") == "m/b"
+    page.keyboard.press("/")
+    page.keyboard.type("m/c")
+    eventually(page.locator("table.results tbody tr")).to_have_count(1)
+    eventually(page.locator("#n-chosen")).to_contain_text("2 chosen (2 not shown here)")
+    assert page.url.endswith("?text=m%2Fc")
+    page.click("text=Compare the chosen runs")
+    page.wait_for_url("**/compare?run=a&run=b")
+
+
+@pytest.mark.browser
+def test_keys_go_through_the_list_and_stay_out_of_fields(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(site.address)
+    focused = "document.activeElement.textContent"
+    page.keyboard.press("j")
+    assert page.evaluate(focused) == "maker/live"
+    page.keyboard.press("j")
+    first = page.evaluate(focused)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("k")
+    assert page.evaluate(focused) == first
+    page.keyboard.press("x")
+    assert page.locator("table.results input:checked").count() == 1
+    page.keyboard.press("?")
+    assert page.locator("dialog[open]").count() == 1
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("j?t")
+    assert page.input_value("input[type=search]") == "j?t"
+    assert page.locator("dialog[open]").count() == 0
+
+
+@pytest.mark.browser
+def test_the_theme_is_kept_and_there_before_the_page_is_drawn(watched: Watched, site: Site) -> None:
+    page = watched.page
+    page.goto(site.address)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    page.select_option("#theme", "dark")
+    assert page.evaluate(colour) == "rgb(21, 25, 30)"
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate(colour) == "rgb(21, 25, 30)"
+    page.emulate_media(color_scheme="dark")
+    page.select_option("#theme", "light")
+    assert page.evaluate(colour) == "rgb(254, 254, 254)"
+    page.select_option("#theme", "dark")
+    page.emulate_media(media="print")
+    assert page.evaluate(colour) == "rgb(254, 254, 254)"
+    for hidden in (".top-bar", ".page-footer", "dialog", "#choice"):
+        assert not page.locator(hidden).first.is_visible()
+
+
+@pytest.mark.browser
+def test_a_viewer_that_does_not_answer_is_said_in_one_line(chromium: Any, site: Site) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(site.address)
+    context.set_offline(True)
+    page.fill("input[type=search]", "x")
+    eventually(page.locator("#notice")).to_contain_text("Is krisis view still running")
+    context.set_offline(False)
+    page.fill("input[type=search]", "model")
+    eventually(page.locator("#notice")).to_be_empty()
+    context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
+    watched: Watched, serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "live", result_of(invented_rows(21), "m/live"), n_cases=21)
+    *lines, last = (run / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "rows.jsonl").write_bytes(b"".join(lines))
+    page = watched.page
+    page.emulate_media(reduced_motion="reduce")  # no smooth scrolling
+    page.goto(f"{serve(tmp_path).address}/runs/live")
+    details = page.locator("figure details").first
+    details.locator("summary").focus()
+    page.keyboard.press("Enter")
+    place = page.evaluate("scrollY")
+    assert place > 100
+    with (run / "rows.jsonl").open("ab") as file:
+        file.write(last)
+    page.wait_for_selector("#live progress[value='21']", state="attached", timeout=30_000)
+    eventually(page.locator("main > .warning, main > .muted").first).to_contain_text("21 sent")
+    assert details.get_attribute("open") is not None
+    assert page.evaluate("document.activeElement.nodeName") == "SUMMARY"
+    assert page.evaluate("scrollY") == pytest.approx(place, abs=60)
+
+
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_a_run_that_has_just_begun_has_its_pages(
+    serve: Callable[..., Site], tmp_path: Path, with_journal: bool
+) -> None:
+    run = write_run(tmp_path / "new", result_of(invented_rows(0), "m/new"), n_cases=9)
+    if not with_journal:
+        (run / "rows.jsonl").unlink()
+    site = serve(tmp_path)
+    for path in ("/", "/runs/new", "/runs/new/progress"):
+        assert site.get(path).status == 200
+    facts = site.get("/runs/new/progress.json").json
+    assert (facts["n_done"], facts["n_cases"]) == (0, 9)
