@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -9,11 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +24,8 @@ from tests.execution.test_command_and_server import krisis
 
 from krisis import Benchmark
 from krisis.backends import transport
-from krisis.backends.anthropic import AnthropicBackend
-from krisis.backends.batch_api import BatchApi
+from krisis.backends.anthropic import AnthropicBackend, AnthropicBatches
+from krisis.backends.batch_api import BatchApi, Sighting
 from krisis.backends.compatible import CompatibleBackend
 from krisis.backends.gemini import GeminiBackend
 from krisis.backends.openai import OpenAIBackend
@@ -30,16 +33,19 @@ from krisis.backends.provider import ProviderBackend
 from krisis.errors import AuthenticationFailed, InvalidValue, RunConflict
 from krisis.execution import provider_batches
 from krisis.execution.cache import ReplyCache
+from krisis.execution.cluster import Cluster
+from krisis.execution.grid import SweepFolder, plan_of
 from krisis.execution.options import Batching, Execution
-from krisis.execution.pacing.budget import Limits
+from krisis.execution.pacing.budget import Asked, Budget, Limits, Purse
 from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal_reading import read_journal
+from krisis.results.journal_reading import JournalTail, read_journal
 from krisis.results.stops import Interrupted
-from krisis.results.store import RunDirectory, list_runs
+from krisis.results.store import RunDirectory, list_runs, read_manifest
+from krisis.sweep import SweepStop, _Sweep, prepare, run_sweep
 
 HERE = Path(__file__).parent
 KEY = "sk-planted-0123456789abcdef"
@@ -97,9 +103,6 @@ def server(_server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> BatchServer
 def slow(*values: Any) -> list[Any]:
     """Return parameters of the slow tests."""
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]
-
-
-with_every_provider = pytest.mark.parametrize("provider", list(PROVIDERS), indirect=True)
 
 
 @pytest.fixture(params=["openai", *slow("anthropic", "gemini")])
@@ -168,7 +171,6 @@ def check_whole(result: BenchmarkResult, server: BatchServer, *, n: int = N) -> 
     return counts
 
 
-@with_every_provider
 def test_a_run_by_provider_batches_is_the_run_by_calls_at_half_the_price(
     runner: Runner, server: BatchServer, tmp_path: Path
 ) -> None:
@@ -180,6 +182,9 @@ def test_a_run_by_provider_batches_is_the_run_by_calls_at_half_the_price(
     assert result.spending.cost == pytest.approx(3 * (100 * 10 + 10 * 100) / 1e6 / 2)
     assert (result.spending.n_api_calls, result.spending.n_batch_calls) == (3, 3)
     assert result.spending.price_per_million_tokens["batch_share"] == 0.5
+    tail = JournalTail()  # what the viewer shows of a run that goes on
+    assert tail.read_on(RunDirectory(runner.run).rows)["answered"] == N
+    assert tail.so_far(0.0).cost == pytest.approx(result.spending.cost)
     live = Runner(server.root, runner.provider, tmp_path / "live", runner.suite)
     whole = live(batch_size=5, batching=None)
     assert whole.spending.cost == pytest.approx(2 * (result.spending.cost or 0))
@@ -397,7 +402,6 @@ def check_killed(runner: Runner, server: BatchServer, steps: list[str], **option
     assert result.spending.cost == pytest.approx(0.002 / 2 * 8)
 
 
-@with_every_provider
 def test_killed_between_submission_and_journal_a_run_buys_nothing_twice(
     runner: Runner, server: BatchServer
 ) -> None:
@@ -447,6 +451,55 @@ def test_what_open_provider_batches_can_take_is_set_aside_at_their_price(
     assert small(limits=limits, batching=Batching(wait=False)).n_left == N
     assert small(limits=limits, batching=Batching(wait=False)).n_left == N
     assert server.counts()["sizes"] == [7]
+
+
+def test_runs_that_share_a_purse_count_open_provider_batches_at_their_price() -> None:
+    purse = Purse(Limits(max_cost=0.0025))
+    first, second = (
+        Budget(purse.limits, Price(10.0, 100.0), Stop(), purse=purse, name=name) for name in "ab"
+    )
+    asked = Asked(n_bytes=44, n_records=1, output_cap=7)
+    most = first.hold(asked)
+    assert most == (256 + 44, 7)  # bytes and the frame, and the cap
+    # 300 and 7 tokens at 10 and 100 dollars a million are 0.0037, half of it 0.00185.
+    assert purse.beside("b") == (307, pytest.approx(0.00185))
+    assert second.hold(asked) is None
+    first.hold_again(most, -1)
+    assert second.hold(asked) == most
+
+
+def test_a_batch_of_anthropic_that_has_not_ended_may_be_the_one_looked_for() -> None:
+    def batch(name: str, status: str) -> Any:
+        counts = SimpleNamespace(to_dict=lambda: {"processing": 1, "succeeded": 1})
+        made = datetime.fromtimestamp(1e9, UTC)
+        return SimpleNamespace(
+            id=name, processing_status=status, created_at=made, request_counts=counts
+        )
+
+    class Known(AnthropicBatches):
+        listed: list[Any]
+
+        @property
+        def client(self) -> Any:
+            async def found(limit: int) -> Any:
+                for one in self.listed:
+                    yield one
+
+            return SimpleNamespace(messages=SimpleNamespace(batches=SimpleNamespace(list=found)))
+
+        async def _results(self, batch_id: str) -> list[dict[str, str]]:
+            return [{"custom_id": f"{batch_id}-0"}]
+
+    api = Known(AnthropicBackend("parity-1", api_key=KEY))
+    seen = []
+    for listed in (
+        [],
+        [batch("other", "ended"), batch("mine", "in_progress")],
+        [batch("mine", "ended")],
+    ):
+        api.listed = listed
+        seen.append(asyncio.run(api.find("mine", 1e9, 2)))
+    assert seen == [Sighting(), Sighting(is_certain=False), Sighting("mine")]
 
 
 def test_a_budget_too_small_for_one_request_submits_nothing(
@@ -526,6 +579,7 @@ def test_a_damaged_line_forgets_no_provider_batch(
     [
         ({"recorder": None}, "need a recorder"),
         ({"stop_when": "accuracy >= 0.8"}, "stop_when"),
+        ({"cluster": Cluster("local:2")}, "leave out --batch or --cluster"),
     ],
 )
 def test_what_cannot_go_with_provider_batches_is_refused(
@@ -590,6 +644,53 @@ def test_a_run_is_detached_listed_awaited_and_finished(
 
 
 @pytest.mark.slow
+def test_ctrl_c_while_waiting_keeps_the_provider_batches_and_says_what_to_type(
+    command: Any, server: BatchServer, tmp_path: Path
+) -> None:
+    server.reset(seconds=3600)
+    words = (*RUN, "--base-url", f"{server.root}/v1", "--limit", "24", "--no-baselines")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "krisis", *words, "--no-cache"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while not server.counts()["calls"].get("state") and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    (run,) = list_runs(tmp_path / "runs")
+    assert (process.returncode, out) == (130, f"\nRun:     runs/{run.name}\n")
+    assert "(interrupted; 1 provider batch goes on at the provider)" in err
+    assert err.endswith(f"to continue, type: krisis resume runs/{run.name}\n")
+    server.change(seconds=0)
+    assert command("resume", str(run), "--poll-seconds", "0.05")[0] == 0
+    assert server.counts()["sizes"] == [6]
+
+
+@pytest.mark.slow
+def test_a_sweep_asks_no_cell_whose_provider_batches_are_open_and_counts_what_they_hold(
+    command: Any, server: BatchServer, tmp_path: Path
+) -> None:
+    server.reset(seconds=3600)
+    (tmp_path / "prices.yaml").write_text("openai/*: {input: 10, output: 100}\n")
+    command(*RUN, "--detach")
+    (run,) = list_runs(tmp_path / "runs")
+    held = read_journal(RunDirectory(run).rows).provider_batches.pending({})
+    content = read_manifest(run).config | {"batch": False, "max_cost": 1.0, "cache": False}
+    plan = plan_of({**content, "prices": str(tmp_path / "prices.yaml")}, "plan.yaml")
+    ready, folder = prepare(plan), SweepFolder(run.parent)
+    (end,) = run_sweep(plan, folder, ready=ready)
+    assert "would buy their answers again" in end.problem
+    sweep = _Sweep(plan, folder, ready, SweepStop(), print)
+    dollars = (held.most_input * 10 + held.most_output * 100) / 1e6 / 2
+    assert sweep._spent(ready[0]) == (held.most_input + held.most_output, pytest.approx(dollars))
+    assert server.counts()["live"] == {}
+
+
+@pytest.mark.slow
 def test_cancelled_provider_batches_keep_their_answers_and_a_resume_asks_the_rest(
     command: Any, server: BatchServer, tmp_path: Path
 ) -> None:
@@ -637,6 +738,9 @@ def test_a_provider_batch_that_the_provider_forgot_is_given_up_by_name(
         ((*RUN, "--stop-when", "accuracy >= 0.8"), "leave out --batch or --stop-when"),
         (("run", "ckd", "--model", "guideline", "--batch"), "'guideline' has no provider batches"),
         ((*RUN, "--poll-seconds", "0"), "poll_seconds"),
+        ((*RUN, "--cluster", "local:2"), "leave out --batch or --cluster"),
+        ((*RUN, "--model", "openai/parity-2"), "a sweep asks in ordinary calls"),
+        ((*RUN[:-1], "--task", "staging", "--task", "detection", "--detach"), "give --batch as"),
     ],
 )
 def test_the_command_line_refuses_what_cannot_go_with_batch(

@@ -62,7 +62,7 @@ def carry_out(
             result = benchmark.run(parts.records, suite_description=parts.description)
         except BackendError as error:
             raise RunFailed(f"the run ended at its first call: {error}") from None
-    if not (isinstance(result.stop, Detached) and not result.attrition.n_sent):
+    if result.attrition.n_sent or not isinstance(result.stop, Detached | Interrupted):
         typer.echo(format_report(result))
     _conclude(result)
     return Path(result.provenance.run_directory or config.out)

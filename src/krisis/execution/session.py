@@ -217,9 +217,11 @@ class Session:
         )
 
     def _refuse_live_beside(self, log: ProviderBatchLog) -> None:
-        if log.open and self._execution.batching is None:
+        n = len(log.open)
+        if n and self._execution.batching is None:
+            are = "batch of this run is" if n == 1 else "batches of this run are"
             raise RunConflict(
-                f"{len(log.open)} provider batches of this run are not collected, and ordinary "
+                f"{n} provider {are} not collected, and ordinary "
                 "calls would buy their answers again; collect or cancel them with `krisis "
                 "batches`, or go on with --batch"
             )
