@@ -33,7 +33,7 @@ from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.grid import Cell, Plan, SweepFolder
 from krisis.execution.options import Execution, Together
 from krisis.execution.pacing.account import open_accounts
-from krisis.execution.pacing.budget import Limits, Purse
+from krisis.execution.pacing.budget import Limits, Purse, Tokens
 from krisis.execution.pacing.prices import Price, price_of, read_prices
 from krisis.execution.progress import SweepDisplay
 from krisis.execution.recorder import Recorder
@@ -254,8 +254,11 @@ class _Sweep:
         run = self._runs.get(one.cell.name)
         if run is None:
             return 0.0, 0.0
-        most = read_run(run).journal.spent.most_tokens
-        return sum(most), one.price.cost(*most) if one.price is not None else 0.0
+        journal = read_run(run).journal
+        held = Tokens(*journal.provider_batches.pending(journal.rows)[1:])
+        most = held.plus(Tokens(*journal.spent.most_tokens))
+        batch = held.plus(Tokens(*journal.spent.batch_tokens))
+        return most.total, one.price.cost(*most, batch) if one.price is not None else 0.0
 
     def _execution(self, one: Ready, stop: Stop) -> Execution:
         config = one.cell.config.model_copy(update={"out": self._folder})
