@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.execution.test_accounts import QUICK, most_in
 
 from krisis.cli.app import main
 from krisis.execution.grid import plan_of
@@ -234,11 +235,11 @@ def test_one_provider_fails_for_good_and_the_others_finish(
             assert not any(key.encode() in path.read_bytes() for key in KEYS.values()), path
 
 
-def openai_plan(folder: Path, provider: Provider, **more: Any) -> Path:
-    models = [
-        {"model": f"openai/{name}", "base_url": f"{provider.address}/v1"} for name in ("m", "n")
+def openai_plan(folder: Path, provider: Provider, *, models: int = 2, **more: Any) -> Path:
+    named = [
+        {"model": f"openai/{name}", "base_url": f"{provider.address}/v1"} for name in "mno"[:models]
     ]
-    return write_plan(folder, provider, models=models, tasks=["detection", "staging"], **more)
+    return write_plan(folder, provider, models=named, **{"tasks": ["detection", "staging"], **more})
 
 
 def test_cells_of_one_account_share_its_slots_and_one_budget(
@@ -383,6 +384,38 @@ def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
         text=True,
         env=os.environ,
     )
+
+
+TWO_SWEEPS = """
+from krisis.cli.app import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "limit", [{"requests_per_minute": 40}, {"tokens_per_minute": 40_000}], ids=["calls", "tokens"]
+)
+def test_a_server_never_sees_more_than_the_limit_from_two_sweeps_of_three_cells(
+    limit: dict[str, int], tmp_path: Path, provider: Provider
+) -> None:
+    provider.latency_seconds = 0.02
+    sweeps = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        more = {"limit": 40, "batch_size": 1, "cache": False, "max_output_tokens": 100, **limit}
+        plan = openai_plan(tmp_path / name, provider, models=3, tasks=["detection"], **more)
+        words = [sys.executable, "-c", QUICK + TWO_SWEEPS, "sweep", str(plan)]
+        sweeps.append(subprocess.Popen(words, cwd=tmp_path / name, stdout=subprocess.DEVNULL))
+    assert [sweep.wait(timeout=300) for sweep in sweeps] == [0, 0]
+    assert len(provider.asked) == 2 * 3 * 40
+    n_each = 1 if "requests_per_minute" in limit else 110
+    (allowed,) = limit.values()
+    times = sorted(at for at, _, _ in provider.asked)
+    most = most_in([(at, n_each) for at in times], 4.0)
+    per_minute = n_each * (len(times) - 1) / (times[-1] - times[0]) * 4
+    print(f"{most} of {allowed} in the fullest minute, {per_minute:.0f} on average")
+    assert most <= allowed
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
