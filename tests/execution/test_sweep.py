@@ -35,7 +35,7 @@ KEYS = {
 }
 TWO_RULES = (
     *("--model", "guideline", "--model", "majority", "--limit", "4", "--display", "none"),
-    *("--no-baselines", "--metric", "accuracy"),
+    *("--no-baselines", "--metric", "accuracy", "--n-synthetic", "20"),
 )
 CASE = re.compile(r"^case_\d+:", re.MULTILINE)
 ENUM = re.compile(r'"enum": (\[[^\]]*\])')
@@ -100,9 +100,9 @@ class Provider:
         finally:
             with self._lock:
                 self.n_open -= 1
-        if dialect in self.refused:
-            kind = {"type": "error", "message": "the account is closed"}
-            return self.refused[dialect], {"type": "error", "error": kind}
+        for name in {dialect, body.get("model", "")} & self.refused.keys():
+            kind = {"type": "error", "message": "there is no such account or model"}
+            return self.refused[name], {"type": "error", "error": kind}
         with self._lock:
             self.answered[dialect, json.dumps(body)] += 1
         return 200, _IN_DIALECT[dialect](_answer(json.dumps(body), user))
@@ -167,6 +167,7 @@ def write_plan(folder: Path, provider: Provider, **more: Any) -> Path:
         "models": three_models(provider.address),
         "tasks": ["detection", "staging", "risk"],
         "limit": 12,
+        "n_synthetic": 40,
         "batch_size": 4,
         "max_concurrency": 4,
         "display": "none",
@@ -198,22 +199,35 @@ def only_sweep(folder: Path) -> Path:
     return sweep
 
 
+def openai_plan(folder: Path, provider: Provider, *, models: int = 2, **more: Any) -> Path:
+    named = [
+        {"model": f"openai/{name}", "base_url": f"{provider.address}/v1"} for name in "mno"[:models]
+    ]
+    return write_plan(folder, provider, models=named, **{"tasks": ["detection", "staging"], **more})
+
+
+@pytest.mark.parametrize(
+    "refused", [{"n": 404}, pytest.param({"anthropic": 401}, marks=pytest.mark.slow)], ids=str
+)
 def test_one_provider_fails_for_good_and_the_others_finish(
-    tmp_path: Path, provider: Provider
+    refused: dict[str, int], tmp_path: Path, provider: Provider
 ) -> None:
-    provider.refused["anthropic"] = 401
-    plan = write_plan(tmp_path, provider)
+    provider.refused |= refused
+    tasks = ["detection", "staging", "risk"]
+    make = openai_plan if "n" in refused else write_plan
+    plan = make(tmp_path, provider, **({"models": 3} if "n" in refused else {}), tasks=tasks)
     code, out, err = krisis("sweep", str(plan), cwd=tmp_path)
     assert code == 1, err
     sweep = only_sweep(tmp_path)
     results = [load_run(run) for run in list_runs(sweep)]
     whole = [one for one in results if one.n_left == 0]
     assert len(whole) == 6
-    assert len(re.findall(r"anthropic/m · ckd \w+: failed: .*key", out)) == 3
+    closed = "openai/n" if "n" in refused else "anthropic/m"
+    assert len(re.findall(rf"{closed} · ckd \w+: failed: .*(key|model)", out)) == 3
     assert "3 of 9 cells are not finished, 3 failed" in err
     assert f"krisis resume runs/{sweep.name}" in err
-    assert sum(dialect == "anthropic" for _, dialect, _ in provider.asked) <= 9
     first = dict(provider.answered)
+    assert len(provider.asked) - len(first) <= 9
     assert set(first.values()) == {1}
     assert len(first) == 6 * 3
 
@@ -233,13 +247,6 @@ def test_one_provider_fails_for_good_and_the_others_finish(
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert not any(key.encode() in path.read_bytes() for key in KEYS.values()), path
-
-
-def openai_plan(folder: Path, provider: Provider, *, models: int = 2, **more: Any) -> Path:
-    named = [
-        {"model": f"openai/{name}", "base_url": f"{provider.address}/v1"} for name in "mno"[:models]
-    ]
-    return write_plan(folder, provider, models=named, **{"tasks": ["detection", "staging"], **more})
 
 
 def test_cells_of_one_account_share_its_slots_and_one_budget(
@@ -271,6 +278,7 @@ def test_cells_of_one_account_share_its_slots_and_one_budget(
 def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path: Path) -> None:
     words = ("run", "ckd", "--model", "guideline", "--model", "majority", "--seed", "1")
     more = ("--seed", "2", "--limit", "8", "--display", "plain", "--no-baselines")
+    more += ("--n-synthetic", "20")
     code, out, err = krisis(*words, *more, "--dry-run", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert out.count("8 records in 1 calls, about 0 tokens, $0.00") == 4
@@ -394,7 +402,7 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "limit", [{"requests_per_minute": 40}, {"tokens_per_minute": 40_000}], ids=["calls", "tokens"]
+    "limit", [{"requests_per_minute": 40}, {"tokens_per_minute": 8_000}], ids=["calls", "tokens"]
 )
 def test_a_server_never_sees_more_than_the_limit_from_two_sweeps_of_three_cells(
     limit: dict[str, int], tmp_path: Path, provider: Provider
