@@ -25,6 +25,7 @@ from tests.execution.test_accounts import QUICK, most_in
 
 from krisis.cli.app import main
 from krisis.execution.grid import plan_of
+from krisis.reporting import pages
 from krisis.results.lock import RunLock
 from krisis.results.store import list_runs, load_run
 
@@ -289,6 +290,8 @@ def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path:
     assert "guideline · ckd · seed 1: 8/8 · " in err  # a line for each cell
     assert len(list_runs(only_sweep(tmp_path))) == 4
     assert out.count("majority  minus  guideline") == 2  # seeds are different patients
+    titles = [line for line in out.splitlines() if re.match("ckd · [a-z]+ · ", line)]
+    assert [title[-6:] for title in titles] == ["seed 1", "seed 2"]
     again = str(only_sweep(tmp_path) / "sweep.json")
     code, out, _ = krisis("sweep", again, "--print-config", cwd=tmp_path)
     assert out.count("model: guideline") == 2
@@ -357,6 +360,9 @@ def test_a_second_process_on_a_sweep_is_refused_and_its_plan_is_kept(tmp_path: P
     lock.release()
     assert code == 2
     assert "is being written by another process" in err
+    code, _, err = krisis("show", str(sweep), cwd=tmp_path)
+    assert code == 2
+    assert f"{sweep} is the folder of a sweep; name one of its runs" in err
     code, _, err = krisis("run", "--config", str(sweep / "sweep.json"), cwd=tmp_path)
     assert code == 2
     manifest = sweep / "sweep.json"
@@ -364,6 +370,27 @@ def test_a_second_process_on_a_sweep_is_refused_and_its_plan_is_kept(tmp_path: P
     code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
     assert (code, err.count("\n")) == (2, 1)
     assert "was it edited?" in err
+
+
+def test_without_the_extra_for_pages_the_cells_finish_and_one_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    pages.environment.cache_clear()  # another test may have made a page before
+    code, out, err = krisis("run", "ckd", *TWO_RULES, cwd=tmp_path)
+    assert (code, out.count(": finished")) == (0, 2)
+    assert err.count("writing HTML needs the extra 'report'") == 1
+    assert not (only_sweep(tmp_path) / "sweep.html").exists()
+
+
+def test_a_hosted_model_beside_a_cluster_is_refused_before_anything_is_made(
+    tmp_path: Path, provider: Provider
+) -> None:
+    words = ("run", "ckd", *TWO_RULES, "--model", "openai/m", "--cluster", "local:2")
+    code, _, err = krisis(*words, cwd=tmp_path)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "openai/m is asked over a network" in err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_models_of_a_task_follow_each_other_and_repetitions_are_one_cell() -> None:
@@ -402,7 +429,7 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "limit", [{"requests_per_minute": 40}, {"tokens_per_minute": 8_000}], ids=["calls", "tokens"]
+    "limit", [{"requests_per_minute": 40}, {"tokens_per_minute": 20_000}], ids=["calls", "tokens"]
 )
 def test_a_server_never_sees_more_than_the_limit_from_two_sweeps_of_three_cells(
     limit: dict[str, int], tmp_path: Path, provider: Provider

@@ -178,11 +178,13 @@ def _by_task(ends: list[CellEnd]) -> dict[str, dict[str, BenchmarkResult]]:
                 end
             )
     named: dict[str, dict[str, BenchmarkResult]] = {}
+    titles = Counter((suite, task) for suite, task, *_ in groups)
     for (suite, task, *_), members in groups.items():
         models = Counter(end.cell.config.model for end in members)
         title = f"{suite} · {task}"
-        if title in named:
-            title += f" · {members[0].cell.name}"
+        if titles[suite, task] > 1:  # of other seeds or modes, as the names of its cells say
+            model, *others = members[0].cell.name.split(" · ")
+            title = " · ".join([title, *others[1:]] if others[1:] else [title, model, *others])
         named[title] = {
             end.cell.config.model
             if models[end.cell.config.model] == 1
