@@ -13,7 +13,7 @@ from krisis.cli.run_file import write_beside
 from krisis.cli.run_options import with_options
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.config import RunConfig
-from krisis.json_values import JsonValue
+from krisis.json_values import JsonObject, JsonValue
 
 SAMPLES_IF_ENABLED = 5
 
@@ -44,6 +44,10 @@ def reproduce_results(
     if output is not None and output.exists():
         raise InvalidFile(f"{output} exists already; choose another name")
     repeats = consistency_samples or samples_from_environment()
+    axes: JsonObject = {
+        name: [] if (value := options.pop(name, None)) is None else [value]
+        for name in ("model", "task", "seed")
+    }
     runs = run(
         "phq8",
         config=None,
@@ -52,6 +56,7 @@ def reproduce_results(
         resume=False,
         mode=mode,
         repeats=repeats,
+        **axes,
         **options,
     )
     if output is not None:

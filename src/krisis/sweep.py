@@ -30,10 +30,11 @@ from krisis.execution.assembly import (
 )
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.cache import ReplyCache, default_cache_path
+from krisis.execution.cluster import Cluster
 from krisis.execution.grid import Cell, Plan, SweepFolder
 from krisis.execution.options import Execution, Together
 from krisis.execution.pacing.account import open_accounts
-from krisis.execution.pacing.budget import Limits, Purse
+from krisis.execution.pacing.budget import Limits, Purse, Tokens
 from krisis.execution.pacing.prices import Price, price_of, read_prices
 from krisis.execution.progress import SweepDisplay
 from krisis.execution.recorder import Recorder
@@ -145,6 +146,8 @@ def prepare(plan: Plan) -> list[Ready]:
     settings = plan.settings
     prices = read_prices(settings.prices) if settings.prices else {}
     for cell, made in zip(plan.cells, parts, strict=True):
+        if cell.config.cluster:
+            Cluster(cell.config.cluster).check(made.backend)
         kind = type(made.backend)
         if not issubclass(kind, ChatBackend) or kind.prepare is ChatBackend.prepare:
             checked_batches(cell.config, made)
@@ -254,8 +257,11 @@ class _Sweep:
         run = self._runs.get(one.cell.name)
         if run is None:
             return 0.0, 0.0
-        most = read_run(run).journal.spent.most_tokens
-        return sum(most), one.price.cost(*most) if one.price is not None else 0.0
+        journal = read_run(run).journal
+        held = Tokens(*journal.provider_batches.pending(journal.rows)[1:])
+        most = held.plus(Tokens(*journal.spent.most_tokens))
+        batch = held.plus(Tokens(*journal.spent.batch_tokens))
+        return most.total, one.price.cost(*most, batch) if one.price is not None else 0.0
 
     def _execution(self, one: Ready, stop: Stop) -> Execution:
         config = one.cell.config.model_copy(update={"out": self._folder})

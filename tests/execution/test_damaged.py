@@ -236,7 +236,7 @@ def test_the_list_of_runs_says_so_without_reading_the_rows_of_whole_ones(
     assert len(n_read) == 1
 
     directory.rows.write_bytes(b"".join(lines[:202]))
-    (shown,) = pages.page(catalogue).content["runs"]
+    (shown,) = pages.page(catalogue, {}, []).content["runs"]
     assert shown["damage"].startswith("DAMAGED: metrics.json does not fit rows.jsonl")
     assert shown["n_done"] == sum(b'"kind": "row"' in line for line in lines[:202])
 

@@ -24,7 +24,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
     server = loopback()
     out = tmp_path / "runs"
     options = {"out": str(out), "base_url": server.base_url, "n": 100}
-    first = start_worker({**options, "largest_file": 20_000})
+    first = start_worker({**options, "largest_file": 60_000})
     printed, errors = first.communicate(timeout=60)
     assert first.returncode == 1
     assert errors.count("\n") == 1

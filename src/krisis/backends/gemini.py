@@ -2,15 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
+from krisis.backends.batch_api import BatchApi, BatchState, ErrorResult, NotAnswered, Sighting
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, schema_in_words
 from krisis.backends.members import Members, read_body, token
 from krisis.backends.provider import CallOptions, ProviderBackend
 from krisis.backends.signals import TokenLogprob
 from krisis.json_values import JsonMapping, JsonObject
+
+# The codes of google.rpc.Code and the statuses that ordinary calls have for them.
+_STATUS: dict[Any, int] = {
+    3: 400,
+    4: 504,
+    5: 404,
+    7: 403,
+    8: 429,
+    9: 400,
+    11: 400,
+    13: 500,
+    14: 503,
+    16: 401,
+}
+_CANCELLED = 1
+
+
+class GeminiBatches(BatchApi):
+    """Batch mode of Gemini, with requests and responses in the calls; the marker is the name."""
+
+    # Requests that are not in a file must stay under 20 MB together, and the SDK adds 120 bytes to
+    # each: https://ai.google.dev/gemini-api/docs/batch-api
+    most_bytes = 17_000_000
+    backend: GeminiBackend
+
+    def entry(self, key: str, request: ChatRequest, dialect: Dialect) -> JsonObject:
+        """Return an inlined request."""
+        config = self.backend.config(request, dialect)
+        return {"contents": request.user, "metadata": {"key": key}, "config": config}
+
+    async def _submit(self, marker: str, entries: Sequence[JsonObject]) -> str:
+        job = await self.client.aio.batches.create(
+            model=self.backend.model, src=list(entries), config={"display_name": marker}
+        )
+        return str(job.name)
+
+    async def _state(self, batch_id: str) -> BatchState:
+        job = await self.client.aio.batches.get(name=batch_id)
+        word = str(getattr(job.state, "name", job.state)).removeprefix("JOB_STATE_").lower()
+        return BatchState(
+            words=word,
+            has_ended=word in _ENDED,
+            fault="no reason given" if word == "failed" and not _responses(job) else "",
+        )
+
+    async def _find(self, marker: str, since: float, n_requests: int) -> Sighting:
+        async for job in await self.client.aio.batches.list(config={"page_size": 100}):
+            if job.display_name == marker:
+                return Sighting(str(job.name))
+        return Sighting()
+
+    async def _results(self, batch_id: str) -> Iterable[JsonMapping]:
+        job = await self.client.aio.batches.get(name=batch_id)
+        options = {"mode": "json", "by_alias": True, "exclude_none": True, "warnings": False}
+        return [response.model_dump(**options) for response in _responses(job)]
+
+    async def _cancel(self, batch_id: str) -> None:
+        await self.client.aio.batches.cancel(name=batch_id)
+
+    def key_of(self, result: JsonMapping) -> str:
+        """Return the key in the metadata."""
+        return str((result.get("metadata") or {}).get("key") or "")
+
+    def is_answer(self, result: JsonMapping) -> bool:
+        """Say whether there is a response."""
+        return isinstance(result.get("response"), dict) and not result.get("error")
+
+    def _reply(self, result: JsonMapping) -> ChatReply:
+        if self.is_answer(result):
+            return _reply(result["response"], {})
+        error = result.get("error") or {}
+        code = error.get("code")
+        if code in (_CANCELLED, 499):
+            raise NotAnswered("the provider batch ended before this request (cancelled)")
+        raise ErrorResult(code, error, otherwise=_STATUS.get(code, 500))
+
+
+_ENDED = ("succeeded", "partially_succeeded", "failed", "cancelled", "expired")
+
+
+def _responses(job: Any) -> list[Any]:
+    return (job.dest.inlined_responses if job.dest else None) or []
 
 
 class GeminiBackend(ProviderBackend):
@@ -21,6 +104,7 @@ class GeminiBackend(ProviderBackend):
     sdk = "google.genai"
     extra = "gemini"
     key_variables = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    batch_api = GeminiBatches
     output_cap_option: ClassVar[str] = "max_output_tokens"
 
     def __init__(
@@ -48,7 +132,7 @@ class GeminiBackend(ProviderBackend):
         # The raw response: the SDK's own reader refuses an answer over an odd figure beside it,
         # and warns of unknown words by printing them.
         config = GenerateContentConfig(
-            should_return_http_response=True, **self._config(request, dialect)
+            should_return_http_response=True, **self.config(request, dialect)
         )
         response = await client.aio.models.generate_content(
             model=request.model, contents=request.user, config=config
@@ -56,7 +140,8 @@ class GeminiBackend(ProviderBackend):
         http = response.sdk_http_response
         return _reply(read_body(http.body or "", "generation"), http.headers or {})
 
-    def _config(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
+    def config(self, request: ChatRequest, dialect: Dialect) -> JsonObject:
+        """Return all that is sent beside the user's message, in a provider batch as well."""
         config = dict(request.parameters)
         n_alternatives = config.pop("top_logprobs", None)
         if n_alternatives and self.ladder.with_logprobs:

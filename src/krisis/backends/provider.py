@@ -14,13 +14,14 @@ from typing import Any, ClassVar, TypedDict
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from krisis.backends.batch_api import MAX_RESULTS_BYTES, BatchApi
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, DialectLadder, schema_in_words
 from krisis.backends.failures import as_backend_error
 from krisis.backends.retry import RetryPolicy
 from krisis.backends.secrets import Secret, find_key, holds_secret
 from krisis.backends.transport import http_client
-from krisis.errors import InvalidValue, MissingExtra
+from krisis.errors import BackendError, InvalidValue, MissingExtra
 from krisis.json_values import JsonObject
 
 # A reply needs far fewer; models that think first spend thousands before the first word.
@@ -75,6 +76,7 @@ class ProviderBackend(ChatBackend):
     key_variables: ClassVar[tuple[str, ...]] = ()
     dialects: ClassVar[Sequence[Dialect]] = ("json_schema", "json_object", "text")
     default_base_url: ClassVar[str] = ""
+    batch_api: ClassVar[type[BatchApi] | None] = None
     is_of_unknown_make: ClassVar[bool] = False
 
     def __init__(self, model: str, max_tokens: int | None, options: CallOptions) -> None:
@@ -143,11 +145,19 @@ class ProviderBackend(ChatBackend):
             async with asyncio.timeout(self.timeout_seconds):
                 reply = await self.call(client, request, asked)
         except Exception as error:
-            failure = as_backend_error(error, request, self._key)
-            failure.args = (self._key.removed_from(str(failure)),)
             # The SDK's own exception holds the request and its headers, so it is not chained.
-            raise self.ladder.note_failure(failure, asked) from None
+            raise self.ladder.note_failure(self.known(error, request), asked) from None
         reply.latency_seconds = time.perf_counter() - started
+        return self.received(reply, asked)
+
+    def known(self, error: Exception, request: ChatRequest) -> BackendError:
+        """Return the krisis error for an exception of the SDK, without key and patient text."""
+        failure = as_backend_error(error, request, self._key)
+        failure.args = (self._key.removed_from(str(failure)),)
+        return failure
+
+    def received(self, reply: ChatReply, asked: Dialect) -> ChatReply:
+        """Return a reply as it may be kept, and learn from it how the server can be asked."""
         reply.headers = _telling(reply.headers)
         self._remove_key(reply)
         self.ladder.note_reply(reply, asked)
@@ -177,6 +187,15 @@ class ProviderBackend(ChatBackend):
             self._clients[loop] = self.make_client(self._key.reveal(), http), http
             silence_talkative_loggers()
         return self._clients[loop][0]
+
+    def client_for_batches(self) -> tuple[Any, Any]:
+        """Return a client, and its connections, for the large files of provider batches."""
+        if self._given_client is not None:
+            return self._given_client, None
+        http = http_client(MAX_RESULTS_BYTES)
+        made = self.make_client(self._key.reveal(), http)
+        silence_talkative_loggers()
+        return made, http
 
     async def aopen(self) -> None:
         """Import the SDK and make the client."""

@@ -28,11 +28,12 @@ _CHUNK_BYTES = 2**16
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
-def http_client() -> Any:
+def http_client(max_body_bytes: int = MAX_BODY_BYTES) -> Any:
     """Return an HTTP client that keeps to the policy; every SDK takes this kind."""
     import httpx2
 
-    client = httpx2.AsyncClient(transport=Transport(), follow_redirects=False)  # type: ignore[arg-type]
+    transport: Any = Transport(max_body_bytes)
+    client = httpx2.AsyncClient(transport=transport, follow_redirects=False)
     client.headers["accept-encoding"] = "gzip, deflate"
     return client
 
@@ -40,7 +41,8 @@ def http_client() -> Any:
 class Transport:
     """Sends a request of httpx2 over aiohttp, which needs half the CPU of its own transport."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self._max_body_bytes = max_body_bytes
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[tuple[str, str], str | None] = {}
 
@@ -73,7 +75,7 @@ class Transport:
                 proxy=self._proxies[host],
             ) as response:
                 _refuse_redirect(response)
-                body = await _body(response)
+                body = await _body(response, self._max_body_bytes)
         except BackendError:
             raise
         except Exception as error:
@@ -141,7 +143,7 @@ def _refuse_redirect(response: aiohttp.ClientResponse) -> None:
     )
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
+async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
     """Return the body, unpacked; raise as soon as either form is too large."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
@@ -154,10 +156,10 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     n_received = 0
     async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         n_received += len(chunk)
-        body += chunk if unpack is None else unpack(chunk, MAX_BODY_BYTES + 1 - len(body))
-        if max(n_received, len(body)) > MAX_BODY_BYTES:
+        body += chunk if unpack is None else unpack(chunk, most + 1 - len(body))
+        if max(n_received, len(body)) > most:
             raise ProviderUnavailable(
-                f"{_origin(response.url)} sent more than {MAX_BODY_BYTES // 2**20} MB in one "
+                f"{_origin(response.url)} sent more than {most // 2**20} MB in one "
                 "response; the rest was not read"
             )
     if unpack is not None and not unpack.is_complete:

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("krisis.cli.sweep", "Run every model of a plan on every task, side by side."),
     "resume": ("krisis.cli.resume", "Finish a run or a sweep that was cut short."),
     "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
+    "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
     "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),
     "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
     "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),

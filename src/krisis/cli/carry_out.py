@@ -6,6 +6,7 @@ import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -20,7 +21,7 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.base import BenchmarkResult
 from krisis.results.report import format_report
-from krisis.results.stops import Decided, Interrupted
+from krisis.results.stops import Decided, Detached, Interrupted
 
 
 def announce(sentence: str) -> None:
@@ -28,8 +29,13 @@ def announce(sentence: str) -> None:
     typer.echo(sentence, err=True)
 
 
-def carry_out(config: RunConfig, recorder: Recorder) -> Path:
-    """Run, print the report, and end with a code that says how it went, or the run's folder."""
+def carry_out(
+    config: RunConfig, recorder: Recorder, *, submit: bool = True, wait: bool = True
+) -> Path:
+    """Run, print the report, and end with a code that says how it went, or the run's folder.
+
+    ``submit`` and ``wait`` say how far to go with provider batches.
+    """
     parts = assemble(config)
     if parts.suite.notice:
         typer.echo(parts.suite.notice, err=True)
@@ -38,13 +44,17 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
     if config.repeats % 2 == 0:
         announce(even_repeats(config.repeats))
     stop = Stop()
+    execution = execution_of(config, recorder, stop)
+    if execution.batching is not None:
+        batching = replace(execution.batching, submit=submit, wait=wait)
+        execution = replace(execution, batching=batching)
     benchmark = Benchmark(
         parts.suite,
         parts.backend,
         parts.metrics,
         config.batch_size,
         config.max_concurrency,
-        execution=execution_of(config, recorder, stop),
+        execution=execution,
     )
     with ctrl_c(stop), warnings.catch_warnings():
         warnings.simplefilter("ignore", ThirdPartyWarning)  # told above, in one line
@@ -52,7 +62,8 @@ def carry_out(config: RunConfig, recorder: Recorder) -> Path:
             result = benchmark.run(parts.records, suite_description=parts.description)
         except BackendError as error:
             raise RunFailed(f"the run ended at its first call: {error}") from None
-    typer.echo(format_report(result))
+    if result.attrition.n_sent or not isinstance(result.stop, Detached | Interrupted):
+        typer.echo(format_report(result))
     _conclude(result)
     return Path(result.provenance.run_directory or config.out)
 
@@ -77,6 +88,14 @@ def write_run_file(config: RunConfig, runs: list[Path]) -> None:
 def _conclude(result: BenchmarkResult) -> None:
     run, counts, stop = result.provenance.run_directory, result.attrition, result.stop
     typer.echo(f"\nRun:     {run}")
+    if isinstance(stop, Detached):
+        typer.echo(
+            f"krisis: {result.n_left} records have no answer yet ({stop}); to look at the provider "
+            f"batches, type: krisis batches list {run}; to collect them and finish the run, type: "
+            f"krisis resume {run}",
+            err=True,
+        )
+        return
     if isinstance(stop, Decided):
         typer.echo(f"krisis: stopped as asked ({stop})", err=True)
     elif stop is not None:

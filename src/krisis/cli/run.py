@@ -45,6 +45,9 @@ def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command
     resume: bool = typer.Option(
         False, "--resume", help="Continue the newest unfinished run with these very settings."
     ),
+    detach: bool = typer.Option(
+        False, "--detach", help="With --batch, end after submission; collect later."
+    ),
     mode: list[str] = typer.Option(
         [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
     ),
@@ -65,6 +68,8 @@ def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
+    if detach and not {**stored, **given}.get("batch"):
+        raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
     lists = {axis: list(dict.fromkeys(values)) for axis, values in axes.items() if values}
     if any(len(values) > 1 for axis, values in lists.items() if axis != "modes"):
         return _sweep({**stored, **given}, lists, resume, dry_run, print_config)
@@ -81,7 +86,7 @@ def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command
     if dry_run:
         typer.echo("\n".join(map(dry_run_text, settings)), nl=False)
         return []
-    runs = [carry_out(one, _recorder(one, resume=resume)) for one in settings]
+    runs = [carry_out(one, _recorder(one, resume=resume), wait=not detach) for one in settings]
     write_run_file(settings[0], runs)
     return runs
 

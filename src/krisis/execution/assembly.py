@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
-from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
+from krisis.backends.chat import ChatBackend
 from krisis.backends.provider import ProviderBackend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
 from krisis.errors import InvalidValue, UnknownName
@@ -18,12 +18,19 @@ from krisis.execution.batches import (
     in_random_order,
     perturbed_batches,
     plan_batches,
+    request_about,
     with_distinct_ids,
 )
 from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.cluster import Cluster
 from krisis.execution.config import RunConfig
-from krisis.execution.options import Execution, check_perturb
+from krisis.execution.options import (
+    Batching,
+    Execution,
+    batch_api_of,
+    check_batching,
+    check_perturb,
+)
 from krisis.execution.pacing.budget import (
     CHARACTERS_PER_TOKEN,
     FIRST_GUESS_OF_OUTPUT,
@@ -55,6 +62,18 @@ class Assembled:
 def assemble(config: RunConfig, suite: BaseDataSuite | None = None) -> Assembled:
     """Make suite, backend and metrics, and load the records; a suite given is not made again."""
     suite = suite_of(config) if suite is None else suite
+    backend = backend_of(config)
+    chosen = metrics_from_names(config.metrics)
+    records = suite.first(config.limit)
+    description = described(suite, None)
+    if config.limit is not None:
+        description["limit"] = config.limit
+    metrics = chosen or default_benchmark_metrics(suite.task.metrics)
+    return Assembled(suite, backend, metrics, records, description)
+
+
+def backend_of(config: RunConfig) -> BaseBackend:
+    """Make the backend that a configuration names."""
     options = {
         "temperature": config.temperature,
         "max_output_tokens": config.max_output_tokens,
@@ -65,13 +84,10 @@ def assemble(config: RunConfig, suite: BaseDataSuite | None = None) -> Assembled
     backend = backend_from_name(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
-    chosen = metrics_from_names(config.metrics)
-    records = suite.first(config.limit)
-    description = described(suite, None)
-    if config.limit is not None:
-        description["limit"] = config.limit
-    metrics = chosen or default_benchmark_metrics(suite.task.metrics)
-    return Assembled(suite, backend, metrics, records, description)
+    if config.batch:
+        check_batching(config.stop_when, on_cluster=config.cluster is not None)
+        batch_api_of(backend)
+    return backend
 
 
 def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
@@ -174,6 +190,9 @@ def execution_of(config: RunConfig, recorder: Recorder, stop: Stop) -> Execution
         stop=stop,
         stop_when=config.stop_when,
         baselines=config.baselines,
+        batching=Batching(then_live=config.batch_then_live, poll_seconds=config.poll_seconds)
+        if config.batch
+        else None,
         cluster=Cluster(config.cluster, recorder.announce) if config.cluster else None,
     )
 
@@ -198,17 +217,21 @@ def checked_batches(config: RunConfig, parts: Assembled) -> list[Batch]:
     parts.backend.prepare(parts.suite.restricted(parts.records))
     batches = _planned(config, parts)
     if isinstance(parts.backend, ChatBackend):
-        _request(parts.backend, batches[0])
+        request_about(batches[0], parts.backend)
     return batches
 
 
-def estimate_of(parts: Assembled, batches: Sequence[Batch], price: Price | None) -> Estimate:
+def estimate_of(
+    parts: Assembled, batches: Sequence[Batch], price: Price | None, *, by_batch: bool = False
+) -> Estimate:
     """Say what the calls of a run take, from the letters of its prompts."""
     n_cases, n_calls = sum(map(len, batches)), len(batches)
     if not isinstance(parts.backend, ChatBackend):
         return Estimate(n_cases, n_calls)
     tokens = _input_tokens(parts.backend, batches), float(n_cases * FIRST_GUESS_OF_OUTPUT)
-    return Estimate(n_cases, n_calls, *tokens, None if price is None else price.cost(*tokens))
+    batch = tokens if by_batch else (0.0, 0.0)
+    cost = None if price is None else price.cost(*tokens, batch)
+    return Estimate(n_cases, n_calls, *tokens, cost)
 
 
 def dry_run_text(config: RunConfig) -> str:
@@ -217,7 +240,7 @@ def dry_run_text(config: RunConfig) -> str:
     backend = parts.backend
     batches = checked_batches(config, parts)
     prices = read_prices(config.prices) if config.prices else {}
-    estimate = estimate_of(parts, batches, price_of(backend, prices))
+    estimate = estimate_of(parts, batches, price_of(backend, prices), by_batch=config.batch)
     plan = f"{estimate.n_cases} records in {len(batches)} calls of up to {config.batch_size}"
     if config.perturb:
         plan += f", among them those asked in another form: {', '.join(config.perturb)}"
@@ -225,7 +248,8 @@ def dry_run_text(config: RunConfig) -> str:
         plan += f", or fewer in random order until this is known: {config.stop_when}"
     if not isinstance(backend, ChatBackend):
         return f"{plan}\n{backend.name} calls no provider: no prompt, no tokens, no cost\n"
-    first, tokens = _request(backend, batches[0]), (estimate.input_tokens, estimate.output_tokens)
+    first = request_about(batches[0], backend)
+    tokens = estimate.input_tokens, estimate.output_tokens
     cost = "unknown (no price for this model; give --prices)"
     if estimate.cost is not None:
         cost = f"${estimate.cost:.2f}"
@@ -262,15 +286,8 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
     return [*batches, *perturbed_batches(batches, kinds, parts.suite)]
 
 
-def _request(backend: ChatBackend, batch: Batch) -> ChatRequest:
-    mode: PromptMode = "batch" if len(batch) > 1 else "single"
-    features = [case.record.features for case in batch]
-    context = batch[0].record.context
-    return backend.build(features, mode=mode, context=context, **batch[0].form)
-
-
 def _input_tokens(backend: ChatBackend, batches: Sequence[Batch]) -> float:
     step = max(1, len(batches) // N_BATCHES_MEASURED)
-    measured = [_request(backend, batch) for batch in batches[::step]]
+    measured = [request_about(batch, backend) for batch in batches[::step]]
     n_letters = sum(len(request.system) + len(request.user) for request in measured)
     return n_letters / CHARACTERS_PER_TOKEN * len(batches) / len(measured)

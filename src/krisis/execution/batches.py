@@ -10,6 +10,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
 from krisis.data.base import BaseDataSuite, PatientRecord, Records
 from krisis.data.perturbation import (
     KIND,
@@ -53,6 +54,18 @@ class Case:
 
 
 Batch = list[Case]
+
+
+def request_about(cases: Sequence[Case], backend: ChatBackend) -> ChatRequest:
+    """Return the request that puts these cases to a model."""
+    mode: PromptMode = "batch" if len(cases) > 1 else "single"
+    return backend.build(
+        [case.record.features for case in cases],
+        mode=mode,
+        sample_index=cases[0].sample_index,
+        context=cases[0].record.context,
+        **cases[0].form,
+    )
 
 
 def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:

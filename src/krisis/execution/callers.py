@@ -21,7 +21,7 @@ from krisis.errors import (
     TruncatedReply,
     Unreachable,
 )
-from krisis.execution.batches import Case
+from krisis.execution.batches import Case, request_about
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Workers
 from krisis.execution.pacing.budget import Asked
@@ -181,28 +181,25 @@ class ChatCaller:
         self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
     ) -> list[BackendResponse]:
         """Build the request, find or fetch the reply, read it."""
-        request = self._backend.build(
-            [case.record.features for case in cases],
-            mode=mode,
-            sample_index=cases[0].sample_index,
-            context=cases[0].record.context,
-            **cases[0].form,
-        )
-        if self._cache is None:
-            return await self._fetch(request, spent)
-        key = request.key()
-        return self._from_cache(self._cache, key, request, spent) or await self._fetch(
-            request, spent, key
-        )
+        request = request_about(cases, self._backend)
+        key = "" if self._cache is None else request.key()
+        return self.from_cache(key, request, spent) or await self._fetch(request, spent, key)
 
-    def _from_cache(
-        self, cache: ReplyCache, key: str, request: ChatRequest, spent: Spent
+    def asked(self, request: ChatRequest) -> Asked:
+        """Return the size of a request."""
+        n_bytes = len(request.user.encode("utf-8", "surrogatepass"))
+        cap, shared = self._backend.output_cap(request), self._backend.instructions(request)
+        return Asked(n_bytes, request.n_records, cap, shared)
+
+    def from_cache(
+        self, key: str, request: ChatRequest, spent: Spent
     ) -> list[BackendResponse] | None:
-        reply = cache.get(key)
+        """Return what was answered to this request before, if it is kept."""
+        reply = None if self._cache is None else self._cache.get(key)
         if reply is None:
             return None
         try:
-            responses = self._read(request, reply)
+            responses = self.read(request, reply)
         except MalformedReply:  # kept by a version that read replies otherwise: ask again
             return None
         spent.n_cache_hits += 1
@@ -210,9 +207,7 @@ class ChatCaller:
         spent.cached_output_tokens += reply.output_tokens or 0
         return responses
 
-    async def _fetch(
-        self, request: ChatRequest, spent: Spent, key: str = ""
-    ) -> list[BackendResponse]:
+    async def _fetch(self, request: ChatRequest, spent: Spent, key: str) -> list[BackendResponse]:
         sent = request
 
         async def call(cap: int | None) -> ChatReply:
@@ -223,41 +218,41 @@ class ChatCaller:
         reply = await self._attempts.make(
             call,
             lambda reply: Usage(reply.input_tokens, reply.output_tokens, reply.headers),
-            asked=Asked(
-                len(request.user.encode("utf-8", "surrogatepass")),
-                request.n_records,
-                self._backend.output_cap(request),
-                self._backend.instructions(request),
-            ),
+            asked=self.asked(request),
             spent=spent,
             # The backends of krisis scrub where a provider's words come in.
             shown=None if isinstance(self._backend, ProviderBackend) else request,
         )
         spent.n_dropped_fields += reply.n_dropped_fields
         try:
-            responses = self._read(sent, reply)
+            responses = self.read(sent, reply)
         except TruncatedReply as error:
             if sent is not request:  # the budget cut it, so that it is no fault of the record
                 lose(spent, error)
                 self._attempts.stop_at_budget("what is left is too little for the next reply")
             raise
+        self.keep(key, request, reply, spent)
+        return responses
+
+    def keep(self, key: str, request: ChatRequest, reply: ChatReply, spent: Spent) -> None:
+        """Count the tokens of a reply that was read, and keep it in the cache."""
         spent.input_tokens += reply.input_tokens or 0
         spent.output_tokens += reply.output_tokens or 0
         if self._cache is not None:
             self._cache.put(key, request, reply)
-        return responses
 
     def _completed(self, request: ChatRequest) -> Awaitable[ChatReply]:
         return self._backend.complete(request)
 
-    def _read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+    def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
+        """Return one response per case; whatever goes wrong is a `BackendError`."""
         try:
             responses = self._backend.read(request, reply)
             return checked_count(responses, request.n_records)
-        except MalformedReply as error:
+        except BackendError as error:
+            if not isinstance(error, MalformedReply):  # the reply says that there is no answer
+                raise
             malformed = error
-        except BackendError:  # the reply says that there is no answer
-            raise
         except Exception as error:  # what a model wrote must never end a run
             malformed = MalformedReply(f"the reply cannot be read: {error_text(error)}")
         # The provider was paid for the reply whether or not the reader knew its price.

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from krisis.backends.secrets import holds_secret, names_secret
 from krisis.data.perturbation import perturbations
@@ -71,6 +78,15 @@ class RunConfig(BaseModel):
         None, description="Stop when this is known, such as 'accuracy >= 0.85'; see the docs."
     )
     prices: str | None = Field(None, description="Price table (YAML), see the docs.")
+    batch: bool = Field(
+        False, description="Ask by provider batches, at half the price, within a day."
+    )
+    batch_then_live: bool = Field(
+        False, description="With --batch, ask anew in ordinary calls where a reply is malformed."
+    )
+    poll_seconds: float = Field(
+        30.0, gt=0, description="First pause between two looks at provider batches, in seconds."
+    )
     cache: bool = Field(True, description="Reuse replies that were paid for before.")
     cache_path: str | None = Field(None, description="File of the reply cache.")
     baselines: bool = Field(True, description="Score the suite's baselines beside the model.")
@@ -104,6 +120,13 @@ class RunConfig(BaseModel):
     def _is_a_rule(cls, text: str | None) -> str | None:
         return None if text is None else Question.parsed(text).text
 
+    @field_validator("batch_then_live")
+    @classmethod
+    def _only_with_batch(cls, wanted: bool, info: ValidationInfo) -> bool:
+        if wanted and not info.data.get("batch"):
+            raise ValueError("it says what follows a provider batch; give --batch as well")
+        return wanted
+
     @field_validator("perturb")
     @classmethod
     def _are_perturbations(cls, names: list[str]) -> list[str]:
@@ -136,6 +159,9 @@ RESUMABLE = (
     "max_tokens",
     "max_failures",
     "prices",
+    "batch",
+    "batch_then_live",
+    "poll_seconds",
     "cache",
     "cache_path",
     "baselines",

@@ -92,9 +92,9 @@ class Engine:
             await self._settle_malformed(batch, error, spent=spent)
         except BackendError as error:
             lose(spent, error)
-            self._fail(batch, error, spent=spent)
+            self.fail(batch, error, spent=spent)
         else:
-            self._answer(batch, responses, spent=spent)
+            self.answer(batch, responses, spent=spent)
 
     async def _settle_malformed(self, batch: Batch, error: MalformedReply, *, spent: Spent) -> None:
         if len(batch) > 1:
@@ -104,7 +104,7 @@ class Engine:
             await self._settle(batch[middle:], Spent())
         elif isinstance(error, TruncatedReply | ContentFiltered | WorkerLost):
             # The same cap would cut it again, the same policy withhold it, and so on.
-            self._fail(batch, error, spent=spent)
+            self.fail(batch, error, spent=spent)
         else:
             await self._ask_once_more(batch, spent)
 
@@ -113,11 +113,12 @@ class Engine:
             responses = await self._ask(batch, spent)
         except BackendError as error:
             lose(spent, error)
-            self._fail(batch, error, spent=spent)
+            self.fail(batch, error, spent=spent)
         else:
-            self._answer(batch, responses, spent=spent)
+            self.answer(batch, responses, spent=spent)
 
-    def _answer(self, batch: Batch, responses: list[BackendResponse], *, spent: Spent) -> None:
+    def answer(self, batch: Batch, responses: list[BackendResponse], *, spent: Spent) -> None:
+        """Hand the rows of an answered batch on."""
         mode: PromptMode = "batch" if len(batch) > 1 else "single"
         prompt = self._prompts.shared(responses[0].prompt, batch, mode)
         rows = []
@@ -129,7 +130,8 @@ class Engine:
                 rows.append(answered_row(case, response, prompt=prompt))
         self._finished(batch, rows, spent)
 
-    def _fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
+    def fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
+        """Hand the rows of a batch on that failed for good."""
         text = self._review.error(error)
         self._finished(batch, [failed_row(case, error, text) for case in batch], spent)
 

@@ -101,6 +101,11 @@ def plan_of(content: JsonObject, place: str) -> Plan:
         combinations = [_joined(one, entry, axis) for one in combinations for entry in entries]
     for chosen in combinations:
         config = checked_config({**shared, **chosen}, place)
+        if config.batch:
+            raise InvalidValue(
+                f"{place}: a sweep asks in ordinary calls, not by provider batches; leave out "
+                "batch, or start a run of its own for each model and task: krisis run --batch"
+            )
         if not any(config == other for other, _ in found):
             found.append((config, chosen))
     names = _names(found, with_seed=len(lists["seeds"]) > 1)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from krisis.backends.base import BaseBackend
+from krisis.backends.batch_api import BatchApi
 from krisis.backends.chat import ChatBackend
+from krisis.backends.provider import ProviderBackend
 from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
@@ -18,6 +20,25 @@ from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import NoProgress, ProgressDisplay
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """That a run asks by provider batches, and how far a session goes with them.
+
+    ``then_live`` asks anew, in ordinary calls, where a reply was malformed. A session that does
+    not ``submit`` buys nothing, and one that does not ``wait`` collects what has ended and leaves.
+    ``poll_seconds`` is the first pause between two looks at them; later ones are longer.
+    """
+
+    then_live: bool = False
+    submit: bool = True
+    wait: bool = True
+    poll_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.poll_seconds > 0:
+            raise InvalidValue(f"poll_seconds must be above 0, not {self.poll_seconds!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +60,9 @@ class Execution:
     to what its tokens cost. ``stop`` lets another part of the program end the run.
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
-    report. ``cluster`` has the calls carried out by the workers of a Dask cluster. ``together`` is
-    given to the runs of a sweep.
+    report. With ``batching`` the provider is handed many calls at once, for half the price.
+    ``cluster`` has the calls carried out by the workers of a Dask cluster. ``together`` is given to
+    the runs of a sweep.
     """
 
     repeats: int = 1
@@ -53,12 +75,47 @@ class Execution:
     stop: Stop | None = None
     stop_when: str | None = None
     baselines: bool = False
+    batching: Batching | None = None
     cluster: Cluster | None = None
     together: Together | None = None
 
     def __post_init__(self) -> None:
         checked_at_least_one("repeats", self.repeats)
         check_perturb(self.perturb, self.stop_when)
+        if self.batching is not None:
+            has_recorder, on_cluster = self.recorder is not None, self.cluster is not None
+            check_batching(self.stop_when, on_cluster=on_cluster, has_recorder=has_recorder)
+
+
+def check_batching(
+    stop_when: str | None, *, on_cluster: bool = False, has_recorder: bool = True
+) -> None:
+    """Refuse what cannot go with provider batches."""
+    if on_cluster:
+        raise InvalidValue(
+            "a provider batch is carried out by the provider and a cluster by its workers; leave "
+            "out --batch or --cluster (of a run to be resumed: --no-batch or --cluster none)"
+        )
+    if stop_when is not None:
+        raise InvalidValue(
+            f"stop_when ({stop_when}) looks at answers as they come, and a provider batch brings "
+            "them all at once; leave out --batch or --stop-when"
+        )
+    if not has_recorder:
+        raise InvalidValue(
+            "provider batches need a recorder: without a run directory nobody would know what "
+            "was bought when the process ends; give Execution a Recorder"
+        )
+
+
+def batch_api_of(backend: BaseBackend) -> BatchApi:
+    """Return the batch API of a backend, or refuse one that has none."""
+    if isinstance(backend, ProviderBackend) and backend.batch_api is not None:
+        return backend.batch_api(backend)
+    raise InvalidValue(
+        f"the backend {backend.name!r} has no provider batches; leave out --batch, or ask a model "
+        "of openai, anthropic or gemini"
+    )
 
 
 def check_perturb(perturb: Sequence[str], stop_when: str | None) -> tuple[Perturbation, ...]:

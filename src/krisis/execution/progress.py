@@ -20,7 +20,7 @@ class Tally:
     """How far a run is.
 
     ``is_at_most`` says that calls which did not report their tokens are counted with the most that
-    they can have taken.
+    they can have taken. ``waiting`` says how far provider batches are.
     """
 
     n_cases: int = 0
@@ -32,6 +32,7 @@ class Tally:
     cost: float | None = None
     is_at_most: bool = False
     limit: int = 0
+    waiting: str = ""
 
     @property
     def n_done(self) -> int:
@@ -50,7 +51,7 @@ class Tally:
             parts.append(f"{most}${self.cost:.2f}")
         if self.n_retries:
             parts.append(f"{self.n_retries} retries")
-        parts.append(f"{self.limit} concurrent")
+        parts.append(self.waiting or f"{self.limit} concurrent")
         return " · ".join(parts)
 
 

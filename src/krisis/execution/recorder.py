@@ -23,6 +23,7 @@ from krisis.results.cases import Cases
 from krisis.results.journal import Journal, Place, Spent
 from krisis.results.journal_reading import JournalContents, damaged_lines, mend, read_journal
 from krisis.results.lock import RunLock
+from krisis.results.provider_batches import ProviderBatchLog
 from krisis.results.report import format_report
 from krisis.results.stops import StopCause
 from krisis.results.store import (
@@ -45,6 +46,7 @@ class Earlier:
     spent: Spent = field(default_factory=Spent)
     elapsed_seconds: float = 0.0
     damage: str = ""
+    provider_batches: ProviderBatchLog = field(default_factory=ProviderBatchLog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,11 @@ class Recorder:
         if self._journal is not None:
             self._journal.note_spent(spent)
 
+    def note_provider_batch(self, line: JsonObject) -> None:
+        """Keep what became of a provider batch; on disk before anything follows from it."""
+        if self._journal is not None:
+            self._journal.note_provider_batch(line)
+
     def note_stop(self, cause: StopCause) -> None:
         """Keep the cause of an early end."""
         if self._journal is not None:
@@ -238,7 +245,8 @@ class Recorder:
         self.directory, self._manifest = directory, manifest
         self._has_old_scores = directory.metrics.exists()
         journal = self._mended(directory, manifest, opening.cases)
-        earlier = Earlier(journal.rows, journal.spent, journal.elapsed_seconds, journal.loss)
+        totals = (journal.spent, journal.elapsed_seconds, journal.loss)
+        earlier = Earlier(journal.rows, *totals, journal.provider_batches)
         if self._retry_failed:
             earlier.rows = {at: row for at, row in earlier.rows.items() if row.error is None}
         self._journal = Journal(

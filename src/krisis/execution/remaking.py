@@ -19,7 +19,7 @@ from krisis.data.base import BaseDataSuite, Records, SuiteConfig, first_records
 from krisis.errors import InvalidValue, KrisisError
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.config import checked_config
-from krisis.execution.options import Execution
+from krisis.execution.options import Batching, Execution
 from krisis.execution.recorder import Recorder, RunSettings
 from krisis.execution.session import Job
 from krisis.json_values import JsonObject, JsonValue
@@ -52,12 +52,20 @@ def settings_of(
             "out": str(recorder.out),
             "store_features": recorder.store_features,
             **asdict(execution.limits),
+            **_batching(execution.batching),
         }
         # Without a limit of its own, a call is timed as the command line times it.
         content = {name: value for name, value in content.items() if value is not None}
         return RunSettings(checked_config(content, "the run").model_dump(mode="json"))
     except KrisisError as error:
         return RunSettings(missing=str(error))
+
+
+def _batching(batching: Batching | None) -> JsonObject:
+    if batching is None:
+        return {}
+    seconds = batching.poll_seconds
+    return {"batch": True, "batch_then_live": batching.then_live, "poll_seconds": seconds}
 
 
 def _suite_settings(suite: BaseDataSuite, records: Records) -> JsonObject:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TypedDict
 
 from krisis import __version__
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.backends.retry import RetryPolicy
 from krisis.data.base import BaseDataSuite, Records
+from krisis.errors import RunConflict
+from krisis.execution.batch_results import Settling
 from krisis.execution.batches import (
     Batch,
     cases_of,
@@ -34,22 +34,24 @@ from krisis.execution.callers import (
 )
 from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
 from krisis.execution.engine import Engine, Review
-from krisis.execution.options import Execution, check_backend, check_perturb
+from krisis.execution.ledger import Ledger
+from krisis.execution.options import Execution, batch_api_of, check_backend, check_perturb
 from krisis.execution.pacing.account import Account, open_account
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
-from krisis.execution.pacing.prices import Price, price_of
-from krisis.execution.progress import Tally
+from krisis.execution.pacing.prices import cost_of, price_of
 from krisis.execution.prompts import PromptCheck
+from krisis.execution.provider_batches import BatchRunner
 from krisis.execution.recorder import Earlier, Opening
 from krisis.execution.stop_when import Watch
-from krisis.execution.stopping import CannotGoOn, FailureLimit, FirstCalls, Stop
+from krisis.execution.stopping import CannotGoOn, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Prompts, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
+from krisis.results.provider_batches import ProviderBatchLog
 from krisis.results.repeats import mark_agreement
 from krisis.results.stops import Decided, StopCause
 from krisis.results.store import Identity
@@ -96,6 +98,7 @@ class Session:
             self._batches += again
             self._asked = self._cases = [*self._cases, *chain.from_iterable(again)]
         self._price = price_of(job.backend, execution.prices)
+        self._api = None if execution.batching is None else batch_api_of(job.backend)
         self._workers: Workers | None = None
         self._account: Account | None = None  # its own; that of a sweep outlives the run
 
@@ -113,6 +116,7 @@ class Session:
     ) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
         started_at, started = datetime.now(UTC), time.perf_counter()
         earlier = self._begin()
+        self._refuse_live_beside(earlier.provider_batches)
         elapsed_before = earlier.elapsed_seconds
         ledger = Ledger(
             self._execution,
@@ -122,7 +126,7 @@ class Session:
             n_cases=len(self._cases),
             watch=self._watch,
         )
-        await self._work(ledger, gate, self._remaining(earlier))
+        await self._work(ledger, gate, earlier)
         rows = ledger.in_order()
         plain, perturbed = ledger.in_order(below=self._n_plain), ledger.in_order(self._n_plain)
         elapsed_seconds = elapsed_before + time.perf_counter() - started
@@ -169,7 +173,7 @@ class Session:
             ),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
-            price=self._price.per_million if self._price else {},
+            price=self._price.stated if self._price else {},
         )
         return recorder.begin(opening)
 
@@ -212,6 +216,16 @@ class Session:
             on_send=recorder.note_sent if recorder is not None else None,
         )
 
+    def _refuse_live_beside(self, log: ProviderBatchLog) -> None:
+        n = len(log.open)
+        if n and self._execution.batching is None:
+            are = "batch of this run is" if n == 1 else "batches of this run are"
+            raise RunConflict(
+                f"{n} provider {are} not collected, and ordinary "
+                "calls would buy their answers again; collect or cancel them with `krisis "
+                "batches`, or go on with --batch"
+            )
+
     def _cluster_workers(self, cluster: Cluster, gate: Gate) -> Workers:
         job = self._job
         recipe = recipe_of(
@@ -223,14 +237,16 @@ class Session:
         return Workers(cluster, recipe, stop=self._stop, concurrency=slots, batch_size=size)
 
     def _remaining(self, earlier: Earlier) -> list[Batch]:
-        if not earlier.rows:
+        done = earlier.rows.keys() | earlier.provider_batches.taken(earlier.rows)
+        if not done:
             return self._batches
-        missing = [case for case in self._asked if case.position not in earlier.rows]
+        missing = [case for case in self._asked if case.position not in done]
         return plan_batches(missing, self._job.batch_size)
 
-    async def _work(self, ledger: Ledger, gate: Gate, batches: list[Batch]) -> None:
-        review = Review(self._job.suite)
-        caller = self._caller(gate, review)
+    async def _work(self, ledger: Ledger, gate: Gate, earlier: Earlier) -> None:
+        review, batches = Review(self._job.suite), self._remaining(earlier)
+        first_calls = FirstCalls(self._stop, review.error)
+        caller = self._caller(gate, first_calls)
         n_workers = self._job.max_concurrency
         if self._workers is not None:
             n_workers = MOST_CALLS  # the gate knows how many the workers can take
@@ -248,7 +264,15 @@ class Session:
         ledger.begin()
         try:
             await caller.open()
-            await engine.run(batches)
+            if isinstance(caller, ChatCaller) and self._api is not None:
+                cases = {case.position: case for case in self._cases}
+                parts = (self._api, caller, engine, gate.budget, self._stop, cases)
+                runner = self._runner(ledger, Settling(*parts), first_calls)
+                await runner.run(batches, earlier.provider_batches)
+            else:
+                await engine.run(batches)
+        except CannotGoOn as failed:
+            raise failed.error from None
         except ExceptionGroup as group:
             # Workers fail for one reason, or each for its own: the first says most to the user.
             first = group.exceptions[0]
@@ -257,9 +281,15 @@ class Session:
             await caller.close()
             ledger.end(self._stop.cause)
 
-    def _caller(self, gate: Gate, review: Review) -> Caller:
+    def _runner(self, ledger: Ledger, settling: Settling, first_calls: FirstCalls) -> BatchRunner:
+        batching, recorder = self._execution.batching, self._execution.recorder
+        assert batching is not None
+        assert recorder is not None
+        parts = (settling, batching, first_calls, recorder)
+        return BatchRunner(*parts, ledger.rows, ledger.spent, ledger.show_waiting)
+
+    def _caller(self, gate: Gate, first_calls: FirstCalls) -> Caller:
         backend = self._job.backend
-        first_calls = FirstCalls(self._stop, review.error)
         policy = RetryPolicy.of(backend)
         # A thread cannot be stopped by a clock, and workers have a clock of their own.
         attempts = Attempts(gate, policy, first_calls)
@@ -298,108 +328,7 @@ class Session:
         cache = self._execution.cache
         return replace(
             spending,
-            **_cost(self._price, spent),
-            price_per_million_tokens=self._price.per_million if self._price else {},
+            **cost_of(self._price, spent),
             limit_history=tuple(gate.concurrency.history),
             cache_fault=(cache.fault or None) if cache is not None else None,
         )
-
-
-class _Cost(TypedDict, total=False):
-    cost: float
-    cost_at_most: float
-    cost_unknown: str
-
-
-def _cost(price: Price | None, spent: Spent) -> _Cost:
-    """Return the dollars that a run took; where a call did not say, the most it can have taken."""
-    if price is None:
-        return {}
-    if not spent.n_calls_without_usage:
-        return {"cost": price.cost(*spent.paid_tokens)}
-    without = f"{spent.n_calls_without_usage} of {spent.n_calls}"
-    most = price.cost(*spent.most_tokens)
-    unknown = f"at most {most:.3f}: {without} calls did not report their tokens"
-    return {"cost_at_most": most, "cost_unknown": unknown}
-
-
-class Ledger:
-    """Takes finished rows in: on disk first, then in memory, the tally and the display."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        earlier: Earlier,
-        *,
-        gate: Gate,
-        stop: Stop,
-        n_cases: int,
-        watch: Watch | None = None,
-    ) -> None:
-        self._recorder = execution.recorder
-        self._display = execution.progress
-        self._gate = gate
-        self._failures = FailureLimit(execution.limits.max_failures, n_cases=n_cases, stop=stop)
-        self._watch, self._stop = watch, stop
-        self.rows = dict(earlier.rows)
-        self.spent = earlier.spent
-        self.tally = Tally(n_cases=n_cases)
-        self._count(list(self.rows.values()))
-        gate.budget.start_from(*self.spent.most_tokens, self.rows.values())
-        self._look()
-
-    def begin(self) -> None:
-        """Open the display."""
-        self._display.begin(self._present_tally())
-
-    def finished(self, batch: Batch, rows: Sequence[EvaluationResult], spent: Spent) -> None:
-        """Keep the rows of a settled batch."""
-        if self._recorder is not None:
-            self._recorder.append(batch, rows, spent)
-        for case, row in zip(batch, rows, strict=True):
-            self.rows[case.position] = row
-        self.spent.add(spent)
-        self._count(rows)
-        self._failures.observe(rows)
-        self._look()
-        self._display.advance(self._present_tally())
-
-    def _look(self) -> None:
-        if self._watch is not None:
-            self._watch.look(self.rows, self._stop)
-
-    def left_off(self, spent: Spent) -> None:
-        """Keep what was spent on cases that are left for a later session."""
-        if spent.to_dict():
-            if self._recorder is not None:
-                self._recorder.note_spent(spent)
-            self.spent.add(spent)
-
-    def end(self, cause: StopCause | None) -> None:
-        """Close the display and note an early end."""
-        self._display.end(self._present_tally())
-        if cause is not None and self._recorder is not None:
-            self._recorder.note_stop(cause)
-
-    def in_order(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
-        """Return the rows of these positions in the order of the records."""
-        return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
-
-    def _count(self, rows: Sequence[EvaluationResult]) -> None:
-        tally = self.tally
-        for row in rows:
-            if row.error is not None:
-                tally.n_failed += 1
-            elif row.abstained:
-                tally.n_abstained += 1
-            else:
-                tally.n_answered += 1
-
-    def _present_tally(self) -> Tally:
-        tally, most = self.tally, self.spent.most_tokens
-        tally.n_retries = self.spent.n_retries
-        tally.n_tokens = sum(most)
-        tally.cost = self._gate.budget.cost(*most)
-        tally.is_at_most = most != self.spent.paid_tokens
-        tally.limit = self._gate.concurrency.limit
-        return tally

@@ -24,6 +24,7 @@ def execution_facts(result: BenchmarkResult) -> list[tuple[str, JsonValue]]:
         "max concurrency": made.max_concurrency,
         "planned batches": made.n_api_batches,
         "calls made": took.n_api_calls,
+        "calls by provider batches": took.n_batch_calls,
         "retries": took.n_retries,
         "batch splits": took.n_batch_splits,
         "answers from the cache": took.n_cache_hits,

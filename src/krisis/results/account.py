@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -157,6 +157,7 @@ class Spending:
     """
 
     n_api_calls: int | None = None
+    n_batch_calls: int | None = None
     n_retries: int | None = None
     n_batch_splits: int | None = None
     n_cache_hits: int | None = None
@@ -181,17 +182,15 @@ class Spending:
     cache_fault: str | None = None
 
     @classmethod
-    def of(
-        cls, spent: Spent, rows: Sequence[EvaluationResult], *, elapsed_seconds: float
-    ) -> Spending:
+    def of(cls, spent: Spent, rows: Sequence[EvaluationResult], *, elapsed_seconds: float) -> Self:
         """Add up calls and rows; a sum in which one part is not known is not known itself."""
         answered = [row for row in rows if row.error is None]
-        n_input = _sum([row.input_tokens for row in answered])
-        n_output = _sum([row.output_tokens for row in answered])
+        names = ("input_tokens", "output_tokens", "total_tokens")
+        n_input, n_output, said = (_sum([getattr(row, name) for row in answered]) for name in names)
         both = None if n_input is None or n_output is None else n_input + n_output
-        said = _sum([row.total_tokens for row in answered])
         return cls(
             n_api_calls=spent.n_calls,
+            n_batch_calls=spent.n_batch_calls or None,
             n_retries=spent.n_retries,
             n_batch_splits=spent.n_splits,
             n_cache_hits=spent.n_cache_hits,

@@ -7,6 +7,7 @@ One JSON object a line, with its checksum (`journal_lines`); ``kind`` says what 
     sent        a call is about to be sent, with the most that it can take
     row         the row of one position, with what its calls took
     calls       what calls took that led to no row
+    provider_batch  the life of a provider batch (`provider_batches`)
     stop        why the session ended early, by the name of the cause and its sentence
     set_aside   how many damaged stretches were moved out of the file
 
@@ -47,10 +48,12 @@ class Spent:
     ``cached`` tokens came out of the cache and were not paid this time. A call that does not say
     what it took is counted in ``n_calls_without_usage``, and the most that it can have taken in the
     ``assumed`` tokens. ``reserved`` tokens were set aside for the calls when they were sent.
-    ``n_dropped_fields`` counts members beside an answer that cannot be read.
+    ``n_dropped_fields`` counts members beside an answer that cannot be read. Of the calls
+    ``n_batch_calls`` went by provider batches, and ``batch`` tokens are what these took.
     """
 
     n_calls: int = 0
+    n_batch_calls: int = 0
     n_retries: int = 0
     n_splits: int = 0
     n_cache_hits: int = 0
@@ -65,6 +68,8 @@ class Spent:
     assumed_output_tokens: int = 0
     reserved_input_tokens: int = 0
     reserved_output_tokens: int = 0
+    batch_input_tokens: int = 0
+    batch_output_tokens: int = 0
     n_dropped_fields: int = 0
     latencies_seconds: list[float] = field(default_factory=list)
 
@@ -94,6 +99,11 @@ class Spent:
         """Return the input and output tokens that the provider can have charged for at most."""
         n_input, n_output = self.paid_tokens
         return n_input + self.assumed_input_tokens, n_output + self.assumed_output_tokens
+
+    @property
+    def batch_tokens(self) -> tuple[int, int]:
+        """Return the input and output tokens that are charged at the price of batches."""
+        return self.batch_input_tokens, self.batch_output_tokens
 
     def send(self, n_input: float, n_output: float) -> None:
         """Count a call that is sent, and the most that it can take."""
@@ -195,6 +205,14 @@ class Journal:
     def note_spent(self, spent: Spent) -> None:
         """Write what calls took that led to no row."""
         self._write([{"kind": "calls", "at": self._now(), "calls": spent.to_dict()}])
+
+    def note_provider_batch(self, line: JsonObject) -> None:
+        """Write what became of a provider batch, and have the disk confirm it.
+
+        All that was paid for hangs on its name, so that is written twice, as templates are.
+        """
+        self._write([line] if "calls" in line else [line, line])
+        self.confirm()
 
     def note_stop(self, cause: StopCause) -> None:
         """Write why the session ends before its last record."""

@@ -21,6 +21,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
 from krisis.results.journal_lines import Piece, pieces, sealed
+from krisis.results.provider_batches import ProviderBatchLog
 from krisis.results.rows import row_from_dict
 from krisis.results.stops import StopCause
 
@@ -63,6 +64,7 @@ class JournalContents:
     stop: StopCause | None = None
     damage: list[Damage] = field(default_factory=list)
     n_set_aside: int = 0
+    provider_batches: ProviderBatchLog = field(default_factory=ProviderBatchLog)
     _n_sent: int = 0
     _most_sent: tuple[int, int] = (0, 0)
     _texts: dict[str, str] = field(default_factory=dict)
@@ -118,9 +120,9 @@ class JournalContents:
         elif kind == "set_aside":
             self.n_set_aside += int(line["n"])
         elif kind == "sent":
-            n_input, n_output = line["most"]
-            self._most_sent = self._most_sent[0] + n_input, self._most_sent[1] + n_output
-            self._n_sent += 1
+            self._take_sent(1, *line["most"])
+        elif kind == "provider_batch":
+            self._take_sent(*self.provider_batches.take(line))
         elif kind != "calls":
             raise _Unfit("it is of an unknown kind")
         if "at" in line:
@@ -129,6 +131,10 @@ class JournalContents:
             before = self._session_seconds if at >= self._session_seconds else 0.0
             self.elapsed_seconds += at - before
             self._session_seconds = at
+
+    def _take_sent(self, n_calls: int, n_input: int, n_output: int) -> None:
+        self._n_sent += n_calls
+        self._most_sent = self._most_sent[0] + n_input, self._most_sent[1] + n_output
 
     def _take_row(self, piece: Piece, line: JsonObject, cases: Cases | None) -> None:
         position, row = line["position"], row_from_dict(line["row"], "row")
@@ -151,12 +157,15 @@ class JournalContents:
     def with_open_calls(self) -> JournalContents:
         """Charge calls that were sent and of which no line tells the end with their bound.
 
-        A process was killed while they were in progress, or the line is damaged.
+        A process was killed while they were in progress, or the line is damaged. What provider
+        batches still hold is not over: whoever continues the run sets it aside.
         """
-        n_input = max(0, self._most_sent[0] - self.spent.reserved_input_tokens)
-        n_output = max(0, self._most_sent[1] - self.spent.reserved_output_tokens)
+        waiting = self.provider_batches.pending(self.rows)
+        held = waiting.most_input, waiting.most_output
+        n_input = max(0, self._most_sent[0] - self.spent.reserved_input_tokens - held[0])
+        n_output = max(0, self._most_sent[1] - self.spent.reserved_output_tokens - held[1])
         if n_input or n_output:
-            n_calls = max(1, self._n_sent - self.spent.n_calls)
+            n_calls = max(1, self._n_sent - self.spent.n_calls - waiting.n_calls)
             open_calls = Spent(n_calls_without_usage=n_calls, n_calls=n_calls)
             open_calls.assumed_input_tokens = open_calls.reserved_input_tokens = n_input
             open_calls.assumed_output_tokens = open_calls.reserved_output_tokens = n_output
@@ -249,7 +258,7 @@ class JournalTail:
         self._outcomes: dict[int, str] = {}
         self._classes: dict[int, str] = {}
         self._spent = Spent()
-        self._price: JsonObject = {}
+        self._price: dict[str, float] = {}
         self._started_at = 0.0
         self._ends: deque[float] = deque(maxlen=_N_OF_RATE)
 
@@ -277,13 +286,16 @@ class JournalTail:
             Counter(self._classes.values()),
             spent,
             self._per_minute(now),
-            sum(
-                tokens * float(self._price[name]) / 1e6
-                for name, tokens in zip(_PRICES, spent.most_tokens, strict=True)
-            )
-            if self._price
-            else None,
+            self._cost(),
         )
+
+    def _cost(self) -> float | None:
+        if not self._price:
+            return None
+        saved = 1 - self._price["batch_share"]
+        tokens = zip(self._spent.most_tokens, self._spent.batch_tokens, strict=True)
+        paid = [most - saved * batch for most, batch in tokens]
+        return sum(n * self._price[name] / 1e6 for n, name in zip(paid, _PRICES, strict=True))
 
     def _take(self, line: JsonObject) -> None:
         kind = line.get("kind")
@@ -291,7 +303,9 @@ class JournalTail:
             self._started_at = float(line["started_at"])
             self._ends.clear()
             price = line.get("price")
+            # Journals of versions without provider batches state no share.
             self._price = {name: float(price[name]) for name in _PRICES} if price else {}
+            self._price |= {"batch_share": float(price.get("batch_share", 1))} if price else {}
         elif kind == "row":
             position, row = int(line["position"]), line["row"]
             self._outcomes[position] = str(row["outcome"])

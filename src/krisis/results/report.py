@@ -300,6 +300,7 @@ def _execution(result: BenchmarkResult) -> list[str]:
         **{name: unknown if known.get(name) is None else known[name] for name in EXECUTION_FIELDS},
         "token_total_reported": took.token_total_reported,
         "n_api_calls": took.n_api_calls,
+        "n_batch_calls": took.n_batch_calls,
         # Most runs ask a model that has no cache: there a zero would only raise a question.
         "n_cache_hits": took.n_cache_hits or None,
         "n_retries": took.n_retries,

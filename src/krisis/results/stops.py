@@ -51,6 +51,12 @@ class Decided(StopCause):
     exit_code: ClassVar[int] = 0
 
 
+class Detached(StopCause):
+    """Provider batches go on without the run, which collects them later: the wanted end."""
+
+    exit_code: ClassVar[int] = 0
+
+
 class TooManyFailures(StopCause):
     """More records failed than ``max_failures`` allows."""
 
@@ -86,6 +92,7 @@ STOP_CAUSES: dict[str, type[StopCause]] = {
         Interrupted,
         BudgetReached,
         Decided,
+        Detached,
         TooManyFailures,
         KeyRefused,
         AccountRefused,

@@ -133,8 +133,9 @@ class Budget:
     when that is too little for an answer, the run stops. A budget that is too small to begin at all
     trusts that the first call takes no more than a token for every two and a half bytes. Of a
     backend of the user's own nothing is known before its first call, which goes alone; then the
-    most that a record took so far is set aside for every record. Runs that share a purse wait for
-    each other's calls as for their own.
+    most that a record took so far is set aside for every record. Requests of a provider batch are
+    set aside at its price until they are collected; no call waits for them. Runs that share a purse
+    wait for each other's calls as for their own.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class Budget:
         self._stop = stop
         self._paid = Tokens()
         self._held = Tokens()
+        self._batch = Tokens()  # what of these two is charged at the price of provider batches
         self.in_progress: dict[int, Reservation] = {}
         self._seen_output = 0.0
         self._n_seen_records = 0
@@ -172,13 +174,17 @@ class Budget:
     def taken(self) -> tuple[float, float]:
         """Return the tokens and dollars that were paid or are set aside."""
         total = self._paid.plus(self._held)
-        return total.total, self.cost(*total) or 0.0
+        return total.total, self.cost(*total, self._batch) or 0.0
 
     def start_from(
-        self, input_tokens: int, output_tokens: int, rows: Iterable[EvaluationResult] = ()
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        rows: Iterable[EvaluationResult] = (),
+        batch: tuple[int, int] = (0, 0),
     ) -> None:
         """Count what earlier sessions of the run paid, or may have, and what a record took most."""
-        self._paid = Tokens(input_tokens, output_tokens)
+        self._paid, self._batch = Tokens(input_tokens, output_tokens), Tokens(*batch)
         self._purse.earlier.pop(self._name, None)
         for row in rows:
             self._most_own_input = max(self._most_own_input, row.input_tokens or 0)
@@ -204,6 +210,27 @@ class Budget:
             self.in_progress[id(reservation)] = reservation
         return reservation
 
+    def hold(self, asked: Asked) -> Tokens | None:
+        """Set aside the most that a request of a provider batch can take; None without room."""
+        most = Tokens(self._most_input(asked), asked.output_cap or self._least_output(asked))
+        if not self._allows(most, by_batch=True):
+            return None
+        self.hold_again(most)
+        return most
+
+    def hold_again(self, most: Tokens, sign: int = 1) -> None:
+        """Set aside what an earlier session did; with a sign of -1, give it back."""
+        self._held, self._batch = self._held.plus(most, sign), self._batch.plus(most, sign)
+
+    def settle_batch(
+        self, most: Tokens, asked: Asked, n_input: int | None, n_output: int | None
+    ) -> Tokens:
+        """Replace what was held by what was used; return what was assumed where nobody said."""
+        self.hold_again(most, -1)
+        assumed = self._book(Reservation(most, most, asked), n_input, n_output)
+        self._batch = self._batch.plus(Tokens(n_input or 0, n_output or 0)).plus(assumed)
+        return assumed
+
     def give_back(self, held: Reservation) -> None:
         """Take back a reservation of which nothing was used."""
         self._held = self._held.plus(held.most, -1)
@@ -213,6 +240,9 @@ class Budget:
     def settle(self, held: Reservation, n_input: int | None, n_output: int | None) -> Tokens:
         """Replace a reservation by what was used; return what was assumed where nobody said."""
         self.give_back(held)
+        return self._book(held, n_input, n_output)
+
+    def _book(self, held: Reservation, n_input: int | None, n_output: int | None) -> Tokens:
         self._has_settled = True
         assumed = Tokens(
             held.most.input if n_input is None else 0.0,
@@ -249,9 +279,13 @@ class Budget:
         self._stop.request(BudgetReached(f"{reason} ({bounds})"))
         self._stop.check()
 
-    def cost(self, input_tokens: float, output_tokens: float) -> float | None:
+    def cost(
+        self, input_tokens: float, output_tokens: float, batch: tuple[float, float] = (0.0, 0.0)
+    ) -> float | None:
         """Return the dollars for these tokens, where the price is known."""
-        return None if self._price is None else self._price.cost(input_tokens, output_tokens)
+        if self._price is None:
+            return None
+        return self._price.cost(input_tokens, output_tokens, batch)
 
     def expected(self, asked: Asked) -> Tokens:
         """Guess what a call takes, from the replies so far."""
@@ -307,12 +341,12 @@ class Budget:
                 high = middle - 1
         return low
 
-    def _allows(self, most: Tokens) -> bool:
+    def _allows(self, most: Tokens, *, by_batch: bool = False) -> bool:
         if not self._purse.is_bound:
             return True
         total, limits = self._paid.plus(self._held).plus(most), self._purse.limits
         n_tokens, dollars = self._purse.beside(self._name)
         if limits.max_tokens is not None and n_tokens + total.total > limits.max_tokens:
             return False
-        cost = self.cost(*total)
+        cost = self.cost(*total, self._batch.plus(most) if by_batch else self._batch)
         return limits.max_cost is None or cost is None or dollars + cost <= limits.max_cost

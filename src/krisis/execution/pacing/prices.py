@@ -7,18 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypedDict
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.config import read_mapping
+from krisis.results.journal import Spent
+
+# All three providers ask half the price for batches (their pages on batches, November 2026); a
+# table of the user's own may say otherwise.
+BATCH_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
     """US dollars for a million tokens, going in and coming out.
 
-    ``batch`` is the share of these prices that a provider's batch costs, where it is known.
+    ``batch`` is the share of these prices that a provider batch costs, where it is known.
     """
 
     input_per_million: float
@@ -44,15 +50,29 @@ class Price:
         """The two prices by name."""
         return {name: getattr(self, name) for name in ("input_per_million", "output_per_million")}
 
-    def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the dollars for these tokens.
+    @property
+    def stated(self) -> dict[str, float]:
+        """The two prices and the share, as a session writes them."""
+        return {**self.per_million, "batch_share": self.batch_share}
+
+    @property
+    def batch_share(self) -> float:
+        """The share of the two prices that provider batches cost."""
+        return BATCH_SHARE if self.batch is None else self.batch
+
+    def cost(
+        self, input_tokens: float, output_tokens: float, batch: tuple[float, float] = (0.0, 0.0)
+    ) -> float:
+        """Return the dollars for these tokens, of which ``batch`` went by provider batches.
 
         >>> Price(1.0, 4.0).cost(500_000, 250_000)
         1.5
+        >>> Price(1.0, 4.0).cost(500_000, 250_000, batch=(500_000, 250_000))
+        0.75
         """
-        return (
-            input_tokens * self.input_per_million + output_tokens * self.output_per_million
-        ) / 1_000_000
+        saved = 1 - self.batch_share
+        n_input, n_output = input_tokens - saved * batch[0], output_tokens - saved * batch[1]
+        return (n_input * self.input_per_million + n_output * self.output_per_million) / 1_000_000
 
 
 # List prices in dollars per million tokens, gathered in November 2026 from price lists of others,
@@ -113,10 +133,33 @@ def price_of(backend: BaseBackend, prices: Mapping[str, Price]) -> Price | None:
     return price_for(name, prices) or (None if backend.base_url else list_price(name))
 
 
+class Cost(TypedDict, total=False):
+    """What is known of the dollars that a run took."""
+
+    cost: float
+    cost_at_most: float
+    cost_unknown: str
+    price_per_million_tokens: Mapping[str, float]
+
+
+def cost_of(price: Price | None, spent: Spent) -> Cost:
+    """Return the dollars that a run took; where a call did not say, the most it can have taken."""
+    if price is None:
+        return {}
+    share = {"batch_share": price.batch_share} if spent.n_batch_calls else {}
+    known: Cost = {"price_per_million_tokens": {**price.per_million, **share}}
+    if not spent.n_calls_without_usage:
+        return {**known, "cost": price.cost(*spent.paid_tokens, spent.batch_tokens)}
+    without = f"{spent.n_calls_without_usage} of {spent.n_calls}"
+    most = price.cost(*spent.most_tokens, spent.batch_tokens)
+    unknown = f"at most {most:.3f}: {without} calls did not report their tokens"
+    return {**known, "cost_at_most": most, "cost_unknown": unknown}
+
+
 def read_prices(path: str | Path) -> dict[str, Price]:
     """Read a YAML or JSON table ``model: {input: dollars, output: dollars}`` per million tokens.
 
-    ``batch`` may stand beside them: the share of the price that a provider's batch costs.
+    ``batch`` may stand beside them: the share of the price that a provider batch costs.
     """
     path = Path(path)
     content = read_mapping(path, "a price table, models mapped to prices", option="--prices")
