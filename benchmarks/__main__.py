@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 # Programs of their own: python -m benchmarks.coverage (takes an hour), python -m benchmarks.walk,
-# python -m benchmarks.viewer (takes minutes)
+# python -m benchmarks.viewer and python -m benchmarks.parquet (take minutes)
 QUIET = {
     "timing",
     "ckd_deferral",
@@ -20,6 +20,7 @@ QUIET = {
     "decide",
     "walk",
     "viewer",
+    "parquet",
     "__main__",
 }
 

@@ -12,9 +12,11 @@ from benchmarks.timing import best_seconds, line
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.loading import load_result
+from krisis.viewer.app import _answer
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.pages import rows as rows_page
-from krisis.viewer.pages import runs as runs_page
+from krisis.viewer.indexing import BeingIndexed
+from krisis.viewer.pages import cases, runs
+from krisis.viewer.row_index import RowFilter
 
 # At this number of rows every limit of the large case holds.
 N_LARGE = 100_000
@@ -25,7 +27,7 @@ QUERIES = {
     "rare text and range": {"text": "case-0777", "confidence_min": "0.5", "confidence_max": "0.9"},
     "cell, stage, surest first, page 40": {
         "cell": "answer_when_safe",
-        "stage": "3",
+        "group": "stage: 3",
         "sort": "-confidence",
         "page": "40",
     },
@@ -58,29 +60,28 @@ def _report(run: Path, n_rows: int, most_seconds: float, most_megabytes: float) 
 
 
 def _explorer(folder: Path) -> None:
-    from krisis.viewer.app import _html, _json
-
     catalogue = Catalogue(folder)
     name = f"run-{N_LARGE}"
     start = time.perf_counter()
-    catalogue.load(name).index.select(rows_page.parse_filter({}))
+    while True:  # a journal of more than 16 MB is indexed by a process of its own
+        try:
+            catalogue.load(name).select(RowFilter())
+            break
+        except BeingIndexed:
+            time.sleep(0.1)
     line(
         "opening 100,000 rows for the first time",
         f"{time.perf_counter() - start:.2f} s",
         "(no limit)",
         True,
     )
-    _html(rows_page.page(catalogue, "run-160", {}), 200)  # templates are compiled once per server
+    scope = {"headers": [], "path": "/"}
+    _answer(scope, cases.page(catalogue, "run-160", {}))  # templates are compiled once per server
     for words, query in QUERIES.items():
-        seconds = _seconds(lambda q=query: _html(rows_page.page(catalogue, name, q), 200))
-        line(f"rows, {words}", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
-    seconds = _seconds(lambda: _json(runs_page.page(catalogue), 200))
-    line(
-        "list of runs",
-        f"{seconds * 1000:.0f} ms",
-        "≤ 150 ms",
-        seconds <= 0.15,
-    )
+        seconds = _seconds(lambda q=query: _answer(scope, cases.page(catalogue, name, q)))
+        line(f"cases, {words}", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
+    seconds = _seconds(lambda: _answer(scope, runs.page(catalogue, {}, ())))
+    line("list of runs", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
 
 
 def _seconds(action: object) -> float:

@@ -53,7 +53,7 @@ class Server:
     def get(self, path: str, **query: str) -> tuple[float, int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         start = time.perf_counter()
-        connection.request("GET", f"{path}?{urlencode(query)}")
+        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
         answer = connection.getresponse()
         body = answer.read()
         return time.perf_counter() - start, answer.status, body
@@ -87,10 +87,10 @@ def serve(folder: Path) -> None:
     uvicorn.Server(configuration).run(sockets=[socket])
 
 
-def write_long_run(path: Path, n_rows: int) -> Path:
+def write_long_run(path: Path, n_rows: int, *, skill: float = 1.0) -> Path:
     """Write the journal of a long run that has not ended, of about 1 kB a row."""
     draws = np.random.default_rng(0)
-    kinds = [row_to_dict(row) for row in invented_rows(997)]
+    kinds = [row_to_dict(row) for row in invented_rows(997, skill=skill)]
     names = [(f"case-{i:07d}", f"patient-{i // 2:07d}") for i in range(n_rows)]
     cases = Cases.of((*name, kinds[i % 997]["ground_truth"]) for i, name in enumerate(names))
     path.mkdir(parents=True)
@@ -141,16 +141,18 @@ def _runs(folder: Path, n_runs: int) -> None:
 
 def _rows(folder: Path, n_rows: int) -> None:
     runs = folder / "long"
-    journal = RunDirectory(write_long_run(runs / "long", n_rows)).rows
-    write_run(runs / "small", result_of(invented_rows(160)))
+    if not runs.is_dir():
+        write_long_run(runs / "long", n_rows)
+        write_run(runs / "small", result_of(invented_rows(160)))
+    journal = RunDirectory(runs / "long").rows
     print(f"  a journal of {journal.stat().st_size / 1e6:,.0f} MB and {n_rows:,} rows")
     server = Server(runs, folder / "cache")
-    server.get("/runs/small/rows")
-    usual = server.best("/runs/small/rows", repeats=20)
+    server.get("/runs/small/cases")
+    usual = server.best("/runs/small/cases", repeats=20)
     start = time.perf_counter()
     beside, worker_peak = [], 0.0
-    while server.get("/runs/long/rows.json")[1] == 202:
-        beside.append(server.best("/runs/small/rows", repeats=3))
+    while server.get("/runs/long/cases.json")[1] == 202:
+        beside.append(server.best("/runs/small/cases", repeats=3))
         worker = server.worker()
         if worker is not None:
             worker_peak = max(worker_peak, server.megabytes(worker))
@@ -160,14 +162,14 @@ def _rows(folder: Path, n_rows: int) -> None:
     ratio = float(np.median(beside)) / usual
     line("page of a small run meanwhile (median)", f"{ratio:.2f} ×", "≤ 2 ×", ratio <= 2)
     for words, query in QUERIES.items():
-        seconds = server.best("/runs/long/rows", **query)
-        line(f"rows, {words}", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
+        seconds = server.best("/runs/long/cases", **query)
+        line(f"cases, {words}", f"{seconds * 1000:.0f} ms", "≤ 150 ms", seconds <= 0.15)
     for words, text in TEXTS.items():
-        first = server.get("/runs/long/rows", text=text)[0]
-        again = server.best("/runs/long/rows", text=text)
-        line(f"rows, {words}, first time", f"{first * 1000:.0f} ms", "(no limit)", True)
-        line(f"rows, {words}, again", f"{again * 1000:.0f} ms", "≤ 150 ms", again <= 0.15)
-    for page in ("", "/rows/777", "/coverage"):
+        first = server.get("/runs/long/cases", text=text)[0]
+        again = server.best("/runs/long/cases", text=text)
+        line(f"cases, {words}, first time", f"{first * 1000:.0f} ms", "(no limit)", True)
+        line(f"cases, {words}, again", f"{again * 1000:.0f} ms", "≤ 150 ms", again <= 0.15)
+    for page in ("", "/cases/777", "/decide", "/decide?wrong=5", "/decide?answer=60"):
         first = server.get(f"/runs/long{page}")
         words = f"{first[0] * 1000:.0f}, {server.best(f'/runs/long{page}') * 1000:.0f} ms"
         line(f"page {page or 'of the run'}, first and again", words, "(no limit)", first[1] == 200)
@@ -180,6 +182,26 @@ def _rows(folder: Path, n_rows: int) -> None:
     server.close()
 
 
+def _pair(folder: Path, n_rows: int) -> None:
+    runs = folder / "pair"
+    for name, skill in (("left", 1.0), ("right", 0.9)):
+        write_long_run(runs / name, n_rows, skill=skill)
+    server = Server(runs, folder / "cache")
+    for name in ("left", "right"):
+        while server.get(f"/runs/{name}/cases.json")[1] == 202:
+            time.sleep(0.2)
+    start, status = time.perf_counter(), 202
+    while status == 202:
+        status = server.get("/compare?run=left&run=right")[1]
+    seconds = time.perf_counter() - start
+    line(f"comparison of 2 × {n_rows:,} rows", f"{seconds:.1f} s", "(no limit)", status == 200)
+    again = server.best("/compare?run=left&run=right")
+    line("… again", f"{again * 1000:.0f} ms", "(no limit)", True)
+    peak = server.megabytes()
+    line("memory of the server", f"{peak:,.0f} MB", "≤ 400 MB", peak <= 400)
+    server.close()
+
+
 def main() -> None:
     given = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
     n_rows, n_runs = (*given, *(1_000_000, 1_000)[len(given) :])
@@ -188,6 +210,7 @@ def main() -> None:
             _runs(Path(folder), n_runs)
         if n_rows:
             _rows(Path(folder), n_rows)
+            _pair(Path(folder), n_rows // 10)
 
 
 if __name__ == "__main__":

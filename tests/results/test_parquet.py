@@ -172,6 +172,9 @@ def test_a_large_file_is_never_listed(tmp_path: Path, monkeypatch: pytest.Monkey
     for listed in (lambda: list(result.rows), lambda: result.rows[0], result.to_json):
         with pytest.raises(InvalidValue, match="20 rows, which are scored by columns"):
             listed()
+    path = str(tmp_path / "rows.parquet")
+    done = CliRunner().invoke(app, ["selective", "--input", path, "--input", path])
+    assert "two runs are compared by patient" in str(done.exception)
     with pytest.raises(InvalidValue, match="every row in memory"):
         _ = result.rows.table.rows
     repeated = [EvaluationResult(1, 1, record_id="a", cluster_id="p", confidence=0.5)] * 2
@@ -229,3 +232,35 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path, make: Callable[[Path], ob
     make(tmp_path / "cut.parquet")
     with pytest.raises(InvalidFile, match="cannot be read as Parquet"):
         load_parquet(tmp_path / "cut.parquet")
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [
+        ("ground_truth, prediction, failed", "(1, 1, 'false'), (1, 0, 'false'), (0, 0, 'true')"),
+        (
+            "ground_truth, prediction, abstained",
+            "(1, 1, 'false'), (1, 0, 'false'), (0, null, 'true')",
+        ),
+        ("ground_truth, prediction, failed", "(1.0::decimal(3,1), 1, false), (1, 0, false)"),
+        (
+            "ground_truth, prediction, meta_when",
+            "(1, 1, '2020-01-01 00:00:00+00'::timestamptz), (1, 0, null)",
+        ),
+    ],
+)
+def test_columns_as_other_programs_write_them(
+    reading: str, tmp_path: Path, columns: str, rows: str
+) -> None:
+    path = written(tmp_path / "rows.parquet", columns, rows)
+    scores = load_parquet(path).scored(default_benchmark_metrics(), OPTIONS).metric_scores
+    found = scores["selective_accuracy"]
+    assert (found.value, found.n_evaluated) == (0.5, 2)
+    assert load_parquet(path).rows.table.labels[0] == 1
+
+
+@pytest.mark.parametrize("truth", ["{'a': 1}", "[1]", "'x'::blob"])
+def test_a_label_that_is_none_is_one_sentence(reading: str, tmp_path: Path, truth: str) -> None:
+    path = written(tmp_path / "rows.parquet", "ground_truth, prediction", f"({truth}, 1)")
+    with pytest.raises(UserError, match="is not a label"):
+        load_parquet(path).scored(default_benchmark_metrics(), OPTIONS)

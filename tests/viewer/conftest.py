@@ -66,7 +66,7 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str, *, method: str = "GET", **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             sent = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, headers=sent)

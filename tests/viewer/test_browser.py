@@ -208,6 +208,25 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.wait_for_url("**/cases/**")
 
 
+def test_a_bar_and_a_cell_of_a_chart_are_clicked_through_to_their_cases(
+    watched: Watched, site: Site
+) -> None:
+    page = watched.page
+    page.goto(f"{site.address}/runs/run-a")
+    page.locator("#figure-deferral_confusion a").first.click()
+    page.wait_for_url("**/cases?cell=defer_when_needed")
+    n_found = page.locator("#n-found").inner_text()
+    page.go_back()
+    cell = page.locator("#figure-deferral_confusion td a", has_text=n_found)
+    assert cell.count() > 0
+    page.locator("#figure-selective_risk .chart a").nth(3).click(force=True)
+    page.wait_for_url("**/cases?outcome=answered&confidence_min=*")
+    page.goto(f"{site.address}/runs/run-a")
+    reached = page.evaluate("[...document.querySelectorAll('.chart a')].map((a) => a.tabIndex)")
+    assert len(reached) > 50
+    assert set(reached) == {-1}  # the table under a chart has the same links for the keyboard
+
+
 HOSTILE = examples("run-payload", "run-payload-2")
 
 

@@ -30,7 +30,8 @@ from krisis.reporting.costliest import is_correct
 from krisis.reporting.deferral import deferral_cell
 from krisis.results.account import TaskFacts
 from krisis.results.export import csv_text, tidy_table
-from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.indexing import BeingIndexed, Job
 from krisis.viewer.pages import case
 from krisis.viewer.pages.cases import PRESETS, parse_filter, positions_of, query_of
 from krisis.viewer.row_index import RowFilter
@@ -99,6 +100,42 @@ def test_every_count_of_the_report_leads_to_as_many_cases(report: str, folder: P
         assert part in "&".join(found)
     for part in ("group=age+band", "reason=egfr_near_threshold", "truth=1", "due=stated"):
         assert part in "&".join(found)
+
+
+def test_every_mark_of_a_chart_leads_to_the_cases_it_was_drawn_from(
+    report: str, folder: Path
+) -> None:
+    run = Catalogue(folder).load("run-a")
+    marks = {}
+    for name, chart in re.findall(r'id="figure-(\w+)">.*?(<svg .*?</svg>)', report, re.DOTALL):
+        found = re.findall(r'<a href="/runs/run-a/cases\?([^"]*)" tabindex="-1" aria-hid', chart)
+        marks[name] = [len(run.select(parse_filter(dict(parse_qsl(query))))) for query in found]
+        assert chart.count("<a ") == len(found)
+        assert not re.search(r"mark-\d|xlink", chart)
+    drawn = {figure.name: figure.table for figure in run.report.figures}
+    bins = [line["n"] for line in drawn["reliability"]]
+    assert marks["reliability"] == bins * 3  # boxes, points and bars
+    strips = [line["n"] for line in drawn["confidence_histogram"]]
+    assert marks["confidence_histogram"] == strips
+    cells = [line["n"] for line in drawn["deferral_confusion"]]
+    assert marks["deferral_confusion"] == [n for n in cells if n]
+    kept = {round(line["coverage"] * run.table.n_scored) for line in drawn["selective_risk"]}
+    assert set(marks["selective_risk"]) == kept
+    shares = sorted(line["n"] for line in drawn["breakdown_stage"] if line["n"])
+    assert sorted(marks["breakdown_stage"]) == shares
+
+
+def test_the_rows_of_a_metric_lead_to_them(report: str, folder: Path) -> None:
+    run = Catalogue(folder).load("run-a")
+    scores = {score.name: score for score in run.result.metric_scores.values()}
+    for name, query in (("Accuracy", "outcome=scored"), ("Brier Score", "outcome=answered")):
+        line = re.search(rf'<th scope="row">{name}\W.*?</tr>', report, re.DOTALL)
+        assert line is not None
+        assert f'/runs/run-a/cases?{query}">{scores[name].n_evaluated}</a>' in line[0]
+        assert len(run.select(parse_filter(dict(parse_qsl(query))))) == scores[name].n_evaluated
+    sensitivity = re.search(r'<th scope="row">Disease Sensitivity.*?</tr>', report, re.DOTALL)
+    assert sensitivity is not None
+    assert "/cases?" not in sensitivity[0]
 
 
 def test_points_of_a_curve_lead_to_the_answers_kept_and_to_their_errors(
@@ -305,6 +342,24 @@ def test_the_answers_of_all_runs_on_the_same_data_are_side_by_side(tmp_path: Pat
     assert {line["position"] for line in shown["others"]} == {2}
     assert {line["record_id"] for line in shown["others"]} == {"case-000002"}
     assert "m/two (two): " in shown["text"]
+
+
+def test_runs_that_are_being_indexed_are_named_beside_other_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        described_run(tmp_path / name, model=f"m/{name}")
+    load = Catalogue.load
+
+    def loaded(catalogue: Catalogue, name: str) -> LoadedRun:
+        if name == "two":
+            raise BeingIndexed(Job(tmp_path / name, tmp_path))
+        return load(catalogue, name)
+
+    monkeypatch.setattr(Catalogue, "load", loaded)
+    shown = card(tmp_path, "one", 2)
+    assert [line["run"] for line in shown["others"]] == ["three"]
+    assert shown["others_being_indexed"] == ["two"]
 
 
 def test_hostile_findings_and_names_are_text(site: Site) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,6 +14,7 @@ import pytest
 from tests.invented_runs import invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
+from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.metrics.base import Rows
 from krisis.results.comparison.compare import CompareOptions, compare_runs
@@ -245,6 +248,47 @@ def test_what_the_address_cannot_ask_for_is_said(site: Site, query: str, status:
     answer = site.get(f"/compare/cases.json?{query}")
     assert answer.status == status
     assert "error" in answer.json or answer.json["n_found"] == 0
+
+
+def test_a_long_comparison_is_worked_out_once_and_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, begun = threading.Event(), []
+
+    def slow(asked: Any) -> Any:
+        begun.append(asked)
+        assert go_on.wait(30)
+        raise InvalidValue("worked out")
+
+    monkeypatch.setattr(compare, "_made", {})
+    monkeypatch.setattr(compare, "_compare", slow)
+    monkeypatch.setattr(compare, "_WAIT_SECONDS", 0.05)
+    catalogue, names = Catalogue(folder), ["z-old", "a-new"]
+    with ThreadPoolExecutor(2) as pool:
+        pages = list(pool.map(lambda _: compare.page(catalogue, names, {}), range(2)))
+    assert [page.status for page in pages] == [202, 202]
+    assert pages[0].content["comparing"] == names
+    assert len(begun) == 1
+    go_on.set()
+    monkeypatch.setattr(compare, "_WAIT_SECONDS", 30.0)
+    end = compare.page(catalogue, names, {})
+    assert (end.status, end.content["problem"]) == (400, "worked out")
+    assert len(begun) <= 2  # a failure is not kept
+
+
+def test_the_page_of_a_comparison_that_takes_long_loads_itself_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "_compared", _never)
+    answer = site.get("/compare?run=z-old&run=a-new")
+    assert answer.status == 202
+    assert "2 runs are being compared: z-old, a-new" in answer.text
+    assert "data-waiting" in answer.text
+    assert site.get("/compare.json?run=z-old&run=a-new").json["comparing"] == ["z-old", "a-new"]
+
+
+def _never(asked: Any) -> Any:
+    raise TimeoutError
 
 
 @pytest.mark.browser

@@ -235,8 +235,30 @@ def test_the_folder_shows_its_certificates_and_follows_no_link(
     (run / "linked.json").symlink_to(tmp_path / "outside.json")
     found = facts(serve(tmp_path / "runs"), "r")["found_in_the_folder"]
     assert [one["file"] for one in found] == ["certificate.json", "edited.json"]
-    assert found[0]["sentences"][0] == certificate.promise
+    assert found[0]["sentences"][0] == certificate.promise  # it is of these rows
     assert "was changed after it was written" in found[1]["problem"]
+
+
+def test_a_certificate_of_other_rows_is_said_to_be_so(
+    folder: Path, serve: Callable[[Path], Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "runs" / "r", load_result(folder / "double"))
+    other = load_result(folder / "double")
+    row = next(row for row in other.rows if row.confidence is not None and not row.abstained)
+    row.confidence = 0.123
+    elsewhere = read_items(write_run(tmp_path / "other", other))
+    certificate = certify_run(elsewhere, CertifyOptions(risk=0.3))
+    (run / "certificate.json").write_text(json.dumps(certificate.to_json()), encoding="utf-8")
+    site = serve(tmp_path / "runs")
+    sentences = facts(site, "r")["found_in_the_folder"][0]["sentences"]
+    assert "of other rows than those of this run" in sentences[0]
+    assert sentences[1] == certificate.promise
+    assert "of other rows" in site.get("/runs/r/decide").text
+
+
+def test_the_seed_of_the_address_may_be_zero(site: Site) -> None:
+    assert facts(site, "double", "wrong=30&seed=0")["halves"]["seed"] == 0
+    assert site.get("/runs/double/decide.json?wrong=30&seed=-1").status == 400
 
 
 SHARES = st.floats(0, 1).map(lambda x: x) | st.integers(0, 400).map(lambda k: k / 400)

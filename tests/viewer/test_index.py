@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from benchmarks.viewer import Server, write_long_run
 from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Answer, Site
 
@@ -566,6 +567,27 @@ def test_a_process_that_dies_is_noticed_and_said(
         time.sleep(0.05)
     assert "could not be indexed: its process was ended" in said["indexing"]
     assert "could not be indexed" in long.get("/runs/long").text
+
+
+@pytest.mark.slow
+def test_a_long_run_costs_the_server_little_memory_and_others_little_time(tmp_path: Path) -> None:
+    write_long_run(tmp_path / "runs" / "long", 60_000)
+    write_run(tmp_path / "runs" / "small", result_of(invented_rows(160)))
+    server = Server(tmp_path / "runs", tmp_path / "cache")
+    try:
+        server.get("/runs/small/cases")
+        usual = float(np.median([server.get("/runs/small/cases")[0] for _ in range(40)]))
+        beside = []
+        while server.get("/runs/long/cases.json")[1] == 202:
+            beside += [server.get("/runs/small/cases")[0] for _ in range(3)]
+            time.sleep(0.1)
+        assert len(beside) > 10
+        assert float(np.median(beside)) <= 2 * usual
+        for page in ("", "/cases?text=confidence", "/cases/777", "/decide?wrong=5", "/decide"):
+            assert server.get(f"/runs/long{page}")[1] == 200, page
+        assert server.megabytes() <= 400
+    finally:
+        server.close()
 
 
 def test_a_row_whose_line_changed_since_it_was_indexed_is_not_shown(

@@ -36,7 +36,8 @@ _GRID = ",".join(map(str, DEFAULT_GRID))
 Inputs = Annotated[
     list[Path],
     typer.Option(
-        "--input", help="A PHQ-8 run file, a krisis run directory or result; at most twice."
+        "--input",
+        help="A PHQ-8 run file, a run directory, a result or rows in Parquet; at most twice.",
     ),
 ]
 Modes = Annotated[

@@ -13,11 +13,14 @@ from krisis.json_values import JsonObject
 from krisis.metrics.columns import ColumnTable
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import ties_of
+from krisis.metrics.risk_coverage import RiskCoverageCurve, spread_evenly
 from krisis.metrics.table import Loss
 from krisis.metrics.weighted_curve import area_key, risk_key
 from krisis.statistics.intervals import Interval
 
 SCHEMA_VERSION = "1"
+# Of more working points an artifact holds as many, evenly chosen.
+_MOST_POINTS = 100_000
 NOTHING_PREDICTED = "no_predicted_items"
 EXCESS_NOTE = (
     "equal confidences are one working point, so a perfect ranking with ties can have an excess "
@@ -151,13 +154,21 @@ def _variant(evaluation: Evaluation, name: str, position: int) -> JsonObject:
         coverage_key(coverage): _risk(run, coverage) for coverage in run.options.coverages
     }
     content["bootstrap"] = _bootstrap(evaluation, name, position)
-    content["curve"] = {
-        "coverage": run.curve.coverage,
-        "selective_risk": run.curve.selective_risk,
-        "generalized_risk": run.curve.generalized_risk,
-        "threshold": run.curve.threshold,
-    }
+    content["curve"] = _curve(run.curve)
     return content
+
+
+def _curve(whole: RiskCoverageCurve) -> JsonObject:
+    """Return the working points; of very many, evenly chosen ones and how many there are."""
+    n_points = whole.n_accepted.size
+    curve = whole.thinned(spread_evenly(n_points, _MOST_POINTS))
+    return {
+        "coverage": curve.coverage,
+        "selective_risk": curve.selective_risk,
+        "generalized_risk": curve.generalized_risk,
+        "threshold": curve.threshold,
+        **({"n_working_points": n_points} if n_points > _MOST_POINTS else {}),
+    }
 
 
 def _interpretation(figures: Mapping[str, float]) -> JsonObject:

@@ -10,13 +10,21 @@ from functools import cached_property
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.metrics.curve_form import CurveFigure, CurvePlan, curve_intervals, curve_of, items_of
+from krisis.metrics.columns import ColumnTable
+from krisis.metrics.curve_form import (
+    MOST_ITEMS,
+    CurveFigure,
+    CurvePlan,
+    curve_intervals,
+    curve_of,
+    items_of,
+)
 from krisis.metrics.forms import Form, Share
 from krisis.metrics.items import RunItems
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.metrics.risk_coverage import RiskCoverageCurve, check_coverage
 from krisis.metrics.table import FloatArray, Label, Loss, Table
-from krisis.metrics.weighted_curve import CurveStatistic
+from krisis.metrics.weighted_curve import CurveItems, CurveStatistic
 from krisis.statistics.bootstrap import Bootstrap, BootstrapOptions, Statistic, cluster_bootstrap
 from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
 from krisis.statistics.shares import share_interval
@@ -74,7 +82,7 @@ class VariantCurve:
         """The table of the run, ranked by this variant."""
         return self.run.with_confidence(self.confidence)
 
-    @cached_property
+    @property
     def losses(self) -> FloatArray:
         """The loss of every predicted item."""
         return self.run.losses(self.options.loss)
@@ -105,6 +113,12 @@ class VariantCurve:
         """Return the figures as a statistic of resampled patients."""
         items = items_of(self.table, self.options.loss, self.table.patients)
         return CurveStatistic(items, self.options.coverages, self.cuts, optimal=True)
+
+    def items_drawn(self) -> CurveItems:
+        """Return the items whose band is drawn; very many of them in pools of patients."""
+        table = self.table
+        units = table.patients if table.n_scored <= MOST_ITEMS else table.pools
+        return items_of(table, self.options.loss, units)
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
@@ -301,6 +315,12 @@ def same_participants(
     left: RunItems, right: RunItems, *, intersection_only: bool
 ) -> tuple[RunItems, RunItems]:
     """Return both runs on the patients that were scored in both, or refuse differing sets."""
+    for run in (left, right):
+        if isinstance(run.table, ColumnTable):
+            raise InvalidValue(
+                f"{run.source.path} has {run.table.n_rows:,} rows, which are scored by columns "
+                "alone; two runs are compared by patient, so give smaller files or run directories"
+            )
     left, right = _on_one_scale(left, right)
     _refuse_other_truth(left, right)
     both = set(left.participants) & set(right.participants)

@@ -255,7 +255,14 @@ def numbered(values: NDArray[np.generic]) -> IntArray:
     >>> numbered(np.array([7, 3, 7])).tolist()
     [0, 1, 0]
     """
-    _, first, code = np.unique(values, return_index=True, return_inverse=True)
-    rank = np.empty(first.size, dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(first.size)
-    return rank[code]
+    order = np.argsort(values)
+    ranked = values[order]
+    starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])[: values.size])
+    del ranked
+    first = np.zeros(values.size, dtype=np.bool_)
+    found = np.minimum.reduceat(order, starts) if starts.size else starts
+    first[found] = True
+    rank = np.cumsum(first)[found] - 1
+    code = np.empty(values.size, dtype=np.int64)
+    code[order] = np.repeat(rank, np.diff(starts, append=values.size))
+    return code

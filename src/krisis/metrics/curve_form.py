@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,22 +54,29 @@ def items_of(table: Table, loss: Loss, units: Units) -> CurveItems:
 
 def optimal_of(table: Table, loss: Loss) -> RiskCoverageCurve:
     """Return the curve of a confidence that would rank every answer by its loss."""
-    return table.shared(
-        ("optimal", loss),
-        lambda: optimal_curve(table.losses(loss)[table.answered], table.n_scored),
-    )
+    return optimal_curve(table.losses(loss)[table.answered], table.n_scored)
 
 
-_FIGURES: dict[str, Callable[[RiskCoverageCurve, RiskCoverageCurve], float]] = {
+def optimal_areas(table: Table, loss: Loss) -> dict[str, float]:
+    """Return AURC and AUGRC of that curve, which is not kept."""
+
+    def build() -> dict[str, float]:
+        best = optimal_of(table, loss)
+        return {"aurc": best.aurc(), "augrc": best.augrc()}
+
+    return table.shared(("optimal", loss), build)
+
+
+_FIGURES: dict[str, Callable[[RiskCoverageCurve, Mapping[str, float]], float]] = {
     "cmax": lambda curve, best: curve.cmax,
     "aurc": lambda curve, best: curve.aurc(),
     "augrc": lambda curve, best: curve.augrc(),
     "aurc_normalized": lambda curve, best: curve.aurc_normalized,
     "augrc_normalized": lambda curve, best: curve.augrc_normalized,
-    "aurc_optimal": lambda curve, best: best.aurc(),
-    "augrc_optimal": lambda curve, best: best.augrc(),
-    "eaurc": lambda curve, best: curve.aurc() - best.aurc(),
-    "eaugrc": lambda curve, best: curve.augrc() - best.augrc(),
+    "aurc_optimal": lambda curve, best: best["aurc"],
+    "augrc_optimal": lambda curve, best: best["augrc"],
+    "eaurc": lambda curve, best: curve.aurc() - best["aurc"],
+    "eaugrc": lambda curve, best: curve.augrc() - best["augrc"],
     "aurc_achievable": lambda curve, best: curve.achievable().aurc(),
     "augrc_achievable": lambda curve, best: curve.augrc_achievable(),
 }
@@ -104,7 +111,7 @@ class CurvePlan:
         """Return one figure of the curve of a table; NaN where it is undefined."""
         curve = curve_of(table, self.loss)
         if name in _FIGURES:
-            return _FIGURES[name](curve, optimal_of(table, self.loss))
+            return _FIGURES[name](curve, optimal_areas(table, self.loss))
         for coverage in self.coverages:
             if name == risk_key(coverage):
                 found = curve.risk_at(coverage)
@@ -178,16 +185,15 @@ def curve_intervals(
 ) -> dict[str, Interval]:
     """Return the intervals of named figures, all from one draw."""
     answered, patients = table.answered, table.patients
-    rows = AnsweredRows(
-        confidence=table.confidence[answered],
-        loss=table.losses(plan.loss)[answered],
-        wrong=~table.correct[answered],
-        unit=patients.code[answered],
-        rows_per_unit=patients.sums(table.everyone),
-    )
     drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
     return error_driven_intervals(
-        rows,
+        AnsweredRows(
+            confidence=table.confidence[answered],
+            loss=table.losses(plan.loss)[answered],
+            wrong=~table.correct[answered],
+            unit=patients.code[answered],
+            rows_per_unit=patients.sums(table.everyone),
+        ),
         {name: plan.figure(name) for name in names},
         options=drawn,
         estimates={name: plan.value(name, table) for name in names if name != "brier"},

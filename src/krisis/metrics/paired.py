@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import overload
 
 import numpy as np
 
 from krisis.errors import InvalidValue
+from krisis.metrics.base import EvaluationResult
 from krisis.metrics.forms import Form, Undefined, Weighted, prior_icc
 from krisis.metrics.rescored import Rescored
-from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units, joined
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import (
     paired_inference,
@@ -103,6 +106,39 @@ class _Compared:
     floor: float
 
 
+class _Both(Sequence[EvaluationResult]):
+    """The rows of two tables, one after the other; not copied, as long runs are on disk."""
+
+    def __init__(self, left: Sequence[EvaluationResult], right: Sequence[EvaluationResult]) -> None:
+        self._left, self._right = left, right
+
+    def __len__(self) -> int:
+        return len(self._left) + len(self._right)
+
+    def __iter__(self) -> Iterator[EvaluationResult]:
+        return chain(self._left, self._right)
+
+    @overload
+    def __getitem__(self, place: int) -> EvaluationResult: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[EvaluationResult]: ...
+    def __getitem__(self, place: int | slice) -> EvaluationResult | list[EvaluationResult]:
+        n_left = len(self._left)
+        if isinstance(place, slice):
+            start, stop, _ = place.indices(len(self))
+            first = self._left[start:stop]
+            return [*first, *self._right[max(0, start - n_left) : max(0, stop - n_left)]]
+        at = range(len(self))[place]
+        return self._left[at] if at < n_left else self._right[at - n_left]
+
+
+def _joined(left: Table, right: Table) -> Table:
+    """Return the rows of both tables, one after the other, keeping their confidences."""
+    both = Table(_Both(left.rows, right.rows), left.answers)
+    both.confidence = np.concatenate([left.confidence, right.confidence])
+    return both
+
+
 def _differing(both: Table, n_rows: int) -> BoolArray:
     """Tell on which rows the first and the second run of a joined table differ."""
     columns = (both.prediction, both.abstained, np.nan_to_num(both.confidence, nan=-1.0))
@@ -120,7 +156,7 @@ class _TwoRuns:
                 f"{right.patients.n} of them); compare runs of the same patients"
             )
         self._left, self._right, self._level = left, right, level
-        self._both = joined(left, right)
+        self._both = _joined(left, right)
         first, second = left.pools, right.pools
         self._n_units = first.n
         self._units = Units(np.concatenate([first.code, second.code + first.n]), 2 * first.n)

@@ -105,7 +105,10 @@ class RiskCoverageCurve:
         if self.n_accepted.size <= 2:
             return self
         risk = self.selective_risk if space == "selective" else self.loss_accepted
-        kept = _lower_hull(self.n_accepted.astype(np.float64), risk)
+        return self.thinned(_lower_hull(self.n_accepted.astype(np.float64), risk))
+
+    def thinned(self, kept: IntArray) -> RiskCoverageCurve:
+        """Return the curve through some of the working points."""
         return RiskCoverageCurve(
             self.n_items, self.n_accepted[kept], self.loss_accepted[kept], self.threshold[kept]
         )
@@ -142,6 +145,15 @@ class RiskCoverageCurve:
         x0, y0 = float(x[inside - 1]), float(y[inside - 1])
         slope = (float(y[inside]) - y0) / (float(x[inside]) - x0)
         return area + (limit - x0) * (y0 + slope * (limit - x0) / 2)
+
+
+def spread_evenly(n_points: int, most: int) -> IntArray:
+    """Return which of very many points are shown, both ends among them; all where they are few.
+
+    >>> spread_evenly(9, 3).tolist(), spread_evenly(2, 3).tolist()
+    ([0, 4, 8], [0, 1])
+    """
+    return np.unique(np.linspace(0, n_points - 1, min(n_points, most)).astype(np.int64))
 
 
 def check_coverage(coverage: float) -> float:

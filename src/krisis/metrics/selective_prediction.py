@@ -11,7 +11,7 @@ from krisis.metrics.curve_form import (
     CurveFigure,
     CurvePlan,
     answered_without_confidence,
-    optimal_of,
+    optimal_areas,
 )
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.risk_coverage import (
@@ -85,7 +85,7 @@ class _Area(_CurveMetric):
         """Return the area in proportion, and what a perfect ranking would have."""
         assert isinstance(form, CurveFigure)
         curve, loss = form.curve, self._loss(table)
-        best = getattr(optimal_of(table, loss), self.key)()
+        best = optimal_areas(table, loss)[self.key]
         return {
             "cmax": curve.cmax,
             f"{self.key}_normalized": getattr(curve, f"{self.key}_normalized"),

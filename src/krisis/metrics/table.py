@@ -48,7 +48,6 @@ __all__ = [
     "Table",
     "Units",
     "canonical_label",
-    "joined",
 ]
 
 T = TypeVar("T")
@@ -381,10 +380,3 @@ class Table:
         part.confidence = self.confidence[rows]
         part.n_failed = self.n_failed
         return part
-
-
-def joined(left: Table, right: Table) -> Table:
-    """Return the rows of both tables, one after the other, keeping their confidences."""
-    both = Table([*left.rows, *right.rows], left.answers)
-    both.confidence = np.concatenate([left.confidence, right.confidence])
-    return both

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -51,8 +51,11 @@ CONFIG: JsonObject = {
 _BACKGROUND = re.compile(r'<rect width="[\d.]+" height="[\d.]+" fill="[^"]+"/>')
 _MARK_WORDS = re.compile(r' (?:role="graphics-[a-z]+"|aria-(?:roledescription|label)="[^"<>]*")')
 _OPENING = re.compile(r'<svg xmlns="[^"]+" xmlns:xlink="[^"]+" version="1.1" class="marks"')
+_LINK = re.compile(r'<a xlink:href="[^"]*?(?:mark-(\d+))?">(<[^<>]*/>)</a>')
+_LINKED_MARKS = ("circle", "point", "rect")
 
 Table = Sequence[JsonObject]
+Address = Callable[[JsonObject], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +122,35 @@ class Figure:
     @property
     def inline_svg(self) -> str:
         """Return the drawing for a page: transparent, and in the page's own colours."""
-        body = _converter().vegalite_to_svg(self._specification())
+        return self._drawn_inline(self._specification(), "img")
+
+    def linked_svg(self, address: Address) -> str:
+        """Return the inline drawing with links from the marks whose data have an address.
+
+        They are for the pointer: the table beside the chart has the same links for the keyboard.
+        """
+        specification, found = self._specification(), list[str]()
+
+        def numbered(row: JsonObject) -> str | None:
+            found.append(address(row))
+            return f"mark-{len(found) - 1}" if found[-1] else None
+
+        def link(match: re.Match[str]) -> str:
+            number, mark = match.groups()
+            if number is None:
+                return mark
+            to = _attribute(found[int(number)])
+            return f'<a href="{to}" tabindex="-1" aria-hidden="true">{mark}</a>'
+
+        _link_marks(specification, specification.get("data", {}), specification, numbered)
+        return _LINK.sub(link, self._drawn_inline(specification, "graphics-document"))
+
+    def _drawn_inline(self, specification: JsonObject, role: str) -> str:
+        body = _converter().vegalite_to_svg(specification)
         body = _BACKGROUND.sub("", body, count=1)
         # Assistive technology reads the table beside the chart rather than mark after mark.
         body = _MARK_WORDS.sub("", body)
-        opening = f'<svg role="img" aria-label="{_attribute(self.title)}" class="chart"'
+        opening = f'<svg role="{role}" aria-label="{_attribute(self.title)}" class="chart"'
         return palette.with_variables(_OPENING.sub(lambda _: opening, body, count=1))
 
     def png(self, *, scale: float = 2.0) -> bytes:
@@ -176,6 +203,32 @@ class Figure:
             "spacing": 14,
             "vconcat": [whole, *([_key_chart(self.key)] if self.key else [])],
         }
+
+
+def _link_marks(
+    part: JsonObject,
+    data: JsonObject,
+    whole: JsonObject,
+    numbered: Callable[[JsonObject], str | None],
+) -> None:
+    """Give the points and bars of a chart and of its parts addresses, and lines unseen points."""
+    data = part.get("data", data)
+    for name in ("layer", "vconcat", "hconcat"):
+        for one in list(part.get(name, ())):
+            _link_marks(one, data, whole, numbered)
+            if name == "layer" and one.get("mark", {}).get("type") == "line":
+                points = {"mark": {"type": "point", "opacity": 0, "size": 90, "filled": True}}
+                places = {axis: one["encoding"][axis] for axis in ("x", "y")}
+                points |= {"encoding": places, "data": one.get("data", data)}
+                _link_marks(points, data, whole, numbered)
+                if "href" in points["encoding"]:
+                    part[name].append(points)
+    if part.get("mark", {}).get("type") in _LINKED_MARKS:
+        rows = json.loads(whole["datasets"][data["name"]])
+        linked = [{**row, "href": numbered(row)} for row in rows]
+        if any(row["href"] for row in linked):
+            part["data"] = {"values": linked}
+            part["encoding"]["href"] = {"field": "href", "type": "nominal"}
 
 
 def _attribute(text: str) -> str:

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from krisis.json_values import JsonObject
-from krisis.metrics.risk_coverage import RiskCoverageCurve, optimal_curve, risk_coverage_curve
+from krisis.metrics.risk_coverage import (
+    RiskCoverageCurve,
+    optimal_curve,
+    risk_coverage_curve,
+    spread_evenly,
+)
 from krisis.metrics.table import FloatArray, IntArray
 from krisis.metrics.weighted_curve import CurveItems, curve_paths
 from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
@@ -38,8 +43,13 @@ class NamedCurve:
 def named_curve(name: str, items: CurveItems) -> NamedCurve:
     """Return the curve of items with a 95 % band from resampled clusters."""
     n_items = int(items.items_per_cluster.sum())
-    curve = risk_coverage_curve(items.losses, items.confidence, n_items)
-    best = optimal_curve(items.losses, n_items)
+    curve, best = (
+        whole.thinned(thinned(whole.n_accepted.size))
+        for whole in (
+            risk_coverage_curve(items.losses, items.confidence, n_items),
+            optimal_curve(items.losses, n_items),
+        )
+    )
     options = BootstrapOptions(n_resamples=_BAND_RESAMPLES)
     return NamedCurve(name, curve, best, risk_band(items, curve.cmax, options=options))
 
@@ -104,9 +114,10 @@ def risk_coverage_figure(curves: Sequence[NamedCurve]) -> Figure:
 
 def _points(named: NamedCurve) -> list[JsonObject]:
     rows = []
-    for kind, curve in (("confidence", named.curve), ("optimal", named.optimal)):
-        if curve.n_accepted.size == 0:
+    for kind, whole in (("confidence", named.curve), ("optimal", named.optimal)):
+        if whole.n_accepted.size == 0:
             continue
+        curve = whole.thinned(thinned(whole.n_accepted.size))
         start = {"coverage": 0.0, "selective risk": float(curve.selective_risk[0])}
         points = [{**start, "generalized risk": 0.0, "threshold": None, "working point": False}]
         points += [
@@ -117,7 +128,7 @@ def _points(named: NamedCurve) -> list[JsonObject]:
                 "threshold": float(curve.threshold[index]),
                 "working point": kind == "confidence",
             }
-            for index in thinned(curve.coverage.size)
+            for index in range(curve.n_accepted.size)
         ]
         series = named.name if kind == "confidence" else "optimal"
         rows += [{"series": series, "curve": named.name, "kind": kind, **p} for p in points]
@@ -126,7 +137,7 @@ def _points(named: NamedCurve) -> list[JsonObject]:
 
 def thinned(n_points: int) -> IntArray:
     """Return which working points are drawn: all, or evenly chosen ones of very many."""
-    return np.unique(np.linspace(0, n_points - 1, min(n_points, _MOST_POINTS)).astype(np.int64))
+    return spread_evenly(n_points, _MOST_POINTS)
 
 
 def _band(named: NamedCurve) -> list[JsonObject]:

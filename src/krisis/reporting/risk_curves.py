@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from krisis.json_values import JsonObject
 from krisis.metrics.curve_form import curve_of, items_of, optimal_of
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import IntArray, Table
@@ -117,7 +120,13 @@ def _figure(
     top = max(top, *(row[f"{kind}_high"] for row in band)) if band else top
     layers = [
         _band_layer(band, kind, str(tone)),
-        _line(curve_points(best), risk, BEST, str(MUTED), dash=[5, 4]),
+        _line(
+            [{**point, "kind": "optimal"} for point in curve_points(best)],
+            risk,
+            BEST,
+            str(MUTED),
+            dash=[5, 4],
+        ),
         _end_mark(points[-1], risk),
         _line(points, risk, MODEL, str(tone)),
     ]
@@ -157,7 +166,7 @@ def _band_layer(band: list[dict[str, float]], kind: str, tone: str) -> Chart:
 
 
 def _line(
-    points: list[dict[str, float]], risk: str, name: str, tone: str, dash: list[int] | None = None
+    points: Sequence[JsonObject], risk: str, name: str, tone: str, dash: list[int] | None = None
 ) -> Chart:
     few = name == MODEL and len(points) <= 40
     size = 28 if len(points) > 1 else 120

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,7 +98,7 @@ class _File:
 
     @property
     def _failed(self) -> str:
-        told = ["coalesce(failed::int, 0) = 1"] if self._has("failed") else []
+        told = ["coalesce(failed::boolean, false)"] if self._has("failed") else []
         told += ["error is not null"] if self._has("error") else []
         told += ["coalesce(outcome, '') = 'failed'"] if self._has("outcome") else []
         return " or ".join(told) or "false"
@@ -105,7 +106,7 @@ class _File:
     @property
     def _abstained(self) -> str:
         if self._has("abstained"):
-            return "coalesce(abstained::int, 0) = 1"
+            return "coalesce(abstained::boolean, false)"
         return "outcome = 'abstained'" if self._has("outcome") else "prediction is null"
 
     @property
@@ -211,7 +212,13 @@ class _File:
     def rows(self) -> Iterator[EvaluationResult]:
         """Yield every row, failed ones included."""
         with self._told():
-            found = self._connection.execute(f"select * from {self._all} order by file_row_number")
+            # What knows of time zones would need another package to become an object.
+            zoned = [name for name, kind in self.types.items() if "WITH TIME ZONE" in kind]
+            texts = ", ".join(f'"{name}"::varchar as "{name}"' for name in map(_doubled, zoned))
+            listed = f"* replace ({texts})" if texts else "*"
+            found = self._connection.execute(
+                f"select {listed} from {self._all} order by file_row_number"
+            )
             names = [column[0] for column in found.description or ()]
             lines = found.fetchall()
         kinds = {kind: self._names(kind) for kind in _PREFIXES}
@@ -225,11 +232,11 @@ class _File:
     def _row(
         self, cells: JsonMapping, kinds: Mapping[str, Mapping[str, tuple[str, bool]]]
     ) -> EvaluationResult:
-        failed = bool(cells.get("failed")) or cells.get("outcome") == "failed"
+        failed = _is_set(cells.get("failed")) or cells.get("outcome") == "failed"
         error = cells.get("error")
         if failed and error is None:
             error = "not stated"
-        abstained = cells.get("outcome") == "abstained" or bool(cells.get("abstained"))
+        abstained = cells.get("outcome") == "abstained" or _is_set(cells.get("abstained"))
         if not self._has("outcome") and not self._has("abstained"):
             abstained = cells["prediction"] is None
         told = {
@@ -241,7 +248,7 @@ class _File:
             for kind, columns in kinds.items()
         }
         due, asking = cells.get("should_abstain"), cells.get("asking")
-        extra: JsonObject = {} if due is None else {"should_abstain": bool(due)}
+        extra: JsonObject = {} if due is None else {"should_abstain": _is_set(due)}
         extra |= {"sample_index": int(asking) - 1} if asking and int(asking) > 1 else {}
         record = str(cells.get("record_id") or "")
         return EvaluationResult(
@@ -360,11 +367,9 @@ class _File:
         """Tell whether a record occurs more than once."""
         if not self._has("record_id"):
             return False
-        n_named, n_different = self._query(
-            "select count(h), count(distinct h) from (select hash(record_id) as h "
-            f"from {self._scored} where record_id::varchar <> '')"
-        )[0]
-        return int(n_different) < int(n_named)
+        named = f"{self._scored} where record_id::varchar <> ''"
+        names = np.sort(self._array("hash(record_id)", named))
+        return bool((names[1:] == names[:-1]).any())
 
     def row_name(self, index: int) -> str:
         """Name a row in a message."""
@@ -385,11 +390,12 @@ class _File:
 
     def failed_clusters(self) -> list[str]:
         """Return the patients of whom no row was scored."""
-        found = self._query(
-            f"select distinct {self._cluster} as c from {self._all} where ({self._failed}) and "
-            f"c not in (select {self._cluster} from {self._scored}) order by 1"
-        )
-        return [str(row[0]) for row in found]
+        failed = f"select distinct {self._cluster} as c from {self._all} where {self._failed}"
+        names = {str(row[0]) for row in self._query(failed)}
+        if names:
+            scored = f"select distinct {self._cluster} as c from {self._scored}"
+            names -= {str(row[0]) for row in self._query(f"{scored} where c in ({failed})")}
+        return sorted(names)
 
     def attrition(self) -> Attrition:
         """Count the rows by outcome, failed ones by class with the first error as an example."""
@@ -421,12 +427,21 @@ def _connected() -> duckdb.DuckDBPyConnection:
 
 def _label(value: JsonValue) -> JsonValue:
     """Return a label as it was written; a whole number in a column of floats is whole."""
-    return value if value is None or isinstance(value, str | int) else canonical_label(float(value))
+    return canonical_label(float(value)) if isinstance(value, float | Decimal) else value
+
+
+def _is_set(value: JsonValue) -> bool:
+    """Return a flag that is written as a number, a truth value or a text."""
+    return value in (1, "1", "true")
+
+
+def _doubled(name: str) -> str:
+    return name.replace('"', '""')
 
 
 def _canonical(value: JsonValue, place: str, name: str) -> Label:
     try:
-        return canonical_label(value)
+        return canonical_label(_label(value))
     except InvalidValue as error:
         raise InvalidFile(f"{place}, column {name}: {error}") from None
 

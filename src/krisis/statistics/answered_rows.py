@@ -80,12 +80,18 @@ class Plateaus:
     @classmethod
     def of(cls, rows: AnsweredRows, *, largest_loss: float = 1.0) -> Plateaus:
         """Find the plateaus; no error can cost more than ``largest_loss``."""
-        level, code = np.unique(-rows.confidence, return_inverse=True)
+        order = np.argsort(-rows.confidence)
+        ranked = rows.confidence[order]
+        step = np.append(False, ranked[1:] != ranked[:-1])
+        del ranked
+        code = np.empty(order.size, dtype=np.int64)
+        code[order] = np.cumsum(step)
+        del order
         losses, number = np.unique(rows.loss[rows.wrong], return_counts=True)
         n_losses = number.astype(np.float64)
         if losses.size == 0:
             losses, n_losses = np.array([(min(1.0, largest_loss) + largest_loss) / 2]), np.zeros(1)
-        return cls(rows.pooled(), code, level.size, losses, n_losses, largest_loss)
+        return cls(rows.pooled(), code, int(step.sum()) + 1, losses, n_losses, largest_loss)
 
     @property
     def loss_share(self) -> FloatArray:
@@ -120,16 +126,20 @@ class Plateaus:
         if self.n_plateaus <= _MOST_PLATEAUS:
             return self
         number = np.bincount(self.code, minlength=self.n_plateaus)
-        middle = (np.cumsum(number) - number / 2) / self.code.size
-        _, group = np.unique((middle * _N_GROUPS).astype(np.int64), return_inverse=True)
+        middle = np.cumsum(number, dtype=np.float64)
+        middle -= number / 2
+        middle /= self.code.size
+        middle *= _N_GROUPS
+        nearest = middle.astype(np.int64)
+        group = np.cumsum(np.append(False, nearest[1:] != nearest[:-1]))
         return replace(self, code=group[self.code], n_plateaus=int(group.max()) + 1)
 
-    def per_plateau(self, weights: FloatArray | None = None) -> FloatArray:
+    def per_plateau(self, weights: FloatArray | BoolArray | None = None) -> FloatArray:
         """Return the number of answers, or the sum of weights, of every plateau."""
         found = np.bincount(self.code, weights=weights, minlength=self.n_plateaus)
         return found.astype(np.float64)
 
-    def per_unit(self, weights: FloatArray | None = None) -> FloatArray:
+    def per_unit(self, weights: FloatArray | BoolArray | None = None) -> FloatArray:
         """Return the number of answers, or the sum of weights, of every unit."""
         n_units = self.rows.rows_per_unit.size
         found = np.bincount(self.rows.unit, weights=weights, minlength=n_units)
@@ -139,11 +149,15 @@ class Plateaus:
         """Return the squared distance from the truth of a wrong answer on every plateau."""
         return self.per_plateau(self.rows.confidence**2) / self.per_plateau()
 
-    def matrix(self, weights: FloatArray | None = None) -> FloatArray | sparse.csr_array:
+    def matrix(
+        self, weights: FloatArray | BoolArray | None = None
+    ) -> FloatArray | sparse.csr_array:
         """Return the same of every plateau in every unit, sparse where most of it is empty."""
         shape = (self.n_plateaus, self.rows.rows_per_unit.size)
-        ones = np.ones(self.code.size) if weights is None else weights
         if self.code.size > 0.1 * shape[0] * shape[1]:
-            place = self.code * shape[1] + self.rows.unit
-            return np.bincount(place, ones, shape[0] * shape[1]).reshape(shape)
+            place = self.code * shape[1]
+            place += self.rows.unit
+            found = np.bincount(place, weights, shape[0] * shape[1])
+            return found.astype(np.float64).reshape(shape)
+        ones = np.ones(self.code.size) if weights is None else weights.astype(np.float64)
         return sparse.csr_array((ones, (self.code, self.rows.unit)), shape=shape)

@@ -44,8 +44,10 @@ class BinnedAnswers:
 
     def sums(self) -> Bins:
         """Return what the filled bins hold."""
-        filled, place = np.unique(self.bin, return_inverse=True)
-        number = np.bincount(place, minlength=filled.size).astype(np.float64)
+        count = np.bincount(self.bin)
+        filled = np.flatnonzero(count)
+        place = self.bin if filled.size == count.size else (np.cumsum(count > 0) - 1)[self.bin]
+        number = count[filled].astype(np.float64)
         hits = np.bincount(place[self.right], minlength=filled.size).astype(np.float64)
         mass = np.bincount(place, weights=self.confidence, minlength=filled.size)
         return Bins(place, number, hits, np.clip(mass / number, 0.0, 1.0))
@@ -144,9 +146,12 @@ def _effective_number(answers: BinnedAnswers, bins: Bins, prior_icc: float) -> F
     if correlation == 0:
         return bins.number
     n_bins = bins.number.size
-    _, number = np.unique(answers.unit * n_bins + bins.place, return_counts=True)
-    cells = np.unique(answers.unit * n_bins + bins.place)
-    together = np.bincount(cells % n_bins, weights=number.astype(np.float64) ** 2)
+    cells = answers.unit * n_bins
+    cells += bins.place
+    cells.sort()
+    starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
+    number = np.diff(starts, append=cells.size).astype(np.float64)
+    together = np.bincount(cells[starts] % n_bins, weights=number**2)
     return bins.number / (1 + (together / bins.number - 1) * correlation)
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 
 from krisis.statistics.bootstrap import BootstrapOptions, pooled_units, resample_counts
 from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, null_gap
@@ -27,6 +27,8 @@ _FARTHEST = 5.0  # standard deviations of the error beyond the observed one
 # Beyond this many answers the hits of bins are drawn as normal, with the covariance of patients.
 _MOST_REDRAWN = 2000
 _CELLS_PER_BLOCK = 1_000_000
+# More answers are added up as they come: bringing them in order would take the memory of a table.
+_MOST_ORDERED = 1_000_000
 
 
 class CalibrationGap(NamedTuple):
@@ -183,26 +185,34 @@ def _candidates(bins: Bins, errors: ShareDistribution, measure: GapMeasure) -> F
 class _Confidences:
     """Answers and sums of confidence of every bin (bins × draws) when patients are resampled.
 
-    ``unit`` numbers the patient of every row, rows ordered by bin and patient.
+    ``unit`` numbers the patient of every row and ``place`` is its bin; rows are ordered by bin and
+    patient unless they are very many.
     """
 
     unit: IntArray
+    place: IntArray
     number: FloatArray
     confidence: FloatArray
 
     @classmethod
     def of(cls, answers: BinnedAnswers, bins: Bins, options: BootstrapOptions) -> _Confidences:
-        order = np.lexsort((answers.unit, bins.place))
-        known, unit = np.unique(answers.unit[order], return_inverse=True)
-        pool = pooled_units(known.size)
+        unit, place, confidence = answers.unit, bins.place, answers.confidence
+        if confidence.size <= _MOST_ORDERED:
+            order = np.lexsort((unit, place))
+            unit, place, confidence = unit[order], place[order], confidence[order]
+        present = np.bincount(unit) > 0
+        if not present.all():
+            unit = (np.cumsum(present) - 1)[unit]
+        pool = pooled_units(int(np.count_nonzero(present)))
         n_pools = int(pool.max()) + 1
         shape = (bins.number.size, n_pools)
-        cell = bins.place[order] * n_pools + pool[unit]
+        cell = pool[unit]
+        cell += place * n_pools
         number = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-        mass = np.bincount(cell, answers.confidence[order], shape[0] * shape[1]).reshape(shape)
+        mass = np.bincount(cell, confidence, shape[0] * shape[1]).reshape(shape)
         sums = [np.vstack([number, mass]) @ counts for counts in resample_counts(n_pools, options)]
         drawn = np.concatenate(sums, axis=1)
-        return cls(unit, drawn[: shape[0]], drawn[shape[0] :])
+        return cls(unit, place, drawn[: shape[0]], drawn[shape[0] :])
 
     def redrawn(self, hits: FloatArray, accuracy: FloatArray, bins: Bins, draws: slice) -> Redrawn:
         """Return redrawn hits (bins × candidates × draws) with the confidences of their draws."""
@@ -276,7 +286,7 @@ def _normal(
     probability min(a, a'): cov = ρ(min(a, a') − a a')·pairs, besides a(1−a) of each row alone.
     """
     n_bins, n_draws = resampled.number.shape
-    pairs = _pairs(resampled.unit, bins) if correlation > 0 else np.zeros((n_bins, n_bins))
+    pairs = _pairs(resampled, n_bins) if correlation > 0 else np.zeros((n_bins, n_bins))
     noise = np.random.default_rng([seed, 2]).standard_normal((n_bins, n_draws))
     hits = np.empty((*accuracy.shape, n_draws))
     for k, a in enumerate(accuracy.T):
@@ -289,12 +299,17 @@ def _normal(
     return measure.redrawn(resampled.redrawn(hits, accuracy, bins, slice(None)))
 
 
-def _pairs(unit: IntArray, bins: Bins) -> FloatArray:
+def _pairs(rows: _Confidences, n_bins: int) -> FloatArray:
     """Return how many pairs of different rows of one patient lie in each pair of bins."""
-    place = np.repeat(np.arange(bins.number.size), bins.number.astype(np.int64))
-    shape = (int(unit.max()) + 1, bins.number.size)
-    table = sparse.csr_array((np.ones(unit.size), (unit, place)), shape=shape)
-    pairs: FloatArray = (table.T @ table).toarray() - np.diag(bins.number)
+    cell = rows.unit * n_bins
+    cell += rows.place
+    cell.sort()
+    pairs = -np.diag(np.bincount(rows.place, minlength=n_bins).astype(np.float64))
+    width = max(1, _CELLS_PER_BLOCK // n_bins) * n_bins
+    for first in range(0, int(cell[-1]) + 1, width):
+        inside = slice(*np.searchsorted(cell, [first, first + width]))
+        number = np.bincount(cell[inside] - first, minlength=width).reshape(-1, n_bins)
+        pairs += number.T.astype(np.float64) @ number
     return pairs
 
 

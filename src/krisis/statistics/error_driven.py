@@ -60,14 +60,17 @@ def error_driven_intervals(
     if rows.confidence.size == 0:
         nothing = Interval.undefined("no_answered_rows", level=drawn.level, method=METHOD)
         return dict.fromkeys(figures, nothing)
+    errors = rows.errors(prior_icc=prior_icc, level=drawn.level)
     plateaus = Plateaus.of(rows, largest_loss=largest_loss)
-    exact = _estimates(plateaus, figures) | dict(estimates or {})
+    del rows  # very many rows are not held twice, with and without pools
+    exact = dict(estimates or {})
+    exact |= _estimates(plateaus, {name: figures[name] for name in figures if name not in exact})
     grouped = plateaus.grouped()
     shift = dict.fromkeys(figures, 0.0)
     if grouped is not plateaus:
+        plateaus = grouped
         near = _estimates(grouped, figures)
         shift = {name: exact[name] - near[name] for name in figures}
-    errors = rows.errors(prior_icc=prior_icc, level=drawn.level)
     ranked = any(figure.needs_losses for figure in figures.values())
     draws = _Draws.of(grouped, errors, options=drawn, ranked=ranked)
     ends = draws.ends(figures, level=drawn.level)
@@ -89,7 +92,10 @@ def _estimates(plateaus: Plateaus, figures: Mapping[str, Figure]) -> dict[str, f
     rows, n_answers = plateaus.rows, plateaus.code.size
     n_rows = float(rows.rows_per_unit.sum())
     n_wrong = np.count_nonzero(rows.wrong)
-    brier = np.where(rows.wrong, rows.confidence, 1 - rows.confidence) ** 2
+    brier = np.where(rows.wrong, rows.confidence, 1 - rows.confidence)
+    brier **= 2
+    if all(figure.kind == "brier" for figure in figures.values()):
+        return dict.fromkeys(figures, float(brier.mean()))
     masses = Masses(
         accepted=np.cumsum(plateaus.per_plateau())[:, None] / n_answers,
         lost=np.cumsum(plateaus.per_plateau(rows.loss))[:, None] / n_answers,
@@ -99,7 +105,8 @@ def _estimates(plateaus: Plateaus, figures: Mapping[str, Figure]) -> dict[str, f
         wrong=plateaus.loss_share[:, None] * n_wrong / n_answers,
     )
     found = {name: float(value[0]) for name, value in masses.values(figures).items()}
-    best = optimal_areas(rows.loss, n_rows)
+    ranked = any(figure.needs_losses for figure in figures.values())
+    best = optimal_areas(rows.loss, n_rows) if ranked else {}
     for name, figure in figures.items():
         if figure.kind.endswith("optimal"):
             found[name] = best[figure.kind]
@@ -159,18 +166,17 @@ class _Draws:
         """Draw; ``ranked`` asks for the sums by loss, which the optimal ranking needs."""
         rows = plateaus.rows
         counts = np.concatenate(list(resample_counts(rows.rows_per_unit.size, options)), axis=1)
-        wrong = rows.wrong.astype(np.float64)
-        scores = ((1 - rows.confidence) ** 2, rows.confidence**2)
         per_unit = [
             plateaus.per_unit(),
-            plateaus.per_unit(wrong),
+            plateaus.per_unit(rows.wrong),
             rows.rows_per_unit,
-            plateaus.per_unit(scores[0] * (1 - wrong)),
-            plateaus.per_unit(scores[1] * wrong),
-            plateaus.per_unit(scores[0]),
+            plateaus.per_unit(np.where(rows.wrong, 0.0, 1 - rows.confidence) ** 2),
+            plateaus.per_unit(np.where(rows.wrong, rows.confidence, 0.0) ** 2),
+            plateaus.per_unit((1 - rows.confidence) ** 2),
         ]
         if ranked:
-            per_unit += [plateaus.per_unit(wrong * (rows.loss == v)) for v in plateaus.losses]
+            seen = (rows.wrong & (rows.loss == value) for value in plateaus.losses)
+            per_unit += [plateaus.per_unit(one) for one in seen]
         counts[:, ~np.any(counts[per_unit[0] > 0], axis=0)] = 1.0
         answered, n_wrong, n_rows, *rest = np.array(per_unit) @ counts
         grid = (np.arange(options.n_resamples) + 0.5) / options.n_resamples
@@ -196,7 +202,7 @@ class _Draws:
         """Return the lower percentile and the upper one of every figure."""
         rows, n_draws = self.plateaus.rows, self.share.size
         values = {name: np.empty((2, n_draws)) for name in figures}
-        matrices = [self.plateaus.matrix(), self.plateaus.matrix(rows.wrong.astype(np.float64))]
+        matrices = [self.plateaus.matrix(), self.plateaus.matrix(rows.wrong)]
         if not self.plateaus.plain:
             matrices.append(self.plateaus.matrix(rows.loss))
         ends = (self._unseen_below, self._unseen_above)

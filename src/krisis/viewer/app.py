@@ -148,7 +148,13 @@ def _waiting_page(wait: BeingIndexed) -> Page:
     job = wait.job
     counts = {"n_done": job.n_done, "n_total": job.n_total}
     facts: JsonObject = {"indexing": str(job), "problem": job.problem, **counts}
-    return Page("waiting.html", "Being indexed", facts)
+    note = (
+        "A long run is indexed once, in a process of its own; this page loads itself again until "
+        "it can be shown. All other runs can be looked at meanwhile."
+    )
+    context = {"sentence": str(job), "note": note, "progress": counts if job.n_total else None}
+    title = "Not indexed" if job.problem else "Being indexed"
+    return Page("waiting.html", title, facts, context)
 
 
 def _unknown_page(request: Any, _: Exception) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -10,8 +10,10 @@ import numpy as np
 
 from krisis.json_values import JsonMapping
 from krisis.metrics.calibration import confidence_bin
-from krisis.metrics.table import BoolArray, FloatArray
+from krisis.metrics.table import FloatArray, Table
 from krisis.reporting.deferral import CELLS
+from krisis.reporting.figure import Figure
+from krisis.reporting.metric_lines import MetricLine
 from krisis.results.report_tables import answer_words
 from krisis.viewer.catalogue import LoadedRun
 from krisis.viewer.pages.cases import PRESETS, positions_of, query_of
@@ -34,6 +36,22 @@ _SHARES = {
     "abstention rate": RowFilter(outcome="scored"),
     "deferral alignment": RowFilter(due="stated"),
 }
+# Metrics over fewer than all scored rows; the number of rows found is checked against theirs.
+_OF_METRIC = {
+    **dict.fromkeys(
+        (
+            *("Selective Accuracy (answered only)", "Expected Calibration Error", "Brier Score"),
+            *("Calibration in the Large", "Calibration Slope", "Observed/Expected Ratio"),
+            *("Integrated Calibration Index", "E50", "E90", "Debiased Calibration Error"),
+            *("CORP Miscalibration", "CORP Discrimination", "CORP Uncertainty"),
+            *("AURC", "AUGRC", "Risk at 80 % coverage"),
+        ),
+        RowFilter(outcome="answered"),
+    ),
+    **dict.fromkeys(("Right Decisions", "Deferral Alignment"), RowFilter(due="stated")),
+    "Accuracy on Answerable Cases": RowFilter(due="no"),
+    "Answer Rate on Cases to Defer": RowFilter(due="yes"),
+}
 _CELL_OF = {(asked, did): cell for cell, (asked, did, _, _) in CELLS.items()}
 _SIDES = {
     "n": RowFilter(due="stated"),
@@ -41,6 +59,23 @@ _SIDES = {
     "deferred when needed": RowFilter(cell="defer_when_needed"),
     "answered when safe": RowFilter(cell="answer_when_safe"),
 }
+
+
+def _ends(table: Table, name: str, n_bins: int) -> FloatArray:
+    """Return the lowest and the highest confidence that rows of a kind state in every bin."""
+    rows = table.answered & ~table.correct if name == "wrong" else getattr(table, name)
+    confidence = table.confidence[rows & ~np.isnan(table.confidence)]
+    ends = np.stack([np.full(n_bins, np.inf), np.full(n_bins, -np.inf)])
+    places = confidence_bin(confidence, n_bins)
+    np.minimum.at(ends[0], places, confidence)
+    np.maximum.at(ends[1], places, confidence)
+    return ends
+
+
+def _levels(table: Table) -> dict[float, int]:
+    """Count the answers that state each confidence."""
+    levels, counts = np.unique(table.confidence[table.usable], return_counts=True)
+    return dict(zip(levels.tolist(), counts.tolist(), strict=True))
 
 
 class CaseLinks:
@@ -98,41 +133,57 @@ class CaseLinks:
                 wanted = replace(wanted, group=f"source: {source}")
         return self._address(wanted)
 
+    def drawing(self, figure: Figure) -> str:
+        """Return a figure, drawn once, with links from its marks to their cases."""
+
+        def address(line: JsonMapping) -> str:
+            column = next((name for name in ("n", "coverage") if name in line), "")
+            return self.number(figure.name, line, column) if column else ""
+
+        key = ("drawing", figure.name)
+        return self._run.table.shared(key, lambda: figure.linked_svg(address))
+
+    def metric(self, table: str, line: MetricLine) -> str:
+        """Return the rows that a metric was worked out from, where a filter finds as many."""
+        source = table.removesuffix(" patients").lower()
+        group = f"source: {source}" if source else ""
+        asked = (RowFilter(outcome="scored"), _OF_METRIC.get(line.name))
+        for wanted in (replace(one, group=group) for one in asked if one is not None):
+            if line.n_evaluated and len(positions_of(self._run, wanted)) == line.n_evaluated:
+                return self._address(wanted)
+        return ""
+
     def _address(self, wanted: RowFilter) -> str:
         return f"{self._base}?{query_of(wanted)}"
 
-    def _between(self, wanted: RowFilter, line: JsonMapping, rows: BoolArray) -> RowFilter | None:
+    def _between(self, wanted: RowFilter, line: JsonMapping, name: str) -> RowFilter | None:
         """Narrow a filter to the confidences that rows state inside an equal-width bin."""
-        confidence: FloatArray = self._run.table.confidence[rows]
-        confidence = confidence[~np.isnan(confidence)]
         n_bins = round(1 / (line["high"] - line["low"]))
-        inside = confidence[confidence_bin(confidence, n_bins) == round(line["low"] * n_bins)]
-        if not inside.size:
+        table = self._run.table
+        ends = table.shared(("ends", name, n_bins), lambda: _ends(table, name, n_bins))
+        low, high = ends[:, round(line["low"] * n_bins)].tolist()
+        if low > high:
             return None
-        ends = float(inside.min()), float(inside.max())
-        return replace(wanted, confidence_min=ends[0], confidence_max=ends[1])
+        return replace(wanted, confidence_min=low, confidence_max=high)
 
     def _bin(self, line: JsonMapping, column: str) -> RowFilter | None:
         wanted = {"n": RowFilter(outcome="answered"), "n_correct": RowFilter(correct="yes")}
         chosen = wanted.get(column)
-        return chosen and self._between(chosen, line, self._run.table.usable)
+        return chosen and self._between(chosen, line, "usable")
 
     def _bar(self, line: JsonMapping, column: str) -> RowFilter | None:
-        table, outcome = self._run.table, line["outcome"]
-        masks: Mapping[str, BoolArray] = {
-            "correct": table.correct,
-            "wrong": table.answered & ~table.correct,
-            "abstained": table.abstained,
-        }
-        if column != "n":
-            return None
-        return self._between(_SEGMENTS[outcome], line, masks[outcome])
+        outcome = line["outcome"]
+        return self._between(_SEGMENTS[outcome], line, outcome) if column == "n" else None
 
     def _level(self, line: JsonMapping, column: str) -> RowFilter | None:
+        if "probability" not in line:  # the bars under the diagram
+            return self._bin(line, column)
         level, table = line["probability"], self._run.table
-        n_stated = np.count_nonzero(table.confidence[table.usable] == level)
+        stated = table.shared("levels", lambda: _levels(table))
         wanted = {"n": RowFilter(outcome="answered"), "n_true": RowFilter(correct="yes")}
-        if column not in wanted or n_stated != line["n"]:  # of very many levels some are put in one
+        if (
+            column not in wanted or stated.get(level) != line["n"]
+        ):  # of very many some are put in one
             return None
         return replace(wanted[column], confidence_min=level, confidence_max=level)
 

@@ -158,13 +158,16 @@ class Catalogue:
 
     def entry(self, name: str) -> Entry:
         """Return one line of the list."""
+        return self._live(self._read_once(name))
+
+    def _read_once(self, name: str) -> Entry:
         path = self.path(name)
         key, mark = os.fsencode(path), signature(path)
         held = self._entries.get(key)
         if held is None or held[0] != mark:
             held = (mark, read_entry(name, path))
             self._entries[key] = held
-        return self._live(held[1])
+        return held[1]
 
     def _live(self, entry: Entry) -> Entry:
         """Return an entry with what changes without a file of it changing, or too often."""
@@ -201,7 +204,7 @@ class Catalogue:
 
     def load(self, name: str) -> LoadedRun:
         """Return a run, read again only when its files have changed; a long one once indexed."""
-        entry, path = self.entry(name), self.path(name)
+        entry, path = self._read_once(name), self.path(name)  # counting a long journal takes long
         if entry.problem:
             raise UnknownName(entry.problem) if path.is_symlink() else InvalidFile(entry.problem)
         mark = signature(path)

@@ -98,8 +98,6 @@ def build(path: Path, folder: Path, tell: Tell) -> None:
     _keep_filters(RowIndex(result.rows, group_headings(result.rows.answers)), folder)
     tell("read; working out the report", n_rows, n_rows)
     report = report_of(result, path)
-    for figure in report.figures:
-        _ = figure.svg  # drawn here, and kept with the figure
     bare = copy(result)
     bare.evaluation_results = Rows((), result.rows.answers)
     bare.perturbed = Rows((), result.rows.answers)

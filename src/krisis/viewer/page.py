@@ -50,12 +50,16 @@ def number_of(query: Mapping[str, str], name: str) -> float | None:
     return number
 
 
-def whole_of(query: Mapping[str, str], name: str, *, default: int, most: int) -> int:
-    """Return a whole number from 1 up to a limit."""
+def whole_of(
+    query: Mapping[str, str], name: str, *, default: int, most: int, least: int = 1
+) -> int:
+    """Return a whole number between limits."""
     value = text_of(query, name)
     if not value:
         return default
     readable = value.isascii() and value.isdigit() and len(value) <= 12
-    if not readable or not 1 <= int(value) <= most:
-        raise InvalidValue(f"{name} must be a whole number from 1 to {most}, not {value[:40]!r}")
+    if not readable or not least <= int(value) <= most:
+        raise InvalidValue(
+            f"{name} must be a whole number from {least} to {most}, not {value[:40]!r}"
+        )
     return int(value)

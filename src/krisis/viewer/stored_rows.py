@@ -336,11 +336,12 @@ class StoredTable(Table):
         codes = self.rows.columns.array("cluster")
         return Units(*renumbered(codes[self.rows.places], codes.size))
 
-    @cached_property
-    def patient_names(self) -> list[str]:
-        """The name of every patient, in the order of their codes."""
-        first = first_places(self.patients.code, self.patients.n)
-        return [cluster for _, cluster in self.rows.columns.names(self.rows.places[first])]
+    @property
+    def patient_names(self) -> list[str]:  # type: ignore[override]
+        """The name of every patient, in the order of their codes; read anew, as they are many."""
+        places = self.rows.places[first_places(self.patients.code, self.patients.n)]
+        blocks = (places[start : start + _BLOCK] for start in range(0, places.size, _BLOCK))
+        return [cluster for block in blocks for _, cluster in self.rows.columns.names(block)]
 
     @cached_property
     def repeats_cases(self) -> bool:

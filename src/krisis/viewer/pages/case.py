@@ -51,7 +51,7 @@ def page(
         **_judged(run, row),
         **_shown(run, row, run.features.get(position), shown_again),
         "queue": _place(run, position, query),
-        "others": list(_others(catalogue, run, row.record_id, position)),
+        **_others(catalogue, run, row.record_id, position),
     }
     content["text"] = _as_text(content)
     limit = None if query.get("show") == "all" else SHOWN_CHARACTERS
@@ -232,22 +232,27 @@ def _facts(row: EvaluationResult) -> list[tuple[str, object]]:
     ]
 
 
-def _others(
-    catalogue: Catalogue, run: LoadedRun, record_id: str, position: int
-) -> Iterator[JsonObject]:
-    """Yield what the runs over the same data answered to the record, this run's askings first."""
-    if not record_id:
-        return
-    names = [run.name, *_runs_on_same_data(catalogue, run)][: MOST_OTHERS + 1]
-    for name in names:
+def _others(catalogue: Catalogue, run: LoadedRun, record_id: str, position: int) -> JsonObject:
+    """Return what runs over the same data answered to the record, this run's askings first.
+
+    ``others_being_indexed`` are long runs whose answers cannot be told yet.
+    """
+    others: list[JsonObject] = []
+    waiting: list[str] = []
+    same = [run.name, *_runs_on_same_data(catalogue, run)] if record_id else []
+    for name in same[: MOST_OTHERS + 1]:
         try:
             other = catalogue.load(name)
-        except (KrisisError, OSError, BeingIndexed):  # its own page says what is wrong with it
+        except BeingIndexed as wait:
+            waiting += [] if wait.job.problem else [name]
+            continue
+        except (KrisisError, OSError):  # its own page says what is wrong with it
             continue
         for found in other.select(RowFilter(record=record_id))[:MOST_OTHERS]:
             if (name, int(found)) != (run.name, position):
                 line = case_line(other, int(found))
-                yield {"run": name, "model": other.result.backend_name or name, **line}
+                others.append({"run": name, "model": other.result.backend_name or name, **line})
+    return {"others": others, "others_being_indexed": waiting}
 
 
 def _runs_on_same_data(catalogue: Catalogue, run: LoadedRun) -> Iterator[str]:

@@ -29,6 +29,7 @@ MOST_CHOICES = 200
 CONFIDENT = 0.8
 _REPLY_CHARACTERS = 160
 _N_QUEUES = 16
+_MOST_POSITIONS = 3_000_000  # of all queues that are kept of a run: 24 MB
 # The questions that are asked first, each one click away from the report and from the list.
 PRESETS = {
     "confidently wrong": RowFilter(correct="no", confidence_min=CONFIDENT, sort="-confidence"),
@@ -79,7 +80,9 @@ def positions_of(run: LoadedRun, wanted: RowFilter) -> IntArray:
         positions = run.select(wanted)
         with _lock:
             known[wanted] = positions
-            while len(known) > _N_QUEUES:
+            while len(known) > _N_QUEUES or (
+                len(known) > 1 and sum(map(len, known.values())) > _MOST_POSITIONS
+            ):
                 known.popitem(last=False)
     return positions
 

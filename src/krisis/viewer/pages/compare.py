@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 from krisis.errors import InvalidValue, UnknownName
@@ -21,6 +22,9 @@ N_OFFERED = 50
 # Rows times pairs, beyond which fewer permutations are drawn than on the command line.
 _LARGE = 20_000
 _FEWER = 399
+# So long a page waits for a comparison before it says that it is being worked out.
+_WAIT_SECONDS = 5.0
+_N_KEPT = 4
 
 
 def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) -> Page:
@@ -45,6 +49,8 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
     if len(names) > 1 and not problem:
         try:
             found = _compared(_Asked.of(catalogue, names))
+        except TimeoutError:
+            return _waiting(names)
         except InvalidValue as error:  # what only the rows tell, such as other right answers
             content["problem"] = str(error)
     if found is None:
@@ -61,6 +67,17 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         "cases": [f"/compare/cases?{urlencode({'run': pair}, doseq=True)}" for pair in pairs],
     }
     return Page("compare.html", "Compare", content, context)
+
+
+def _waiting(names: Sequence[str]) -> Page:
+    sentence = f"{len(names)} runs are being compared: {', '.join(names)}"
+    note = (
+        "It is worked out once; this page loads itself again until it can be shown. All other "
+        "pages can be looked at meanwhile."
+    )
+    facts: JsonObject = {"comparing": list(names), "problem": ""}
+    context = {"sentence": sentence, "note": note, "progress": None}
+    return Page("waiting.html", "Being compared", facts, context, status=202)
 
 
 def in_order(entries: Mapping[str, Entry], chosen: Sequence[str], reference: str = "") -> list[str]:
@@ -156,8 +173,37 @@ class _Asked:
         return cls(tuple((name, str(path), signature(path)) for name, path in paths), catalogue)
 
 
-@lru_cache(maxsize=4)
-def _compared(asked: _Asked) -> tuple[Comparison, ComparisonPage]:
+Found = tuple[Comparison, ComparisonPage]
+_made: dict[_Asked, Future[Found]] = {}
+_changing, _working = threading.Lock(), threading.Lock()
+
+
+def _compared(asked: _Asked) -> Found:
+    """Return a comparison that is worked out once, whoever asks meanwhile; or time out."""
+    with _changing:
+        future = _made.get(asked)
+        if future is None:
+            future = _made[asked] = Future()
+            ended = [one for one, made in _made.items() if made.done()]
+            for one in ended[: max(0, len(_made) - _N_KEPT)]:
+                del _made[one]
+            threading.Thread(target=_work, args=(asked, future), daemon=True).start()
+    return future.result(_WAIT_SECONDS)
+
+
+def _work(asked: _Asked, future: Future[Found]) -> None:
+    try:
+        with _working:  # one at a time, as each holds all its runs
+            found = _compare(asked)
+    except BaseException as error:  # it is raised where the page is made, and not kept
+        with _changing:
+            del _made[asked]
+        future.set_exception(error)
+    else:
+        future.set_result(found)
+
+
+def _compare(asked: _Asked) -> Found:
     names = [name for name, *_ in asked.marks]
     loaded = [asked.catalogue.load(name) for name in names]
     labels = distinct_names([run.result.backend_name for run in loaded], names)

@@ -8,11 +8,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from krisis.decisions.certificate import certificate_from, certificate_lines
+from krisis.decisions.certificate import Certificate, certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
 from krisis.decisions.costs import OWNERSHIP
 from krisis.decisions.decide import PER, DecideOptions, price_thresholds
+from krisis.decisions.run_sample import rows_hash, sample_of
 from krisis.decisions.sample import METHODS, Sample, find_threshold
+from krisis.decisions.verify import score_options
 from krisis.decisions.working_point import Desk, Part, Question, variants_among
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import JsonObject, read_object
@@ -64,7 +66,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "problem": "",
         "point": None,
         "curve": [],
-        "found_in_the_folder": _artefacts(run.path),
+        "found_in_the_folder": _artefacts(run),
         "commands": commands(run.path, asked, items),
     }
     try:
@@ -86,12 +88,15 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     return Page("decide.html", f"Decide · {name}", content, context)
 
 
+def _source(run: LoadedRun) -> Source:
+    made, place = run.result.provenance, place_in_commands(run.path)
+    return Source(place, made.run_id, suite=made.suite, model=made.model, task=made.task)
+
+
 def _items(run: LoadedRun, asked: Asked) -> tuple[RunItems, bool]:
     """Return the columns of a run as items; of repeats, one modal answer per record."""
-    made = run.result.provenance
-    task = made.task_facts or TaskFacts("")
-    place = place_in_commands(run.path)
-    source = Source(place, made.run_id, suite=made.suite, model=made.model, task=made.task)
+    task = run.result.provenance.task_facts or TaskFacts("")
+    source = _source(run)
     variant = asked.confidence or task.default_confidence or "stated"
     repeated = run.n_rows > 0 and run.table.repeats_cases
     if (repeated or variant != "stated") and run.n_rows <= MOST_ROWS_READ:
@@ -276,12 +281,12 @@ def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -
     }
 
 
-def _artefacts(path: Path) -> list[JsonObject]:
+def _artefacts(run: LoadedRun) -> list[JsonObject]:
     """Return the certificates, decisions and audits that lie as JSON in the folder of a run."""
-    if not path.is_dir():
+    if not run.path.is_dir():
         return []
     found = []
-    for file in sorted(path.glob("*.json")):
+    for file in sorted(run.path.glob("*.json")):
         try:
             if file.is_symlink() or not file.is_file():
                 continue
@@ -289,21 +294,45 @@ def _artefacts(path: Path) -> list[JsonObject]:
                 head = opened.read(200)
             kind = next((k for k in _KINDS if f'"{k}"'.encode() in head), "")
             if kind:
-                found.append({"file": file.name, "kind": _KINDS[kind], **_artefact(file, kind)})
+                found.append(
+                    {"file": file.name, "kind": _KINDS[kind], **_artefact(run, file, kind)}
+                )
         except (KrisisError, OSError) as error:
             found.append({"file": file.name, "kind": "unreadable", "problem": str(error)})
     return found
 
 
-def _artefact(file: Path, kind: str) -> JsonObject:
+def _artefact(run: LoadedRun, file: Path, kind: str) -> JsonObject:
     content = read_object(file)
     if kind == "krisis.certificate":
         certificate = certificate_from(content, place=file.name)
-        return {"sentences": certificate_lines(certificate), "problem": ""}
+        sentences = [*_whose(run, certificate), *certificate_lines(certificate)]
+        return {"sentences": sentences, "problem": ""}
     sentences = content.get("assumptions", [])
     if not isinstance(sentences, list):
         raise InvalidFile(f"{file.name} is no output of krisis; write it again")
     return {"sentences": [str(one) for one in sentences], "problem": ""}
+
+
+def _whose(run: LoadedRun, certificate: Certificate) -> list[str]:
+    """Say so where a certificate was not made on the rows of the run, or nobody looked."""
+    if certificate.calibrator_hash or run.n_rows > MOST_ROWS_READ:
+        why = "with a calibrator" if certificate.calibrator_hash else "for so many rows"
+        return [f"Whether it was made on the rows of this run is not checked here {why}."]
+    key = ("whose", certificate.calibration_rows_hash, certificate.confidence, certificate.seed)
+    if run.table.shared(key, lambda: _is_of(run, certificate)):
+        return []
+    other = "It is of other rows than those of this run, and says nothing of them"
+    return [f"{other}; krisis certify --verify tells what this run says to it."]
+
+
+def _is_of(run: LoadedRun, certificate: Certificate) -> bool:
+    try:
+        items = items_of_result(run.result, _source(run))
+        sample = sample_of(items, score_options(certificate, None))
+    except KrisisError:  # the run cannot even be scored as the certificate was
+        return False
+    return rows_hash(items, sample) == certificate.calibration_rows_hash
 
 
 def _links(content: JsonObject, by_confidence: bool) -> JsonObject:

@@ -46,7 +46,7 @@ class Asked:
             confidence=text_of(query, "confidence"),
             delta=number_of(query, "delta"),
             method=choice_of(query, "method", METHODS) or METHODS[0],
-            seed=whole_of(query, "seed", default=42, most=2**32),
+            seed=whole_of(query, "seed", default=42, most=2**32, least=0),
             rows_per_patient=whole_of(query, "rows_per_patient", default=1, most=10**9)
             if rows
             else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
@@ -139,6 +140,9 @@ class MatchedPair:
         return self.task.words(answer) if self.task else str(answer)
 
 
+_matching = threading.Lock()
+
+
 @lru_cache(maxsize=2)
 def _matched(left: LoadedRun, right: LoadedRun) -> MatchedPair:
     return MatchedPair(left, right)
@@ -211,7 +215,9 @@ def _pair(catalogue: Catalogue, chosen: Sequence[str]) -> MatchedPair:
     if len(known) != 2:
         raise InvalidValue(f"name two runs whose cases to show, not {len(known)}")
     left, right = (name for name in dict.fromkeys(chosen) if name)
-    return _matched(catalogue.load(left), catalogue.load(right))
+    loaded = catalogue.load(left), catalogue.load(right)
+    with _matching:  # two requests at once match the rows once
+        return _matched(*loaded)
 
 
 def _heading(pair: MatchedPair) -> JsonObject:

@@ -7,25 +7,19 @@ function notice(sentence) {
   if (line.textContent !== sentence) line.textContent = sentence;
 }
 
-async function ask(address, accept) {
+async function fetchPage(address) {
   let answer;
   try {
-    answer = await fetch(address, { headers: { accept } });
+    answer = await fetch(address);
   } catch {
     throw new Error(
       "The viewer does not answer, so this page may be out of date. Is krisis view still running " +
         "in its terminal? If not, start it and open the address that it prints.",
     );
   }
-  if (answer.ok) return answer;
-  const text = await answer.text();
-  let said = "";
-  try {
-    said = JSON.parse(text).error;
-  } catch {
-    const page = new DOMParser().parseFromString(text, "text/html");
-    said = page.querySelector("main .warning")?.textContent;
-  }
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (answer.ok) return page;
+  const said = page.querySelector("main .warning")?.textContent;
   throw new Error("Not possible: " + (said || "the answer was " + answer.status));
 }
 
@@ -39,15 +33,6 @@ async function attempt(work) {
     notice(error.message);
     return undefined;
   }
-}
-
-async function fetchJson(address) {
-  return (await ask(address, "application/json")).json();
-}
-
-async function fetchPage(address) {
-  const answer = await ask(address, "text/html");
-  return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
 async function swapFrom(address, selectors) {
@@ -200,15 +185,20 @@ function explorer() {
 }
 
 function copying() {
-  for (const button of document.querySelectorAll("button[data-copy-from]")) {
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      const source = document.querySelector(button.dataset.copyFrom);
-      const said = button.parentElement.querySelector("[role=status]");
-      const done = await navigator.clipboard.writeText(source.textContent).then(() => true, () => false);
-      said.textContent = done ? "copied" : "not allowed by the browser; select the text and copy it";
-    });
-  }
+  showCopy();
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy], button[data-copy-from]");
+    if (!button) return;
+    const text = button.dataset.copy ?? document.querySelector(button.dataset.copyFrom).textContent;
+    const done = await navigator.clipboard.writeText(text).then(() => true, () => false);
+    const said = button.parentElement.querySelector("[role=status]") || button;
+    said.textContent = done ? "copied" : "not allowed by the browser; select the text and copy it";
+  });
+}
+
+function showCopy() {
+  for (const button of document.querySelectorAll("button[data-copy], button[data-copy-from]"))
+    button.hidden = !navigator.clipboard;
 }
 
 function decide() {
@@ -249,28 +239,15 @@ function decide() {
     const form = formOf(event);
     if (!form) return;
     clearTimeout(timer);
-    timer = setTimeout(() => refresh(form), 120);
+    timer = setTimeout(() => attempt(() => refresh(form)), 120);
   });
   document.addEventListener("submit", (event) => {
     const form = formOf(event);
     if (!form) return;
     event.preventDefault();
     clearTimeout(timer);
-    refresh(form);
+    attempt(() => refresh(form));
   });
-  document.addEventListener("click", async (event) => {
-    const button = event.target.closest("button[data-copy]");
-    if (!button) return;
-    await navigator.clipboard.writeText(button.dataset.copy);
-    button.textContent = "copied";
-  });
-  showCopy();
-}
-
-function showCopy() {
-  for (const button of document.querySelectorAll("button[data-copy]")) {
-    button.hidden = !navigator.clipboard;
-  }
 }
 
 // Asks again after a while, the next time only when the answer is there; not while nobody looks.
