@@ -30,6 +30,7 @@ from krisis.execution.assembly import (
 )
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.cache import ReplyCache, default_cache_path
+from krisis.execution.cluster import Cluster
 from krisis.execution.grid import Cell, Plan, SweepFolder
 from krisis.execution.options import Execution, Together
 from krisis.execution.pacing.account import open_accounts
@@ -145,6 +146,8 @@ def prepare(plan: Plan) -> list[Ready]:
     settings = plan.settings
     prices = read_prices(settings.prices) if settings.prices else {}
     for cell, made in zip(plan.cells, parts, strict=True):
+        if cell.config.cluster:
+            Cluster(cell.config.cluster).check(made.backend)
         kind = type(made.backend)
         if not issubclass(kind, ChatBackend) or kind.prepare is ChatBackend.prepare:
             checked_batches(cell.config, made)

@@ -24,7 +24,7 @@ from krisis.errors import RateLimited
 from krisis.execution.pacing.account import LOOK_SECONDS, Account, open_account, open_accounts
 from krisis.execution.pacing.budget import Asked, Budget, Limits
 from krisis.execution.pacing.gate import Gate, Usage
-from krisis.execution.pacing.rates import Rate
+from krisis.execution.pacing.rates import TRAVEL_SECONDS, Rate
 from krisis.execution.pacing.shared import LEASE_SECONDS, LimitsFile, SharedLimits
 from krisis.execution.stopping import Stop
 
@@ -52,7 +52,7 @@ def most_in(sent: list[tuple[float, float]], seconds: float) -> float:
 
 
 async def work(gates: list[Gate], seconds: float, draw: random.Random) -> list[tuple[float, float]]:
-    """Send as much as the gates let pass; return when, and how many tokens each call took."""
+    """Send as much as the gates let pass; return when it arrived and the tokens that it took."""
     loop, sent = asyncio.get_running_loop(), []
 
     async def worker(gate: Gate) -> None:
@@ -60,6 +60,7 @@ async def work(gates: list[Gate], seconds: float, draw: random.Random) -> list[t
             ticket = await gate.enter(Asked(draw.randint(1, 400), 1, 100))
             n_input = draw.randint(1, int(ticket.held.most.input))
             n_output = draw.randint(0, 100)
+            await asyncio.sleep(draw.choice([0, 0, 0, draw.uniform(0, TRAVEL_SECONDS)]))
             sent.append((loop.time(), n_input + n_output))
             await asyncio.sleep(draw.expovariate(2))
             gate.succeeded(ticket, Usage(n_input, n_output))
@@ -68,13 +69,12 @@ async def work(gates: list[Gate], seconds: float, draw: random.Random) -> list[t
     return sent
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
-    "limits",
+    ("limits", "seed"),
     [
-        Limits(requests_per_minute=30),
-        Limits(tokens_per_minute=20_000),
-        Limits(requests_per_minute=60, tokens_per_minute=30_000),
+        (Limits(requests_per_minute=30), 0),
+        (Limits(tokens_per_minute=20_000), 1),
+        (Limits(requests_per_minute=60, tokens_per_minute=30_000), 2),
     ],
 )
 def test_no_minute_of_three_processes_holds_more_than_the_limit(
@@ -85,7 +85,7 @@ def test_no_minute_of_three_processes_holds_more_than_the_limit(
         gates = [gate_of(tmp_path / "limits.sqlite", limits, clock) for _ in range(2)]
         # The third states no limit, and keeps to the one of the others.
         gates.append(gate_of(tmp_path / "limits.sqlite", Limits(), clock))
-        return await work(gates, 200, random.Random(seed))
+        return await work(gates, 130, random.Random(seed))
 
     sent = in_virtual_time(story())
     requests = limits.requests_per_minute or 10**9
@@ -94,7 +94,7 @@ def test_no_minute_of_three_processes_holds_more_than_the_limit(
     assert n_most <= requests
     assert most_in(sent, 60.0) <= tokens
     # Two thirds of what was allowed was used: a limit that lets nothing pass is no limit.
-    used = len(sent) / (requests * 200 / 60), sum(n for _, n in sent) / (tokens * 200 / 60)
+    used = len(sent) / (requests * 130 / 60), sum(n for _, n in sent) / (tokens * 130 / 60)
     assert max(used) > 2 / 3
 
 
@@ -166,12 +166,11 @@ def test_a_call_counts_for_what_it_took_once_that_is_known(tmp_path: Path) -> No
     assert isinstance(first, tuple)
     clock.now += 5
     assert isinstance(other.admit(10, 100), float)  # it may still take 590 of 600
-    assert first[1] is not None
-    one.settle(first[1], 400)
+    one.settle(first, 400)
     clock.now += 40  # until then the even pace of 10 in a second makes up for the 400
     assert isinstance(other.admit(10, 201), float)
     assert isinstance(other.admit(10, 200), tuple)
-    clock.now += 16.5  # the 400 left the window, the 200 did not
+    clock.now += 20.5  # the 400 left the window, the 200 did not
     assert isinstance(one.admit(10, 401), float)
     assert isinstance(one.admit(10, 400), tuple)
 
@@ -180,14 +179,14 @@ def test_a_state_that_is_written_and_read_is_the_same_but_for_a_moment() -> None
     clock = Clock()
     rate = Rate(600.0, clock=clock)
     for _ in range(40):
-        rate.take()
+        rate.settle(rate.take())
         clock.now += 0.1
     open_one = rate.take(5, 300)
     again = Rate(600.0, clock=clock)
     again.read(rate.written())
     assert len(rate.written()) < 8 * (2 + 3 * 22)  # 41 calls in 4 seconds are 17 entries
-    for rates in (rate, again):
-        rates.settle(rates.found(open_one) if rates is again else open_one, 7)
+    again.settle(again.found(open_one), 7)
+    rate.settle(open_one, 7)
     for amount in (1.0, 500.0, 560.0, 600.0):
         assert abs(rate.wait_seconds(1, amount) - again.wait_seconds(1, amount)) <= 0.25
 
@@ -270,11 +269,14 @@ def test_a_backend_without_a_provider_touches_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-# A minute that lasts four seconds; on a busy machine a request may be two of them on its way.
+# A minute that lasts four seconds, on a machine that may be too busy to send anything for as long.
 QUICK = """
 import sys
-from krisis.execution.pacing import rates
-rates.MINUTE_SECONDS, rates.WINDOW_SECONDS, rates.BURST_SECONDS = 4.0, 6.0, 0.1
+from krisis.execution.pacing import account, rates
+rates.MINUTE_SECONDS, rates.TRAVEL_SECONDS, rates.BURST_SECONDS = 4.0, 30.0, 0.1
+account.LOOK_SECONDS = 0.1
+"""
+WORKER = """
 sys.path.insert(0, sys.argv.pop(1))
 import run_worker
 run_worker.main()
@@ -282,9 +284,8 @@ run_worker.main()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", [False, True], ids=["both to the end", "one is killed"])
-def test_a_server_never_sees_more_than_the_limit_from_two_processes(
-    tmp_path: Path, loopback: Any, monkeypatch: pytest.MonkeyPatch, kill: bool
+def test_a_server_sees_no_more_than_the_limit_when_one_of_two_processes_is_killed(
+    tmp_path: Path, loopback: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     server = loopback(latency=0.02)
@@ -292,14 +293,11 @@ def test_a_server_never_sees_more_than_the_limit_from_two_processes(
     for name in ("one", "other"):
         options = {"out": str(tmp_path / name), "base_url": server.base_url, "n": 80}
         options |= {"limits": {"requests_per_minute": 40}, "max_concurrency": 16}
-        words = [sys.executable, "-c", QUICK, str(HERE), json.dumps(options)]
+        words = [sys.executable, "-c", QUICK + WORKER, str(HERE), json.dumps(options)]
         processes.append(subprocess.Popen(words, env=os.environ, stdout=subprocess.PIPE, text=True))
-    if kill:
-        while len(server.counts()["arrivals"]) < 90:
-            time.sleep(0.05)
-        processes[1].kill()
+    while len(server.counts()["arrivals"]) < 90:
+        time.sleep(0.05)
+    processes[1].kill()
     codes = [(process.communicate(timeout=120), process.returncode)[1] for process in processes]
-    assert codes == ([0, -9] if kill else [0, 0])
-    arrivals = sorted(server.counts()["arrivals"])
-    assert kill or len(arrivals) == 160
-    assert most_in([(at, 1) for at in arrivals], 4.0) <= 40
+    assert codes == [0, -9]
+    assert most_in([(at, 1) for at in server.counts()["arrivals"]], 4.0) <= 40

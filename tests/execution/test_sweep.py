@@ -21,9 +21,11 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.execution.test_accounts import QUICK, most_in
 
 from krisis.cli.app import main
 from krisis.execution.grid import plan_of
+from krisis.reporting import pages
 from krisis.results.lock import RunLock
 from krisis.results.store import list_runs, load_run
 
@@ -34,7 +36,7 @@ KEYS = {
 }
 TWO_RULES = (
     *("--model", "guideline", "--model", "majority", "--limit", "4", "--display", "none"),
-    *("--no-baselines", "--metric", "accuracy"),
+    *("--no-baselines", "--metric", "accuracy", "--n-synthetic", "20"),
 )
 CASE = re.compile(r"^case_\d+:", re.MULTILINE)
 ENUM = re.compile(r'"enum": (\[[^\]]*\])')
@@ -99,9 +101,9 @@ class Provider:
         finally:
             with self._lock:
                 self.n_open -= 1
-        if dialect in self.refused:
-            kind = {"type": "error", "message": "the account is closed"}
-            return self.refused[dialect], {"type": "error", "error": kind}
+        for name in {dialect, body.get("model", "")} & self.refused.keys():
+            kind = {"type": "error", "message": "there is no such account or model"}
+            return self.refused[name], {"type": "error", "error": kind}
         with self._lock:
             self.answered[dialect, json.dumps(body)] += 1
         return 200, _IN_DIALECT[dialect](_answer(json.dumps(body), user))
@@ -166,6 +168,7 @@ def write_plan(folder: Path, provider: Provider, **more: Any) -> Path:
         "models": three_models(provider.address),
         "tasks": ["detection", "staging", "risk"],
         "limit": 12,
+        "n_synthetic": 40,
         "batch_size": 4,
         "max_concurrency": 4,
         "display": "none",
@@ -197,22 +200,35 @@ def only_sweep(folder: Path) -> Path:
     return sweep
 
 
+def openai_plan(folder: Path, provider: Provider, *, models: int = 2, **more: Any) -> Path:
+    named = [
+        {"model": f"openai/{name}", "base_url": f"{provider.address}/v1"} for name in "mno"[:models]
+    ]
+    return write_plan(folder, provider, models=named, **{"tasks": ["detection", "staging"], **more})
+
+
+@pytest.mark.parametrize(
+    "refused", [{"n": 404}, pytest.param({"anthropic": 401}, marks=pytest.mark.slow)], ids=str
+)
 def test_one_provider_fails_for_good_and_the_others_finish(
-    tmp_path: Path, provider: Provider
+    refused: dict[str, int], tmp_path: Path, provider: Provider
 ) -> None:
-    provider.refused["anthropic"] = 401
-    plan = write_plan(tmp_path, provider)
+    provider.refused |= refused
+    tasks = ["detection", "staging", "risk"]
+    make = openai_plan if "n" in refused else write_plan
+    plan = make(tmp_path, provider, **({"models": 3} if "n" in refused else {}), tasks=tasks)
     code, out, err = krisis("sweep", str(plan), cwd=tmp_path)
     assert code == 1, err
     sweep = only_sweep(tmp_path)
     results = [load_run(run) for run in list_runs(sweep)]
     whole = [one for one in results if one.n_left == 0]
     assert len(whole) == 6
-    assert len(re.findall(r"anthropic/m · ckd \w+: failed: .*key", out)) == 3
+    closed = "openai/n" if "n" in refused else "anthropic/m"
+    assert len(re.findall(rf"{closed} · ckd \w+: failed: .*(key|model)", out)) == 3
     assert "3 of 9 cells are not finished, 3 failed" in err
     assert f"krisis resume runs/{sweep.name}" in err
-    assert sum(dialect == "anthropic" for _, dialect, _ in provider.asked) <= 9
     first = dict(provider.answered)
+    assert len(provider.asked) - len(first) <= 9
     assert set(first.values()) == {1}
     assert len(first) == 6 * 3
 
@@ -232,13 +248,6 @@ def test_one_provider_fails_for_good_and_the_others_finish(
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert not any(key.encode() in path.read_bytes() for key in KEYS.values()), path
-
-
-def openai_plan(folder: Path, provider: Provider, **more: Any) -> Path:
-    models = [
-        {"model": f"openai/{name}", "base_url": f"{provider.address}/v1"} for name in ("m", "n")
-    ]
-    return write_plan(folder, provider, models=models, tasks=["detection", "staging"], **more)
 
 
 def test_cells_of_one_account_share_its_slots_and_one_budget(
@@ -270,6 +279,7 @@ def test_cells_of_one_account_share_its_slots_and_one_budget(
 def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path: Path) -> None:
     words = ("run", "ckd", "--model", "guideline", "--model", "majority", "--seed", "1")
     more = ("--seed", "2", "--limit", "8", "--display", "plain", "--no-baselines")
+    more += ("--n-synthetic", "20")
     code, out, err = krisis(*words, *more, "--dry-run", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert out.count("8 records in 1 calls, about 0 tokens, $0.00") == 4
@@ -280,6 +290,8 @@ def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path:
     assert "guideline · ckd · seed 1: 8/8 · " in err  # a line for each cell
     assert len(list_runs(only_sweep(tmp_path))) == 4
     assert out.count("majority  minus  guideline") == 2  # seeds are different patients
+    titles = [line for line in out.splitlines() if re.match("ckd · [a-z]+ · ", line)]
+    assert [title[-6:] for title in titles] == ["seed 1", "seed 2"]
     again = str(only_sweep(tmp_path) / "sweep.json")
     code, out, _ = krisis("sweep", again, "--print-config", cwd=tmp_path)
     assert out.count("model: guideline") == 2
@@ -348,6 +360,9 @@ def test_a_second_process_on_a_sweep_is_refused_and_its_plan_is_kept(tmp_path: P
     lock.release()
     assert code == 2
     assert "is being written by another process" in err
+    code, _, err = krisis("show", str(sweep), cwd=tmp_path)
+    assert code == 2
+    assert f"{sweep} is the folder of a sweep; name one of its runs" in err
     code, _, err = krisis("run", "--config", str(sweep / "sweep.json"), cwd=tmp_path)
     assert code == 2
     manifest = sweep / "sweep.json"
@@ -355,6 +370,27 @@ def test_a_second_process_on_a_sweep_is_refused_and_its_plan_is_kept(tmp_path: P
     code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
     assert (code, err.count("\n")) == (2, 1)
     assert "was it edited?" in err
+
+
+def test_without_the_extra_for_pages_the_cells_finish_and_one_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    pages.environment.cache_clear()  # another test may have made a page before
+    code, out, err = krisis("run", "ckd", *TWO_RULES, cwd=tmp_path)
+    assert (code, out.count(": finished")) == (0, 2)
+    assert err.count("writing HTML needs the extra 'report'") == 1
+    assert not (only_sweep(tmp_path) / "sweep.html").exists()
+
+
+def test_a_hosted_model_beside_a_cluster_is_refused_before_anything_is_made(
+    tmp_path: Path, provider: Provider
+) -> None:
+    words = ("run", "ckd", *TWO_RULES, "--model", "openai/m", "--cluster", "local:2")
+    code, _, err = krisis(*words, cwd=tmp_path)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "openai/m is asked over a network" in err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_models_of_a_task_follow_each_other_and_repetitions_are_one_cell() -> None:
@@ -383,6 +419,38 @@ def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
         text=True,
         env=os.environ,
     )
+
+
+TWO_SWEEPS = """
+from krisis.cli.app import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "limit", [{"requests_per_minute": 40}, {"tokens_per_minute": 20_000}], ids=["calls", "tokens"]
+)
+def test_a_server_never_sees_more_than_the_limit_from_two_sweeps_of_three_cells(
+    limit: dict[str, int], tmp_path: Path, provider: Provider
+) -> None:
+    provider.latency_seconds = 0.02
+    sweeps = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        more = {"limit": 40, "batch_size": 1, "cache": False, "max_output_tokens": 100, **limit}
+        plan = openai_plan(tmp_path / name, provider, models=3, tasks=["detection"], **more)
+        words = [sys.executable, "-c", QUICK + TWO_SWEEPS, "sweep", str(plan)]
+        sweeps.append(subprocess.Popen(words, cwd=tmp_path / name, stdout=subprocess.DEVNULL))
+    assert [sweep.wait(timeout=300) for sweep in sweeps] == [0, 0]
+    assert len(provider.asked) == 2 * 3 * 40
+    n_each = 1 if "requests_per_minute" in limit else 110
+    (allowed,) = limit.values()
+    times = sorted(at for at, _, _ in provider.asked)
+    most = most_in([(at, n_each) for at in times], 4.0)
+    per_minute = n_each * (len(times) - 1) / (times[-1] - times[0]) * 4
+    print(f"{most} of {allowed} in the fullest minute, {per_minute:.0f} on average")
+    assert most <= allowed
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ from krisis.cli.leaderboard import print_tables
 from krisis.cli.run_file import run_format
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.streams import echo_lines
-from krisis.errors import MissingExtra, UserError
+from krisis.errors import UserError
 from krisis.execution.assembly import checked_batches, estimate_of, third_party_notice
 from krisis.execution.config import RunConfig, config_text
 from krisis.execution.grid import Plan, SweepFolder, plan_of, read_plan
@@ -161,7 +161,7 @@ def _show(ends: list[CellEnd], folder: SweepFolder) -> None:
     try:
         write_text(folder.page, sweep_html(folder.path.name, cells, groups), overwrite=True)
         typer.echo(f"\nPage:    {folder.page}")
-    except MissingExtra as error:  # the cells are done, with or without a page
+    except UserError as error:  # the cells are done, with or without a page
         announce(str(error))
     for runs in _with_run_file(ends).values():
         write_run_file(runs[0].cell.config, [end.run for end in runs if end.run is not None])
@@ -178,11 +178,13 @@ def _by_task(ends: list[CellEnd]) -> dict[str, dict[str, BenchmarkResult]]:
                 end
             )
     named: dict[str, dict[str, BenchmarkResult]] = {}
+    titles = Counter((suite, task) for suite, task, *_ in groups)
     for (suite, task, *_), members in groups.items():
         models = Counter(end.cell.config.model for end in members)
         title = f"{suite} · {task}"
-        if title in named:
-            title += f" · {members[0].cell.name}"
+        if titles[suite, task] > 1:  # of other seeds or modes, as the names of its cells say
+            model, *others = members[0].cell.name.split(" · ")
+            title = " · ".join([title, *others[1:]] if others[1:] else [title, model, *others])
         named[title] = {
             end.cell.config.model
             if models[end.cell.config.model] == 1

@@ -183,6 +183,10 @@ def read_manifest(path: str | Path) -> Manifest:
     directory = RunDirectory(Path(path))
     if not directory.path.is_dir():
         raise InvalidFile(f"{path} is not a folder; name a run directory such as runs/NAME")
+    if (directory.path / "sweep.json").is_file():
+        raise InvalidFile(
+            f"{path} is the folder of a sweep; name one of its runs, such as {path}/RUN"
+        )
     if not directory.manifest.is_file():
         raise InvalidFile(f"{path} is not a krisis run (no manifest.json)")
     content = read_object(directory.manifest)

@@ -337,7 +337,7 @@ class StoredTable(Table):
         return Units(*renumbered(codes[self.rows.places], codes.size))
 
     @property
-    def patient_names(self) -> list[str]:  # type: ignore[override]
+    def patient_names(self) -> list[str]:
         """The name of every patient, in the order of their codes; read anew, as they are many."""
         places = self.rows.places[first_places(self.patients.code, self.patients.n)]
         blocks = (places[start : start + _BLOCK] for start in range(0, places.size, _BLOCK))

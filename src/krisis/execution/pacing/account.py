@@ -16,11 +16,12 @@ from krisis.backends.provider import ProviderBackend
 from krisis.backends.waiting import quota_left
 from krisis.execution.pacing.budget import Limits, Reservation
 from krisis.execution.pacing.concurrency import AdaptiveConcurrency
-from krisis.execution.pacing.rates import Clock, Passed, Pause, Rate
-from krisis.execution.pacing.shared import LimitsFile, SharedLimits, default_path
+from krisis.execution.pacing.rates import Clock, Pause, Rate
+from krisis.execution.pacing.shared import LimitsFile, SharedLimits, Taken, default_path
 from krisis.execution.stopping import Stop
 
 T = TypeVar("T")
+_NOTHING: Taken = (None, None)
 LONGEST_PAUSE_BY_HEADER_SECONDS = 60.0
 # How often a run looks at what the others left; a call in between costs a look at the clock.
 LOOK_SECONDS = 1.0
@@ -29,10 +30,10 @@ _BUSY_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What one call took of the tokens per minute: by the count of this process and of all."""
+    """What one call took of requests and tokens per minute: as this process counts, and as all."""
 
-    own: Passed | None
-    shared: Passed | None
+    own: Taken
+    shared: Taken
 
 
 class Account:
@@ -70,7 +71,7 @@ class Account:
         async with self._turn:
             while True:
                 self._look()
-                seconds, shared = self._wait_seconds(expected, most), None
+                seconds, shared = self._wait_seconds(expected, most), _NOTHING
                 if seconds <= 0 and self._is_limited:
                     seconds, shared = self._ask_all(expected, most)
                 if seconds <= 0:
@@ -78,10 +79,11 @@ class Account:
                 # A call that took less than it could makes room before the time is over.
                 self._alarm = asyncio.get_running_loop().create_future()
                 await stop.sleep(seconds, self._alarm)
-            if self._requests:
-                self._requests.take()
-            own = self._tokens.take(expected, most) if self._tokens else None
-            return Passage(own, shared) if own or shared else None
+            own = (
+                self._requests.take() if self._requests else None,
+                self._tokens.take(expected, most) if self._tokens else None,
+            )
+            return Passage(own, shared) if any(own + shared) else None
 
     def _wait_seconds(self, expected: float, most: float) -> float:
         return max(
@@ -90,15 +92,15 @@ class Account:
             self._tokens.wait_seconds(expected, most) if self._tokens else 0.0,
         )
 
-    def _ask_all(self, expected: float, most: float) -> tuple[float, Passed | None]:
+    def _ask_all(self, expected: float, most: float) -> tuple[float, Taken]:
         """Return how long to wait for the calls of all processes, or what this one takes."""
         answer = self._tell(lambda shared: shared.admit(expected, most))
         if answer is None:
-            return (0.0 if self._shared is None else _BUSY_SECONDS), None
+            return (0.0 if self._shared is None else _BUSY_SECONDS), _NOTHING
         if isinstance(answer, float):
             # Another process may give tokens back, and cannot wake this one up.
-            return min(answer, LOOK_SECONDS), None
-        return 0.0, answer[1]
+            return min(answer, LOOK_SECONDS), _NOTHING
+        return 0.0, answer
 
     def _look(self) -> None:
         """Learn, once in a while, what the other processes met and ask for."""
@@ -126,11 +128,14 @@ class Account:
             return None
 
     def settle(self, passage: Passage, used: float) -> None:
-        """Count the tokens of a call for what it took, and let whoever waits look again."""
-        if self._tokens and passage.own:
-            self._tokens.settle(passage.own, used)
-        if (passed := passage.shared) is not None:
-            self._tell(lambda shared: shared.settle(passed, used))
+        """Count a call that was answered for what it took, and let whoever waits look again."""
+        request, tokens = passage.own
+        if self._requests and request:
+            self._requests.settle(request)
+        if self._tokens and tokens:
+            self._tokens.settle(tokens, used)
+        if any(passage.shared):
+            self._tell(lambda shared: shared.settle(passage.shared, used))
         if self._alarm is not None and not self._alarm.done():
             self._alarm.set_result(None)
 

@@ -5,26 +5,31 @@ from __future__ import annotations
 import math
 import time
 from array import array
-from collections import deque
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from krisis.errors import InvalidValue
 
 Clock = Callable[[], float]
 MINUTE_SECONDS = 60.0
 BURST_SECONDS = 1.0
-# Requests do not take equally long on their way: what left within more than a minute must not
-# arrive within one.
-WINDOW_SECONDS = 61.0
+# A provider counts what arrives, and nobody here knows when that is: at the latest when the reply
+# comes, and a request that is so long under way is taken for arrived.
+TRAVEL_SECONDS = 10.0
 _ROUNDING = 1e-9
 # What is kept for other processes is told apart no finer than this.
 _MOMENT_SECONDS = 0.25
+_at = attrgetter("at")
 
 
 @dataclass(slots=True)
 class Passed:
-    """What one call took of a rate: what it was expected to take, and what it counts for."""
+    """What one call took of a rate: what it was expected to take, and what it counts for.
+
+    ``at`` is the latest time at which it can have arrived.
+    """
 
     at: float
     expected: float
@@ -38,9 +43,9 @@ class Rate:
 
     A bucket that holds one second's worth, at least 1, gives the pace. Whoever takes more than it
     holds waits until it is full and leaves a debt behind. A bucket alone lets its burst pass on top
-    of a minute's worth; so what passed in the last minute is kept as well. A call whose amount is
-    not known yet counts for the most that it can take; where that alone is above the limit, it
-    passes when no other is under way.
+    of a minute's worth; so what may have arrived in the last minute is kept as well: a call counts
+    from its sending to a minute after its reply. Until then it counts for the most that it can
+    take; where that alone is above the limit, it passes when no other is under way.
     """
 
     def __init__(self, per_minute: float, *, clock: Clock = time.monotonic) -> None:
@@ -52,8 +57,8 @@ class Rate:
         self._level = self._capacity
         self._filled_at = clock()
         self._limit = max(1.0, per_minute)
-        self._window_seconds = WINDOW_SECONDS * max(1.0, 1.0 / per_minute)
-        self._passed: deque[Passed] = deque()
+        self._window_seconds = MINUTE_SECONDS * max(1.0, 1.0 / per_minute)
+        self._passed: list[Passed] = []  # in the order in which they leave the window
         self._in_window = 0.0
 
     def wait_seconds(self, amount: float = 1.0, most: float | None = None) -> float:
@@ -79,23 +84,28 @@ class Rate:
         return seconds
 
     def take(self, amount: float = 1.0, most: float | None = None) -> Passed:
-        """Let an amount pass now; where it may be up to ``most``, `settle` says what it was."""
+        """Let an amount of up to ``most`` pass now; `settle` says what it was, and that it came."""
         self._refill()
         self._level -= amount
-        counted = amount if most is None else most
-        at = self._clock()
+        at = self._clock() + TRAVEL_SECONDS
         if self._passed:  # no two at one time: it is the name by which another process finds it
             at = max(at, math.nextafter(self._passed[-1].at, math.inf))
-        passed = Passed(at, amount, counted, is_settled=most is None)
+        passed = Passed(at, amount, amount if most is None else most, is_settled=False)
         self._passed.append(passed)
-        self._in_window += counted
+        self._in_window += passed.amount
         return passed
 
-    def settle(self, passed: Passed, used: float) -> None:
-        """Count a call for what it took."""
+    def settle(self, passed: Passed, used: float = 1.0) -> None:
+        """Count a call that was answered for what it took, as one that arrived by now."""
         self._level = min(self._capacity, self._level - (used - passed.expected))
         if not passed.is_past:
             self._in_window += used - passed.amount
+            place = bisect_left(self._passed, passed.at, key=_at)
+            while self._passed[place] is not passed:
+                place += 1
+            del self._passed[place]
+            passed.at = min(passed.at, self._clock())
+            insort(self._passed, passed, key=_at)
         passed.amount, passed.is_settled = used, True
 
     def lower_to(self, remaining: float) -> None:
@@ -130,10 +140,10 @@ class Rate:
         if not values or values[1] > self._clock() + _MOMENT_SECONDS:
             return
         self._level, self._filled_at = min(self._capacity, values[0]), values[1]
-        self._passed = deque(
+        self._passed = [
             Passed(at, amount, amount, bool(is_settled))
             for at, amount, is_settled in zip(values[2::3], values[3::3], values[4::3], strict=True)
-        )
+        ]
         self._in_window = math.fsum(one.amount for one in self._passed)
 
     def _refill(self) -> None:
@@ -142,10 +152,11 @@ class Rate:
         self._filled_at = now
 
     def _forget(self, now: float) -> None:
-        while self._passed and self._passed[0].at + self._window_seconds <= now:
-            oldest = self._passed.popleft()
+        n_past = bisect_right(self._passed, now - self._window_seconds, key=_at)
+        for oldest in self._passed[:n_past]:
             oldest.is_past = True
             self._in_window -= oldest.amount
+        del self._passed[:n_past]
 
 
 class Pause:

@@ -17,6 +17,8 @@ import platformdirs
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
 from krisis.execution.pacing.rates import Clock, Passed, Rate
 
+# What a call took of requests and tokens per minute, None where there is no such limit.
+Taken = tuple[Passed | None, Passed | None]
 # A limit binds other processes for so long after its own last sign of life.
 LEASE_SECONDS = 90.0
 # How long another process may be waited for; the event loop stands still meanwhile.
@@ -150,7 +152,7 @@ class SharedLimits:
         self._n_overloads = n_overloads
         return seen
 
-    def admit(self, expected: float, most: float) -> float | tuple[Passed | None, Passed | None]:
+    def admit(self, expected: float, most: float) -> float | Taken:
         """Return how long to wait, or what a call takes of both rates when it may be sent now."""
         with self._file.changing() as connection:
             requests, tokens = self._rates()
@@ -167,13 +169,14 @@ class SharedLimits:
             self._write(connection, requests, tokens)
             return passed
 
-    def settle(self, passed: Passed, used: float) -> None:
-        """Count the tokens of a call for what it took."""
+    def settle(self, taken: Taken, used: float) -> None:
+        """Count a call that was answered for what it took."""
         with self._file.changing() as connection:
-            _, tokens = self._rates()
-            if tokens is not None:
-                tokens.settle(tokens.found(passed), used)
-                self._write(connection, None, tokens)
+            rates = self._rates()
+            for rate, passed, amount in zip(rates, taken, (1.0, used), strict=True):
+                if rate is not None and passed is not None:
+                    rate.settle(rate.found(passed), amount)
+            self._write(connection, *rates)
 
     def pause(self, seconds: float) -> None:
         """Let nobody send anything for so long."""
