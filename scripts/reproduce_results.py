@@ -54,6 +54,7 @@ def reproduce_results(
         print_config=False,
         dry_run=False,
         resume=False,
+        detach=False,
         mode=mode,
         repeats=repeats,
         **axes,
