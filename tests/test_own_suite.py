@@ -120,8 +120,8 @@ def test_a_sepsis_suite_keeps_its_names_everywhere(
     with TestClient(create_app(tmp_path / "runs"), base_url="http://127.0.0.1") as client:
         listed = client.get("/index.json").text
         one = client.get(f"/runs/{onset.name}.json").text
-        explorer = client.get(f"/runs/{onset.name}/rows").text
-        found = client.get(f"/runs/{onset.name}/rows.json?group=ward:+ICU").json()
+        explorer = client.get(f"/runs/{onset.name}/cases").text
+        found = client.get(f"/runs/{onset.name}/cases.json?group=ward:+ICU").json()
     assert '<option value="ward: ED">' in explorer
     assert "stage" not in explorer
     assert found["n_found"] == 6
