@@ -118,14 +118,14 @@ def test_a_sepsis_suite_keeps_its_names_everywhere(
     assert "septic-shock" in refusal
 
     with TestClient(create_app(tmp_path / "runs"), base_url="http://127.0.0.1") as client:
-        listed = client.get("/index.json").text
+        listed, home = client.get("/index.json").text, client.get("/").text
         one = client.get(f"/runs/{onset.name}.json").text
         explorer = client.get(f"/runs/{onset.name}/cases").text
         found = client.get(f"/runs/{onset.name}/cases.json?group=ward:+ICU").json()
     assert '<option value="ward: ED">' in explorer
     assert "stage" not in explorer
     assert found["n_found"] == 6
-    for shown in (listed, one):
+    for shown in (home, one):
         assert "sepsis · sepsis-onset" in shown
     for shown in (heading(text), json.dumps(described), str(named), refusal, listed):
         assert not any(word in shown for word in FOREIGN), shown
