@@ -274,6 +274,7 @@ def test_the_demo_runs_as_a_program_and_writes_a_page_per_task(tmp_path):
     assert len(list((tmp_path / "demo").glob("*.html"))) == len(TASKS)
 
 
+@pytest.mark.slow
 def test_the_demo_writes_a_page_that_compares_baselines(demo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     results = demo["run_task"]("detection")

@@ -146,6 +146,7 @@ def test_bad_numbers_are_refused(smollm2: Path) -> None:
         LocalBackend("smollm2", n_threads=0)
 
 
+@pytest.mark.slow
 def test_a_cut_reply_says_to_raise_the_cap(smollm2: Path, suite: RecordListSuite) -> None:
     backend = LocalBackend("smollm2", n_context_tokens=2048, max_tokens=4)
     backend.prepare(suite)

@@ -152,6 +152,7 @@ def test_the_lexicon_refuses_another_suite_in_one_sentence(krisis: Krisis) -> No
     assert "the suite 'ckd' has no rule 'lexicon'" in done.stderr
 
 
+@pytest.mark.slow
 def test_every_variant_is_there_but_those_the_model_cannot_give(
     tmp_path: Path, krisis: Krisis
 ) -> None:

@@ -448,6 +448,7 @@ def test_nothing_predicted_cannot_be_drawn(run, tmp_path):
     assert not plot.exists()
 
 
+@pytest.mark.slow
 def test_a_picture_goes_to_a_new_folder_or_is_refused_in_one_sentence(run, tmp_path):
     plot = tmp_path / "new" / "curves.png"
     common = ["selective", "--input", run, "--mode", "few_shot", *FAST, "--plot"]
@@ -645,6 +646,7 @@ def script(name, *arguments, cwd):
     )
 
 
+@pytest.mark.slow
 def test_the_three_scripts_take_their_command_lines(tmp_path):
     folder = tmp_path / "data" / "outputs"
     folder.mkdir(parents=True)

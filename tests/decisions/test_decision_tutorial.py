@@ -39,6 +39,7 @@ def follow(
     return found
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_tutorial_end_as_it_says(
     ward: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

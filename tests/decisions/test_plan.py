@@ -512,6 +512,7 @@ def pilots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(run.save(tmp_path / f"{name}.json")) for name, run in runs.items()}
 
 
+@pytest.mark.slow
 def test_the_command_says_the_same_in_words_and_in_json(
     pilots: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

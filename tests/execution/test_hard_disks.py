@@ -18,6 +18,7 @@ from krisis.results.store import RunDirectory, list_runs
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_the_run_can_be_resumed(
     tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_read_only_folder_is_one_sentence(
     no_key_in(tmp_path, errors)
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_write_one_run(
     tmp_path: Path, loopback: Any, start_worker: Start, no_key_in: Callable[..., None]
 ) -> None:

@@ -126,3 +126,10 @@ def test_calibration_error_equals_a_plain_loop(
     rows = [EvaluationResult(int(correct), 1, confidence=c) for correct, c in cases]
     score = ExpectedCalibrationError(n_bins)(rows)
     assert score.value == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_third_label_of_a_row_without_an_answer_does_not_undo_the_brier_score() -> None:
+    rows = [EvaluationResult(1, 1, confidence=0.8), EvaluationResult(None, 2, True)]
+    assert BrierScore()(Rows(rows, Answers((0, 1)))).value == pytest.approx(0.04)
+    rows.append(EvaluationResult(2, 1, confidence=0.8))
+    assert math.isnan(BrierScore()(Rows(rows, Answers((0, 1)))).value)

@@ -20,6 +20,7 @@ from krisis.json_values import dumps
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.columns import ColumnTable
+from krisis.metrics.items import RunItems, Source
 from krisis.results import parquet
 from krisis.results.account import Provenance, RunFacts, TaskFacts
 from krisis.results.base import BenchmarkResult
@@ -111,7 +112,7 @@ def some_rows(draw: st.DrawFn) -> list[EvaluationResult]:
 
 
 @settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -264,3 +265,50 @@ def test_a_label_that_is_none_is_one_sentence(reading: str, tmp_path: Path, trut
     path = written(tmp_path / "rows.parquet", "ground_truth, prediction", f"({truth}, 1)")
     with pytest.raises(UserError, match="is not a label"):
         load_parquet(path).scored(default_benchmark_metrics(), OPTIONS)
+
+
+def test_some_rows_of_a_large_file_keep_their_other_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
+    path = written(
+        tmp_path / "part.parquet",
+        "record_id, cluster_id, ground_truth, prediction, meta_should_abstain, signal_token_msp, "
+        "meta_ward, failed",
+        "('a', 'p', 1, 1, 'maybe', 0.5, 'x', 0), ('b', 'q', 0, 1, null, null, null, 0), "
+        "('b', 'q', 1, 1, null, 0.25, 'y', 0), ('c', 'r', 0, null, null, null, 'x', 1)",
+    )
+    items = read_items_of_columns(path)
+    table = items.table
+    assert isinstance(table, ColumnTable)
+    assert table.unreadable_deferral.startswith("row 1: metadata['should_abstain']")
+    assert table.should_abstain.tolist() == [-1, -1, -1]
+    assert table.patient_names[0:2] == ["p", "q"]
+    assert items.given("token_msp").tolist() == [True, False, True]
+    assert items.place(1) == "row 2"
+    assert table.restricted(np.ones(3, dtype=bool)) is table
+    part = table.restricted(np.array([False, True, True]))
+    assert part.metadata("ward") == [None, "y"]
+    assert part.metadata("bed") == [None, None]
+    signal = part.reader.signal_column("token_msp")
+    assert signal is not None
+    assert signal[1] == 0.25
+    assert part.reader.signal_column("token_pe") is None
+    assert part.reader.row_name(0) == "row 2"
+    assert part.reader.failed_clusters() == ["r"]
+    assert part.failed_truths == [0]
+    assert part.repeats_cases
+    with pytest.raises(InvalidValue, match=r"part\.parquet has"):
+        _ = part.rows
+
+
+def read_items_of_columns(path: Path) -> RunItems:
+    return RunItems(load_parquet(path).rows.table, Source(str(path)))
+
+
+def test_a_large_file_in_which_all_failed_has_no_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "MOST_IN_MEMORY", 0)
+    path = written(tmp_path / "f.parquet", "ground_truth, prediction, failed", "(1, null, 1)")
+    assert load_parquet(path).rows.table.grouped("stage")[0] == []

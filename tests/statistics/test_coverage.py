@@ -70,6 +70,7 @@ def test_the_simulation_itself_sees_what_is_wrong():
     assert (cell.existence, cell.coverage) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_the_product_gives_an_interval_to_every_metric_of_a_simulated_run():
     world = World("40 rows", equal(20, 2), error=0.2, icc=0.3)
     found = cells(world, by_product, n_runs=5)

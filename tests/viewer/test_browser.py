@@ -208,6 +208,7 @@ def test_two_runs_are_chosen_compared_and_followed_to_a_row(watched: Watched, si
     page.wait_for_url("**/cases/**")
 
 
+@pytest.mark.slow
 def test_a_bar_and_a_cell_of_a_chart_are_clicked_through_to_their_cases(
     watched: Watched, site: Site
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_long_run_has_the_facts_scores_and_report_that_loading_gives(
     assert stored.result.damage == whole.result.damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [as_is], indirect=True)
 def test_a_long_run_has_the_report_that_loading_gives(
     both: tuple[LoadedRun, LoadedRun], monkeypatch: pytest.MonkeyPatch

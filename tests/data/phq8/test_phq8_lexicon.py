@@ -71,6 +71,7 @@ def rows(temperature: float = 0.0, repeats: int = 1, **options: str) -> list[Eva
     return list(benchmark.run().evaluation_results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["zero_shot", "few_shot"])
 def test_it_abstains_on_withheld_items_far_more_often_than_on_others(mode: str) -> None:
     results = rows(mode=mode, split="all")
