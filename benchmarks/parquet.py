@@ -59,7 +59,7 @@ def _command(*words: str) -> None:
 
 
 def score(path: str) -> None:
-    _command("score", path, "--output", f"{path}.scores.json")
+    _command("score", path, "--json")
 
 
 def selective(path: str) -> None:

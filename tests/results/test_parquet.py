@@ -176,6 +176,8 @@ def test_a_large_file_is_never_listed(tmp_path: Path, monkeypatch: pytest.Monkey
     path = str(tmp_path / "rows.parquet")
     done = CliRunner().invoke(app, ["selective", "--input", path, "--input", path])
     assert "two runs are compared by patient" in str(done.exception)
+    done = CliRunner().invoke(app, ["score", path, "-o", str(tmp_path / "scored.json")])
+    assert "leave out --output" in str(done.exception)
     with pytest.raises(InvalidValue, match="every row in memory"):
         _ = result.rows.table.rows
     repeated = [EvaluationResult(1, 1, record_id="a", cluster_id="p", confidence=0.5)] * 2

@@ -7,10 +7,11 @@ from pathlib import Path
 import typer
 
 from krisis.cli.streams import echo_json
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.scoring import metrics_from_names
+from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import load_result, metrics_asked
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report, format_report
@@ -39,6 +40,11 @@ def score(
     result = load_parquet(results) if by_columns else load_result(results)
     if not result.evaluation_results:
         raise InvalidFile(f"{results} holds scores but no rows; name the full result")
+    if output is not None and isinstance(result.rows, ColumnRows):
+        raise InvalidValue(
+            f"{results} has {len(result.rows):,} rows, which no file can list; leave out --output "
+            "and save what --json prints"
+        )
     chosen = metrics_from_names(metric)
     rescored = result.scored(chosen or metrics_asked(result), BootstrapOptions())
     if output is not None:
