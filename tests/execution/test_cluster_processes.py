@@ -212,7 +212,8 @@ def test_a_restarted_scheduler_and_late_workers_finish_the_run(
     assert process.returncode == 0, errors
     said = [line.split(" tcp")[0] for line in errors.splitlines()]
     assert [words for words in said if "connect" in words] == ["the connection to", "connected to"]
-    assert set(said) == {"the connection to", "connected to", "no worker is at"}
+    # Whether a moment without a worker is seen depends on who joins first.
+    assert {"the connection to", "connected to"} <= set(said)
     check_same_as_one_machine(start, burn, n, out, tmp_path)
 
 
