@@ -13,8 +13,9 @@ from krisis.backends.catalogue import backend_from_name
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.data.checks import check_records
 from krisis.errors import InvalidValue, ThirdPartyWarning, UserError
-from krisis.execution.assembly import described, third_party_notice
+from krisis.execution.assembly import Assembled, described, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
+from krisis.execution.config import RunConfig
 from krisis.execution.engine import answered_row
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.remaking import settings_of
@@ -59,6 +60,12 @@ class Benchmark:
         self.execution = execution or Execution()
         if self.execution.cluster is not None:
             self.execution.cluster.check(backend)
+
+    @classmethod
+    def of(cls, parts: Assembled, config: RunConfig, execution: Execution) -> Benchmark:
+        """Return the benchmark of a configuration and the parts that it names."""
+        sizes = config.batch_size, config.max_concurrency
+        return cls(parts.suite, parts.backend, parts.metrics, *sizes, execution=execution)
 
     def run(
         self,

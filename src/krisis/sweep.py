@@ -312,15 +312,8 @@ class _Sweep:
                 end.problem = _problem(end.result)
 
     async def _result(self, one: Ready, execution: Execution) -> BenchmarkResult:
-        parts, config = one.parts, one.cell.config
-        benchmark = Benchmark(
-            parts.suite,
-            parts.backend,
-            parts.metrics,
-            config.batch_size,
-            config.max_concurrency,
-            execution=execution,
-        )
+        parts = one.parts
+        benchmark = Benchmark.of(parts, one.cell.config, execution)
         return await benchmark.run_async(parts.records, suite_description=parts.description)
 
 

@@ -48,14 +48,7 @@ def carry_out(
     if execution.batching is not None:
         batching = replace(execution.batching, submit=submit, wait=wait)
         execution = replace(execution, batching=batching)
-    benchmark = Benchmark(
-        parts.suite,
-        parts.backend,
-        parts.metrics,
-        config.batch_size,
-        config.max_concurrency,
-        execution=execution,
-    )
+    benchmark = Benchmark.of(parts, config, execution)
     with ctrl_c(stop), warnings.catch_warnings():
         warnings.simplefilter("ignore", ThirdPartyWarning)  # told above, in one line
         try:
