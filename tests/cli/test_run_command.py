@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.commands import krisis
 
 from krisis import registry
 from krisis.backends.chat import ChatRequest
 from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
-from krisis.cli.app import main
 from krisis.execution.config import RunConfig, checked_config, config_text, read_config
 from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
 
@@ -53,29 +49,6 @@ def abstainer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registry.table.cache_clear()
     yield
     registry.table.cache_clear()
-
-
-@dataclass
-class Done:
-    """What a command left."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def krisis(*words: str, cwd: Path) -> Done:
-    """Run a command as `main` does, in this process to save the time of starting one."""
-    arguments, sys.argv = sys.argv, ["krisis", *words]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    try:
-        with contextlib.chdir(cwd), redirect_stdout(out), redirect_stderr(err):
-            main()
-    except SystemExit as end:
-        code = int(end.code or 0)
-    finally:
-        sys.argv = arguments
-    return Done(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

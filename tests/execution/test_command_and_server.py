@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import krisis
 
-from krisis.cli.app import main
 from krisis.results.store import list_runs, load_run
-
-
-def krisis(*words: str, cwd: Path) -> tuple[int, str, str]:
-    """Run a command in this process and return its code, output and errors."""
-    arguments, sys.argv = sys.argv, ["krisis", *words]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    try:
-        with contextlib.chdir(cwd), redirect_stdout(out), redirect_stderr(err):
-            main()
-    except SystemExit as end:
-        code = int(end.code or 0)
-    finally:
-        sys.argv = arguments
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture

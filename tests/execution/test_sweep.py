@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -14,16 +12,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.commands import krisis
 from tests.execution.test_accounts import QUICK, most_in
 
-from krisis.cli.app import main
 from krisis.execution.grid import plan_of
 from krisis.reporting import pages
 from krisis.results.lock import RunLock
@@ -179,20 +176,6 @@ def write_plan(folder: Path, provider: Provider, **more: Any) -> Path:
     path = folder / "plan.yaml"
     path.write_text(yaml.safe_dump({k: v for k, v in plan.items() if v is not None}))
     return path
-
-
-def krisis(*words: str, cwd: Path) -> tuple[int, str, str]:
-    """Run a command in this process and return its code, output and errors."""
-    arguments, sys.argv = sys.argv, ["krisis", *words]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    try:
-        with contextlib.chdir(cwd), redirect_stdout(out), redirect_stderr(err):
-            main()
-    except SystemExit as end:
-        code = int(end.code or 0)
-    finally:
-        sys.argv = arguments
-    return code, out.getvalue(), err.getvalue()
 
 
 def only_sweep(folder: Path) -> Path:
