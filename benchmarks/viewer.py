@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -60,11 +61,12 @@ class Server:
 
     def get(self, path: str, **query: str) -> tuple[float, int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
-        start = time.perf_counter()
-        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
-        answer = connection.getresponse()
-        body = answer.read()
-        return time.perf_counter() - start, answer.status, body
+        with closing(connection):
+            start = time.perf_counter()
+            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+            answer = connection.getresponse()
+            body = answer.read()
+            return time.perf_counter() - start, answer.status, body
 
     def best(self, path: str, *, repeats: int = 5, **query: str) -> float:
         return min(self.get(path, **query)[0] for _ in range(repeats))
@@ -84,7 +86,7 @@ class Server:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait()
+        self._process.communicate()
 
 
 def serve(folder: Path) -> None:

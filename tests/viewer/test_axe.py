@@ -41,10 +41,13 @@ def violations(page: Any) -> list[str]:
     ]
 
 
-def test_the_results_have_no_barrier_on_a_narrow_dark_screen(
-    chromium: Any, shown_site: Site
+@pytest.mark.parametrize(
+    ("path", "look"), [("/", (390, "dark")), ("/runs/run-a/decide", (1280, "light"))]
+)
+def test_results_and_decide_have_no_barrier(
+    chromium: Any, shown_site: Site, path: str, look: tuple[int, str]
 ) -> None:
-    assert found_on(chromium, shown_site.address + "/", [(390, "dark")]) == []
+    assert found_on(chromium, shown_site.address + path, [look]) == []
 
 
 @pytest.mark.slow
