@@ -99,6 +99,7 @@ def both(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Loaded
         row.metadata = {**row.metadata, "egfr": 30 + position / 7, "ids": [position % 3]}
         row.signals = {"token_msp": position / 130} if position % 2 else {}
         row.raw_response = f"Reply {position} – ÄÖ\n{row.raw_response}"
+        row.cluster_id = "" if position == 30 else f"p{position // 2}"  # p1 comes before p10
     del rows[9].metadata["ckd_stage"]
     path = write_run(folder / "run", result_of(rows), features={"x": 1.5})
     (path / "rows.jsonl").write_bytes(b"".join(request.param(lines_of(path))))

@@ -27,7 +27,7 @@ CODED = (
     *("prompt", "prompt_mode"),
 )
 NUMBERS = ("confidence", "input_tokens", "output_tokens", "total_tokens", "latency_seconds")
-_READ_BYTES = 4_000_000
+_READ_BYTES = 1_000_000
 _READ_ONE_BY_ONE = 5_000
 
 
