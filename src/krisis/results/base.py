@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krisis import __version__
-from krisis.errors import InvalidFile, InvalidValue, MissingExtra
+from krisis.display import cut
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain, read_object, write_text
 from krisis.metrics.base import (
     BaseMetric,
@@ -28,6 +29,8 @@ from krisis.results.account import (
 )
 from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.column_rows import ColumnRows
+from krisis.results.frames import frame_of, rows_frame, score_lines
+from krisis.results.notebook import result_html
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -101,6 +104,15 @@ class BenchmarkResult(RunFacts):
             n_loaded = known.attrition.n_loaded or None
             self.attrition = Attrition.of(self.evaluation_results, n_loaded)
 
+    def __repr__(self) -> str:
+        made = " / ".join(part for part in (self.provenance.suite, self.provenance.task) if part)
+        named = f"{cut(made) or 'unnamed suite'}, {cut(self.backend_name) or 'unnamed backend'}"
+        return f"BenchmarkResult({named}, {self.attrition}, {self.metric_scores!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what became of the records, the scores, the baselines."""
+        return result_html(self)
+
     @property
     def rows(self) -> Rows:
         """The rows with what is known of their task, ready to be scored."""
@@ -154,21 +166,17 @@ class BenchmarkResult(RunFacts):
         return self.to_json(include_results=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one line per row as a pandas frame, metadata under their own names."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtra.named("frames", "to_frame()") from None
-        rows = map(row_to_dict, self.evaluation_results)
-        flat = [
-            {
-                **{name: value for name, value in row.items() if not isinstance(value, dict)},
-                **{f"metadata.{key}": value for key, value in row["metadata"].items()},
-                **{f"signals.{key}": value for key, value in row["signals"].items()},
-            }
-            for row in rows
-        ]
-        return pd.DataFrame(flat)
+        """Return one line per row as a pandas frame, metadata and signals under their own names."""
+        return rows_frame(map(row_to_dict, self.evaluation_results))
+
+    def scores_frame(self) -> pd.DataFrame:
+        """Return one line per metric as a pandas frame: value, interval, counts and direction.
+
+        ``source`` is ``all``; of a run on real and synthetic patients each kind follows.
+        """
+        found = {"all": self.metric_scores, **self.scores_by_source}
+        lines = (score_lines(scores, source) for source, scores in found.items())
+        return frame_of([line for part in lines for line in part], "scores_frame()")
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the whole result to a JSON file."""

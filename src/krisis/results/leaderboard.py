@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from krisis.display import cut, format_interval, format_value, html_table, listed
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.attrition import Attrition
+from krisis.results.frames import frame_of
 from krisis.results.report_tables import headline
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Decided, Unfinished
 from krisis.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Key of a metric → its heading: those without which no other may be read come first. Any other
 # metric of a run gets a column under its own name.
@@ -117,6 +123,41 @@ class Leaderboard:
     hashes: Sequence[str]
     sorted_by: Sequence[str]
 
+    def __repr__(self) -> str:
+        runs = listed([cut(entry.name) for entry in self.entries])
+        return f"Leaderboard({cut(self.suite)} / {cut(self.task)}; {runs})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: every run with what became of its records first."""
+        lines = [
+            [
+                entry.name,
+                "" if entry.rank is None else f"{entry.rank:g}",
+                "; ".join([str(entry.attrition), *entry.warnings]),
+                *(_cell_words(entry.cells[column.name]) for column in self.columns),
+            ]
+            for entry in self.entries
+        ]
+        head = ["run", "rank", "records", *(column.heading for column in self.columns)]
+        return html_table(head, lines, caption=f"{self.suite} / {self.task}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per run as a pandas frame: a column per metric, its interval beside."""
+        lines = []
+        for entry in self.entries:
+            line: JsonObject = {"name": entry.name, "rank": entry.rank, "ended": entry.ended}
+            counts = entry.attrition.to_dict()
+            line |= {name: n for name, n in counts.items() if name != "failures"}
+            for key, cell in entry.cells.items():
+                ends = cell.interval
+                line |= {
+                    key: cell.value,
+                    f"{key}.low": ends.low if ends else math.nan,
+                    f"{key}.high": ends.high if ends else math.nan,
+                }
+            lines.append(line)
+        return frame_of(lines, "to_frame()")
+
     def to_dict(self) -> JsonObject:
         """Return the table as JSON values."""
         return {
@@ -137,6 +178,10 @@ class Leaderboard:
                 for entry in self.entries
             ],
         }
+
+
+def _cell_words(cell: Cell) -> str:
+    return f"{format_value(cell.value)} {format_interval(cell.interval)}".strip()
 
 
 def cell_dict(cell: Cell) -> JsonObject:
