@@ -18,7 +18,12 @@ from krisis.metrics.base import (
     MetricScores,
     Rows,
 )
+from krisis.metrics.curve_form import CurveFigure
+from krisis.metrics.forms import Undefined
+from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.scoring import score_all
+from krisis.metrics.selective_prediction import AURC
+from krisis.metrics.table import Loss
 from krisis.results.account import (
     Agreement,
     Prompts,
@@ -177,6 +182,17 @@ class BenchmarkResult(RunFacts):
         found = {"all": self.metric_scores, **self.scores_by_source}
         lines = (score_lines(scores, source) for source, scores in found.items())
         return frame_of([line for part in lines for line in part], "scores_frame()")
+
+    def risk_coverage_curve(self, loss: Loss | None = None) -> RiskCoverageCurve:
+        """Return the risk over coverage, by falling confidence; the task names the usual loss."""
+        form = AURC(loss=loss).form(self.rows.table)
+        if isinstance(form, Undefined):
+            raise InvalidValue(
+                f"the result has no risk–coverage curve ({form.reason}); it needs answers that all "
+                "state a confidence"
+            )
+        assert isinstance(form, CurveFigure)
+        return form.curve
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the whole result to a JSON file."""

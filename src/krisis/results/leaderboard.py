@@ -62,6 +62,7 @@ BESIDE_HEADLINE = (
     "deferral_alignment",
     "expected_calibration_error",
 )
+NOT_SCORED = "not scored"
 COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens", "cost": "cost ($)"}
 
 
@@ -133,8 +134,8 @@ class Leaderboard:
             [
                 entry.name,
                 "" if entry.rank is None else f"{entry.rank:g}",
-                "; ".join([str(entry.attrition), *entry.warnings]),
-                *(_cell_words(entry.cells[column.name]) for column in self.columns),
+                "; ".join([_outcomes(entry.attrition), *entry.warnings]),
+                *(_cell_words(entry.cells[column.name], column.key) for column in self.columns),
             ]
             for entry in self.entries
         ]
@@ -148,8 +149,9 @@ class Leaderboard:
             line: JsonObject = {"name": entry.name, "rank": entry.rank, "ended": entry.ended}
             counts = entry.attrition.to_dict()
             line |= {name: n for name, n in counts.items() if name != "failures"}
-            for key, cell in entry.cells.items():
-                ends = cell.interval
+            for column in self.columns:
+                cell = entry.cells[column.name]
+                key, ends = _frame_name(column), cell.interval
                 line |= {
                     key: cell.value,
                     f"{key}.low": ends.low if ends else math.nan,
@@ -180,8 +182,21 @@ class Leaderboard:
         }
 
 
-def _cell_words(cell: Cell) -> str:
-    return f"{format_value(cell.value)} {format_interval(cell.interval)}".strip()
+def _frame_name(column: Column) -> str:
+    """Name the number that is shown: of an area it is the one as if all had been answered."""
+    by_coverage = column.key in ("aurc", "augrc")
+    return f"{column.name}_normalized" if by_coverage else column.name
+
+
+def _outcomes(counts: Attrition) -> str:
+    return f"{counts.n_answered:,} answered / {counts.n_abstained:,} abstained"
+
+
+def _cell_words(cell: Cell, key: str) -> str:
+    if key in COSTS:
+        return "not known" if math.isnan(cell.value) else f"{cell.value:,.4g}"
+    value = cell.reason if cell.reason == NOT_SCORED else format_value(cell.value)
+    return f"{value} {format_interval(cell.interval)}".strip()
 
 
 def cell_dict(cell: Cell) -> JsonObject:
@@ -299,12 +314,12 @@ def _cost_cell(run: BenchmarkResult, key: str) -> Cell:
 def metric_cell(score: MetricScore | None) -> Cell:
     """Return the number that runs are compared by: of an area the one as if all were answered."""
     if score is None:
-        return Cell(math.nan, reason="not scored")
+        return Cell(math.nan, reason=NOT_SCORED)
     normalized = score.details.get(f"{score.key}_normalized")
-    if normalized is not None and score.interval is not None:
+    if normalized is not None:
         ends = score.details.get("normalized_interval") or [math.nan, math.nan]
-        interval = replace(score.interval, low=ends[0], high=ends[1])
-        return Cell(float(normalized), interval)
+        known = score.interval and replace(score.interval, low=ends[0], high=ends[1])
+        return Cell(float(normalized), known)
     return Cell(score.value, score.interval, str(score.details.get("reason", "")))
 
 

@@ -74,13 +74,18 @@ def comparison_html(comparison: Comparison) -> str:
     parts = [html_line(line) for line in heading(comparison).splitlines()]
     for pair in comparison.pairs:
         lines = [
-            (row_name(delta), *delta_cells(delta), delta.verdict(level))
+            (row_name(delta), *delta_cells(delta), _verdict_words(delta, level))
             for delta in pair.deltas.values()
         ]
         head = ("Metric", pair.left, pair.right, *_COLUMNS[2:], "verdict")
         parts.append(html_table(head, lines, caption=f"{pair.right} minus {pair.left}"))
     closing = "\n".join(closing_lines(comparison)).splitlines()
     return "".join([*parts, *(html_line(line) for line in closing if line)])
+
+
+def _verdict_words(delta: MetricDelta, level: float) -> str:
+    verdict = delta.verdict(level)
+    return f"{verdict}: {delta.reason}" if delta.reason else verdict
 
 
 def spending_of(run: BenchmarkResult) -> JsonObject:
