@@ -243,8 +243,9 @@ def test_a_curve_is_drawn_from_the_risk_of_its_first_point() -> None:
     assert "currentColor" in page  # the colour of the notebook, light or dark
 
 
-def test_a_perfect_curve_and_one_without_answers_are_shown_too() -> None:
+def test_a_perfect_curve_a_hopeless_one_and_none_are_shown_too() -> None:
     assert 'points="56.0,220.0 408.0,220.0"' in risk_coverage_curve([0.0], [1], 1)._repr_html_()
+    assert 'points="56.0,12.0 408.0,12.0"' in risk_coverage_curve([1.0], [1], 1)._repr_html_()
     page = risk_coverage_curve([], [], 3)._repr_html_()
     assert page == "<p>No item of 3 was predicted, so there is no curve.</p>"
 
