@@ -109,6 +109,10 @@ def test_the_help_of_run_fits_two_screens_and_has_every_setting_in_one_group() -
     grouped = [name for options in OPTION_GROUPS.values() for name in options]
     assert len(grouped) == len(set(grouped))
     assert set(RunConfig.model_fields) - {"suite"} <= set(grouped)
+    shown = re.findall(r"--(?:\[no-\])?([a-z-]+)", "\n".join(lines))
+    singular = {"suite_options", "model_options", "metrics"}
+    for name in set(RunConfig.model_fields) - {"suite"}:
+        assert (name[:-1] if name in singular else name).replace("_", "-") in shown
     titles = [line.removesuffix(":") for line in lines if re.fullmatch(r"[A-Z][\w ]*:", line)]
     assert titles == ["Arguments", *OPTION_GROUPS, "Examples"]
     for path in ("krisis sweep", "krisis resume", "krisis retry-failed"):

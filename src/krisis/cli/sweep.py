@@ -63,7 +63,7 @@ def start(plan: Plan, dry_run: bool = False, print_config: bool = False) -> None
     if print_config:
         typer.echo("---\n".join(config_text(cell.config) for cell in plan.cells), nl=False)
         return
-    ready = prepare(plan)
+    ready = prepare(plan, asks=not dry_run)
     if dry_run:
         typer.echo(_grid_text(ready))
         return
