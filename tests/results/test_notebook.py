@@ -140,6 +140,7 @@ def test_no_repr_of_a_backend_shows_a_key_or_an_address() -> None:
     backend.base_url = address
     suite = RecordListSuite([PatientRecord({"x": 1}, 0)], Task("triage"))
     assert repr(backend) == "OpenAIBackend('openai/m')"
+    assert repr(suite.records()) == "Records(1 records)"
     assert repr(suite) == "RecordListSuite('records', task='triage')"
     assert (
         repr(Benchmark(suite, backend, METRICS)) == f"Benchmark({suite!r}, {backend!r}, 3 metrics)"
