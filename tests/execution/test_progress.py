@@ -116,7 +116,7 @@ def test_a_notebook_shows_a_bar_where_a_run_takes_long(monkeypatch: pytest.Monke
     shown = Shown()
     bar = NotebookProgress(shown, after_seconds=0)
     bar.begin(Tally(n_cases=10, limit=8))
-    assert shown.appeared.wait(60)  # before any call has come back
+    assert shown.appeared.wait(30)  # before any call has come back
     for _ in range(100):
         bar.advance(TALLY)
     bar.end(TALLY)
@@ -126,6 +126,17 @@ def test_a_notebook_shows_a_bar_where_a_run_takes_long(monkeypatch: pytest.Monke
         "text/html": f'<progress value="6" max="10"></progress> 6/10 · {TALLY.text()}',
         "text/plain": f"6/10 · {TALLY.text()}",
     }
+
+
+def test_a_benchmark_that_is_run_again_has_a_bar_of_its_own_in_the_other_cell() -> None:
+    shown = Shown()
+    bar = NotebookProgress(shown, after_seconds=0)
+    for _ in range(2):
+        shown.appeared.clear()
+        bar.begin(Tally(n_cases=3))
+        assert shown.appeared.wait(30)
+        bar.end(Tally(n_cases=3, n_answered=3))
+    assert [one["text/plain"][:3] for one in shown.contents] == ["0/3", "3/3"] * 2
 
 
 def test_a_notebook_shows_nothing_of_a_short_run() -> None:

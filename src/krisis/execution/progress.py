@@ -185,8 +185,8 @@ class NotebookProgress:
         self._last = 0.0
 
     def begin(self, tally: Tally) -> None:
-        """Wait a moment before anything is shown."""
-        self._tally = tally
+        """Wait a moment before anything is shown; the bar of an earlier run stays as it is."""
+        self._tally, self._replace = tally, None
         # The kernel finds the cell that output belongs to by the context of the thread.
         self._timer = Timer(self._after_seconds, copy_context().run, (self._appear,))
         self._timer.daemon = True
