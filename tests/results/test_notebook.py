@@ -113,9 +113,9 @@ def test_the_reprs_of_results_curves_comparisons_and_tables_say_what_they_rest_o
     compared: Comparison,
 ) -> None:
     assert repr(a_result()) == (
-        "BenchmarkResult(toy, rule, 1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / "
-        "1 abstained / 1 failed, MetricScores(selective_accuracy=0.5000, answer_rate=0.6667, "
-        "aurc=0.0833))"
+        "BenchmarkResult(toy, rule)\n"
+        "1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed\n"
+        "MetricScores(selective_accuracy=0.5000, answer_rate=0.6667, aurc=0.0833)"
     )
     assert repr(a_result().rows.table) == "Table(4 rows, 1 failed, 2 answers)"
     curve = a_result().risk_coverage_curve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -112,7 +113,8 @@ class BenchmarkResult(RunFacts):
     def __repr__(self) -> str:
         made = " / ".join(part for part in (self.provenance.suite, self.provenance.task) if part)
         named = f"{cut(made) or 'unnamed suite'}, {cut(self.backend_name) or 'unnamed backend'}"
-        return f"BenchmarkResult({named}, {self.attrition}, {self.metric_scores!r})"
+        scores = textwrap.wrap(repr(self.metric_scores), 100, break_on_hyphens=False)
+        return "\n".join([f"BenchmarkResult({named})", str(self.attrition), *scores])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: what became of the records, the scores, the baselines."""
