@@ -4,67 +4,68 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
+from glob import glob
 from pathlib import Path
 
 import pytest
+from tests.commands import krisis
 from tests.data.phq8.test_phq8_tutorial import assert_shown_in_order
-from tests.data.table.test_own_data_tutorial import typed
-from tests.test_docs import ROOT, blocks
 
-PAGE = ROOT / "docs" / "tutorials" / "first-hour.md"
-COMMANDS = [content for kind, content in blocks(PAGE) if kind == "bash"]
+ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "report.png"
 
 
-@pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with what the commands need of the repository."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").mkdir()
-    shutil.copy(ROOT / "examples" / "ward_model.py", tmp_path / "examples")
-    return tmp_path
+def blocks(page: str, kind: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{kind}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+INSTALL, RUNS, COMPARE = blocks("docs/tutorials/first-hour.md", "bash")
+
+
+def typed(commands: str, folder: Path) -> str:
+    """Run commands in this process and return what they print."""
+    printed = ""
+    for line in commands.splitlines():
+        files = [sorted(glob(w, root_dir=folder)) if "*" in w else [w] for w in shlex.split(line)]
+        done = krisis(*[word for some in files for word in some][1:], cwd=folder)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        printed += done.stdout
+    return printed
 
 
 def test_the_way_to_a_comparison_takes_ten_commands_and_begins_with_a_clone() -> None:
-    lines = "".join(COMMANDS).splitlines()
-    assert len(lines) <= 10
-    assert lines[:5] == [
+    assert INSTALL.splitlines() == [
         "git clone ADDRESS krisis",
         "cd krisis",
         "python3 -m venv .venv",
         ". .venv/bin/activate",
         "pip install -c constraints.txt '.[report]'",
     ]
-    assert all(line.startswith("krisis ") for line in lines[5:])
+    others = (RUNS + COMPARE).splitlines()
+    assert len(others) <= 5
+    assert all(line.startswith("krisis ") for line in others)
 
 
-def test_the_commands_after_the_installation_compare_three_models_on_a_page(
-    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, runs, compared = (typed_after_installation(c, monkeypatch, capsys) for c in COMMANDS)
-    shown = [content for kind, content in blocks(PAGE) if kind == "output"]
-    for content, printed in zip(shown, (runs, compared), strict=True):
-        assert_shown_in_order(content, printed)
-    page = re.sub(r"<[^>]+>|\s+", " ", (clone / "comparison.html").read_text(encoding="utf-8"))
-    page = re.sub(" +", " ", page)
+def test_the_commands_after_the_installation_compare_three_models_on_a_page(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    shutil.copy(ROOT / "examples" / "ward_model.py", tmp_path / "examples")
+    runs, compared = typed(RUNS, tmp_path), typed(COMPARE, tmp_path)
+    shown = blocks("docs/tutorials/first-hour.md", "output")
+    for output, printed in zip(shown, (runs, compared), strict=True):
+        assert_shown_in_order(output, printed)
+    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    words = re.sub(r"(<[^>]+>|\s)+", " ", page)
     for pair in ("guideline minus majority", "ward minus majority", "ward minus guideline"):
-        assert pair in page
+        assert pair in words
     # The README begins with the second of these runs.
-    (_, install), (_, command), (kind, output), *_ = blocks(ROOT / "README.md")
+    install, first, *_ = blocks("README.md", "bash")
     assert install.endswith("\npip install .\n")
-    assert command in COMMANDS[1]
-    assert kind == "output"
-    assert_shown_in_order(output, runs)
-
-
-def typed_after_installation(
-    commands: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
-    printed = "" if commands.startswith("git") else typed(commands, monkeypatch, capsys)
-    assert "exit" not in printed
-    return printed
+    assert first in RUNS
+    assert_shown_in_order(blocks("README.md", "output")[0], runs)
 
 
 def test_the_picture_of_the_report_is_small() -> None:
@@ -74,7 +75,7 @@ def test_the_picture_of_the_report_is_small() -> None:
 
 @pytest.mark.slow
 def test_the_ten_commands_work_from_a_clone_in_a_new_environment(tmp_path: Path) -> None:
-    script = "".join(COMMANDS).replace("ADDRESS", str(ROOT))
+    script = (INSTALL + RUNS + COMPARE).replace("ADDRESS", str(ROOT))
     hidden = ("_API_KEY", "PYTHONPATH", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.endswith(hidden)}
     done = subprocess.run(
