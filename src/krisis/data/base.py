@@ -32,6 +32,7 @@ from krisis.data.task import (
     Task,
     TotalScale,
 )
+from krisis.display import cut
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -230,6 +231,9 @@ class BaseDataSuite(ABC):
         self.config = config or SuiteConfig()
         if self.tasks:
             self.config = replace(self.config, task=self._task_name())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({cut(self.name)!r}, task={cut(self.config.task)!r})"
 
     @abstractmethod
     def load(self) -> list[PatientRecord]:
