@@ -14,9 +14,7 @@ from mkdocs.structure.pages import Page
 from docs_build import gallery
 
 ROOT = Path(__file__).parents[1]
-MATH = re.compile(
-    r'<(span|div) class="arithmatex">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>', re.DOTALL
-)
+MATH = re.compile(r'<(span|div) class="arithmatex">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>', re.DOTALL)
 # Decisions tell why a thing was built so; whoever searches wants to use it.
 DECISIONS_BOOST = 0.01
 
