@@ -56,3 +56,11 @@ def on_page_content(content: str, **_: Any) -> str:
 def _mathml(found: re.Match[str]) -> str:
     display = "block" if found[2] == "[" else "inline"
     return convert(html.unescape(found[3]).strip(), display=display)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the search of the theme the name that a screen reader asks for."""
+    return output.replace(
+        'data-md-component="search" role="dialog"',
+        'data-md-component="search" role="dialog" aria-label="Search"',
+    )
