@@ -34,9 +34,7 @@ def test_the_facts_of_a_suite_are_those_of_its_records(name: str) -> None:
     assert list(facts["tasks"][0]["answers"]) == [str(answer) for answer in suite.task.answers]
     loaded = facts["loaded"]
     assert loaded["n_records"] == len(records)
-    assert (
-        loaded["n_patients"] == len({record.cluster_id for record in records})
-    )
+    assert loaded["n_patients"] == len({record.cluster_id for record in records})
     assert loaded["licence"]
     assert facts["first_command"].startswith(f"krisis run {path} --model ")
     assert facts["baselines"] == list(suite.baselines)
