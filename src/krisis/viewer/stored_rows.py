@@ -30,7 +30,8 @@ from krisis.metrics.table import (
 from krisis.results.journal_lines import opened
 from krisis.results.rows import row_from_dict
 from krisis.viewer.row_index import AnyArray
-from krisis.viewer.stored_columns import CODED, END, NUMBERS, first_places, renumbered
+from krisis.viewer.stored_columns import CODED, NUMBERS, first_places, renumbered
+from krisis.viewer.words import END
 
 _BLOCK = 8192
 _ABSENT = object()
