@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from krisis.display import spelled_out
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
 from krisis.reporting import palette
 from krisis.reporting.palette import GRID, INK, MUTED, SURFACE
-from krisis.reporting.wording import spelled_out
 
 # What altair gives and takes: it has no types of its own.
 Chart: TypeAlias = JsonValue

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
-from krisis.metrics.base import NO_SIGNALS, EvaluationResult, Rows
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, read_object
+from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Label, canonical_label, hashable
 from krisis.metrics.table import (
     DEFERRAL,
@@ -171,7 +171,7 @@ class Columns:
         """Return the metadata or the signals of some rows."""
         keys = self.keys(kind)
         if not keys:
-            return [NO_SIGNALS if kind == "signals" else {} for _ in range(places.size)]
+            return [NO_VALUES if kind == "signals" else {} for _ in range(places.size)]
         columns = [self.values(f"{kind}:{key}", places) for key in keys]
         return [
             {key: value for key, value in zip(keys, row, strict=True) if value is not _ABSENT}
