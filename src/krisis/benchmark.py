@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from krisis.backends.base import BaseBackend
@@ -60,6 +61,9 @@ class Benchmark:
         self.execution = execution or Execution()
         if self.execution.cluster is not None:
             self.execution.cluster.check(backend)
+
+    def __repr__(self) -> str:
+        return f"Benchmark({self.suite!r}, {self.backend!r}, {len(self.metrics)} metrics)"
 
     @classmethod
     def of(cls, parts: Assembled, config: RunConfig, execution: Execution) -> Benchmark:
@@ -153,7 +157,8 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
     except RuntimeError:
         return asyncio.run(work)
     with ThreadPoolExecutor(1, thread_name_prefix="krisis-run") as thread:
-        running = thread.submit(asyncio.run, work)
+        # In the same context, by which a notebook tells to which cell output belongs.
+        running = thread.submit(copy_context().run, asyncio.run, work)
         try:
             return running.result()
         except KeyboardInterrupt:  # the stop button of a notebook: keep what was paid for

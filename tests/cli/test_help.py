@@ -99,7 +99,7 @@ def test_the_first_help_shows_every_command_in_one_of_five_groups() -> None:
         shown = [line.split()[0] for line in lines[start + 1 : start + 1 + len(commands_of_it)]]
         assert shown == list(commands_of_it)
         assert lines[start + 1 + len(commands_of_it)] == ""
-    assert "New here? Type: krisis run ckd --model guideline" in lines
+    assert any(line.startswith("New here? Type: krisis run ckd") for line in lines)
     assert len(lines) <= 60
 
 
