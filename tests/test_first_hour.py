@@ -9,62 +9,42 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.data.phq8.test_phq8_tutorial import assert_shown_in_order
-from tests.data.table.test_own_data_tutorial import typed
-from tests.test_docs import ROOT, blocks
+from tests.pages import ROOT, assert_shown_in_order, blocks_of, typed
 
 PAGE = ROOT / "docs" / "tutorials" / "first-hour.md"
-COMMANDS = [content for kind, content in blocks(PAGE) if kind == "bash"]
+INSTALL, RUNS, COMPARE = (block for block in blocks_of(PAGE) if block.kind == "bash")
 PICTURE = ROOT / "docs" / "images" / "report.png"
 
 
-@pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with what the commands need of the repository."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").mkdir()
-    shutil.copy(ROOT / "examples" / "ward_model.py", tmp_path / "examples")
-    return tmp_path
-
-
 def test_the_way_to_a_comparison_takes_ten_commands_and_begins_with_a_clone() -> None:
-    lines = "".join(COMMANDS).splitlines()
-    assert len(lines) <= 10
-    assert lines[:5] == [
+    assert INSTALL.text.splitlines() == [
         "git clone ADDRESS krisis",
         "cd krisis",
         "python3 -m venv .venv",
         ". .venv/bin/activate",
         "pip install -c constraints.txt '.[report]'",
     ]
-    assert all(line.startswith("krisis ") for line in lines[5:])
+    others = (RUNS.text + COMPARE.text).splitlines()
+    assert len(others) <= 5
+    assert all(line.startswith("krisis ") for line in others)
 
 
-def test_the_commands_after_the_installation_compare_three_models_on_a_page(
-    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, runs, compared = (typed_after_installation(c, monkeypatch, capsys) for c in COMMANDS)
-    shown = [content for kind, content in blocks(PAGE) if kind == "output"]
-    for content, printed in zip(shown, (runs, compared), strict=True):
-        assert_shown_in_order(content, printed)
-    page = re.sub(r"<[^>]+>|\s+", " ", (clone / "comparison.html").read_text(encoding="utf-8"))
-    page = re.sub(" +", " ", page)
+def test_the_commands_after_the_installation_compare_three_models_on_a_page(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    shutil.copy(ROOT / "examples" / "ward_model.py", tmp_path / "examples")
+    runs, compared = (typed(block.text, tmp_path) for block in (RUNS, COMPARE))
+    assert_shown_in_order(RUNS.shown, runs)
+    assert_shown_in_order(COMPARE.shown, compared)
+    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    words = re.sub(r"(<[^>]+>|\s)+", " ", page)
     for pair in ("guideline minus majority", "ward minus majority", "ward minus guideline"):
-        assert pair in page
+        assert pair in words
     # The README begins with the second of these runs.
-    (_, install), (_, command), (kind, output), *_ = blocks(ROOT / "README.md")
-    assert install.endswith("\npip install .\n")
-    assert command in COMMANDS[1]
-    assert kind == "output"
-    assert_shown_in_order(output, runs)
-
-
-def typed_after_installation(
-    commands: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
-    printed = "" if commands.startswith("git") else typed(commands, monkeypatch, capsys)
-    assert "exit" not in printed
-    return printed
+    install, first, *_ = blocks_of(ROOT / "README.md")
+    assert install.text.endswith("\npip install .\n")
+    assert first.text in RUNS.text
+    assert first.shown
+    assert_shown_in_order(first.shown, runs)
 
 
 def test_the_picture_of_the_report_is_small() -> None:
@@ -74,7 +54,7 @@ def test_the_picture_of_the_report_is_small() -> None:
 
 @pytest.mark.slow
 def test_the_ten_commands_work_from_a_clone_in_a_new_environment(tmp_path: Path) -> None:
-    script = "".join(COMMANDS).replace("ADDRESS", str(ROOT))
+    script = (INSTALL.text + RUNS.text + COMPARE.text).replace("ADDRESS", str(ROOT))
     hidden = ("_API_KEY", "PYTHONPATH", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.endswith(hidden)}
     done = subprocess.run(

@@ -6,7 +6,6 @@ import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import TypeVar
 
 from krisis.backends.base import BaseBackend
@@ -157,8 +156,7 @@ def _run_to_end(work: Coroutine[None, None, BenchmarkResult], stop: Stop) -> Ben
     except RuntimeError:
         return asyncio.run(work)
     with ThreadPoolExecutor(1, thread_name_prefix="krisis-run") as thread:
-        # In the same context, by which a notebook tells to which cell output belongs.
-        running = thread.submit(copy_context().run, asyncio.run, work)
+        running = thread.submit(asyncio.run, work)
         try:
             return running.result()
         except KeyboardInterrupt:  # the stop button of a notebook: keep what was paid for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Mapping
+from contextvars import ContextVar
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -137,6 +138,23 @@ def test_a_benchmark_that_is_run_again_has_a_bar_of_its_own_in_the_other_cell() 
         assert shown.appeared.wait(30)
         bar.end(Tally(n_cases=3, n_answered=3))
     assert [one["text/plain"][:3] for one in shown.contents] == ["0/3", "3/3"] * 2
+
+
+def test_a_bar_belongs_to_the_cell_that_began_the_run() -> None:
+    cell = ContextVar("cell", default="another")
+    shown_in: list[str] = []
+    shown = Shown()
+
+    def show(content: Mapping[str, str]) -> Any:
+        shown_in.append(cell.get())
+        return shown(content)
+
+    cell.set("this one")
+    bar = NotebookProgress(show, after_seconds=0)
+    bar.begin(TALLY)
+    assert shown.appeared.wait(30)
+    bar.end(TALLY)
+    assert shown_in == ["this one"]
 
 
 def test_a_notebook_shows_nothing_of_a_short_run() -> None:

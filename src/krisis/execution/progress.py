@@ -187,7 +187,7 @@ class NotebookProgress:
     def begin(self, tally: Tally) -> None:
         """Wait a moment before anything is shown; the bar of an earlier run stays as it is."""
         self._tally, self._replace = tally, None
-        # The kernel finds the cell that output belongs to by the context of the thread.
+        # A kernel tells by the context to which cell output belongs, also when the next one runs.
         self._timer = Timer(self._after_seconds, copy_context().run, (self._appear,))
         self._timer.daemon = True
         self._timer.start()
