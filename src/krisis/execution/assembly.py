@@ -75,9 +75,7 @@ def assemble(
     return Assembled(suite, backend, metrics, records, description)
 
 
-def backend_of(
-    config: RunConfig, make: Callable[..., BaseBackend] = backend_from_name
-) -> BaseBackend:
+def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None) -> BaseBackend:
     """Make the backend that a configuration names."""
     options = {
         "temperature": config.temperature,
@@ -86,7 +84,7 @@ def backend_of(
         "max_retries": config.max_retries,
         **config.model_options,
     }
-    backend = make(config.model, **options)
+    backend = (make or backend_from_name)(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     if config.batch:
