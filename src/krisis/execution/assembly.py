@@ -169,6 +169,11 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
         )
     for name in options:
         if name not in known and not takes_any:
+            if name in ("data_path", "sex", "mode"):
+                raise InvalidValue(
+                    f"the suite {config.suite!r} has no use for {name} ({options[name]!r}); leave "
+                    f"it out (krisis info {config.suite} shows its options)"
+                )
             raise UnknownName.among(
                 f"option of the suite {config.suite}:", name, known - {"config"}
             )
