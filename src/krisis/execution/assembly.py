@@ -167,17 +167,21 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
             f"the suite {config.suite!r} takes no {next(iter(chosen))}; let its __init__ take "
             "config and hand it to super().__init__(config)"
         )
-    for name in options:
-        if name not in known and not takes_any:
-            if name in ("data_path", "sex", "mode"):
-                raise InvalidValue(
-                    f"the suite {config.suite!r} has no use for {name} ({options[name]!r}); leave "
-                    f"it out (krisis info {config.suite} shows its options)"
-                )
-            raise UnknownName.among(
-                f"option of the suite {config.suite}:", name, known - {"config"}
-            )
+    if not takes_any:
+        _refuse_unknown(config.suite, options, known)
     return registry.made(kind, options, f"the suite {config.suite!r}", "--suite-option NAME=VALUE")
+
+
+def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
+    for name, value in options.items():
+        if name in known:
+            continue
+        if name in ("data_path", "sex", "mode"):
+            raise InvalidValue(
+                f"the suite {suite!r} has no use for {name} ({value!r}); leave it out (krisis "
+                f"info {suite} shows its options)"
+            )
+        raise UnknownName.among(f"option of the suite {suite}:", name, known - {"config"})
 
 
 def _priced(deferral: JsonValue, risk: float) -> JsonObject:
