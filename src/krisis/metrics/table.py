@@ -304,6 +304,13 @@ class Table:
             names[code] = row.cluster_id
         return names
 
+    def patient_ranks(self) -> IntArray:
+        """Return the place of every patient by name; of the same name, the first comes first."""
+        names = self.patient_names
+        rank = np.empty(len(names), dtype=np.int64)
+        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        return rank
+
     @cached_property
     def pools(self) -> Units:
         """The units that are resampled: the patients, or random pools of very many patients."""

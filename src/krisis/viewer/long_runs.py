@@ -174,10 +174,9 @@ class LongRun:
 
     def filters(self) -> RowIndex:
         """Return the columns that rows are filtered by."""
-        folder = self.columns.folder
-        content = read_object(folder / "filters.json")
+        content = read_object(self.columns.folder / "filters.json")
         arrays = {
-            name: np.load(folder / f"filter{number}.npy", mmap_mode="r")
+            name: self.columns.array(f"filter{number}")
             for number, name in enumerate(content["arrays"])
         }
         return RowIndex.kept(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +31,7 @@ from krisis.metrics.table import (
 from krisis.results.journal_lines import opened
 from krisis.results.rows import row_from_dict
 from krisis.viewer.row_index import AnyArray
-from krisis.viewer.stored_columns import CODED, NUMBERS, first_places, renumbered
+from krisis.viewer.stored_columns import CODED, NUMBERS, first_places, ranks, renumbered
 from krisis.viewer.words import END
 
 _BLOCK = 8192
@@ -57,6 +58,13 @@ class Columns:
         if name not in self._arrays:
             self._arrays[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
         return self._arrays[name]
+
+    def give_back(self) -> None:
+        """Give back the memory that the arrays are mapped to; what is looked at is read again."""
+        bases: list[object] = [array.base for array in self._arrays.values()]
+        for mapped in bases:
+            if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                mapped.madvise(mmap.MADV_DONTNEED)
 
     def add_numbers(self, name: str, array: str) -> None:
         """Take an array of the folder as the field of that name, for ever."""
@@ -343,6 +351,11 @@ class StoredTable(Table):
         places = self.rows.places[first_places(self.patients.code, self.patients.n)]
         blocks = (places[start : start + _BLOCK] for start in range(0, places.size, _BLOCK))
         return [cluster for block in blocks for _, cluster in self.rows.columns.names(block)]
+
+    def patient_ranks(self) -> IntArray:
+        """Return the place of every patient by name."""
+        places = self.rows.places[first_places(self.patients.code, self.patients.n)]
+        return ranks(self.rows.columns.array("cluster_rank")[places])
 
     @cached_property
     def repeats_cases(self) -> bool:

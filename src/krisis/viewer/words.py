@@ -125,8 +125,9 @@ class Words:
         """
         kept = np.ones(self._n_texts, dtype=np.bool_)
         parts = _WORD.findall(needle)
-        for part in parts:
-            kept &= self._texts_of(self._containing(part))
+        for part in sorted(set(parts), key=len, reverse=True):
+            if kept.any():
+                kept &= self._texts_of(self._containing(part))
         return kept, parts == [needle]
 
     def _containing(self, part: str) -> IntArray:
@@ -138,7 +139,9 @@ class Words:
             places = places[places < text.size - offset]
             places = places[text[places + offset] == value]
         ends = np.flatnonzero(text == END[0])
-        return np.unique(np.searchsorted(ends, places))
+        if places.size < ends.size:
+            return np.unique(np.searchsorted(ends, places))
+        return np.flatnonzero(np.diff(np.searchsorted(places, ends), prepend=0))
 
     def _texts_of(self, words: IntArray) -> BoolArray:
         """Return the texts that have any of some words, which are numbered by frequency."""

@@ -17,6 +17,7 @@ from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.drawing import draw
 from krisis.viewer.entries import Entry, signature
 from krisis.viewer.page import Page, text_of
+from krisis.viewer.pages.pair import refuse_too_many
 
 MOST_RUNS = 6
 N_OFFERED = 50
@@ -53,7 +54,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         except TimeoutError:
             return _waiting(names)
         except InvalidValue as error:  # what only the rows tell, such as other right answers
-            content["problem"] = str(error)
+            content["problem"], context["fitting"] = str(error), names[:1]
     if found is None:
         status = 400 if content["problem"] else 200
         return Page("compare.html", "Compare", content, context, status=status)
@@ -207,6 +208,7 @@ def _work(asked: _Asked, future: Future[Found]) -> None:
 def _compare(asked: _Asked) -> Found:
     names = [name for name, *_ in asked.marks]
     loaded = [asked.catalogue.load(name) for name in names]
+    refuse_too_many(loaded)
     labels = distinct_names([run.result.backend_name for run in loaded], names)
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
