@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from krisis.backends.template import SLOTS
 from krisis.data.perturbation import Perturbation
 
 NOT_MEASURED, NOT_STATED = "not measured", "not stated"
@@ -137,3 +138,15 @@ _WORDINGS = {
 def wording_of(kind: Perturbation | None) -> Wording:
     """Return the words of a prompt in the usual form or in another."""
     return PLAIN if kind is None else _WORDINGS.get(kind, PLAIN)
+
+
+def built_in_prompt() -> str:
+    """Return the built-in prompt as a file to start from, with notes on what it may hold."""
+    width = max(map(len, SLOTS)) + 2
+    slots = [f"#   {f'{{{name}}}':{width}}  {meaning}" for name, meaning in SLOTS.items()]
+    notes = [
+        "# Lines above [system] that begin with # are notes and are not sent.",
+        "# Every slot stands once; the paragraph of an optional one is left out where it is empty.",
+        *slots,
+    ]
+    return "\n".join([*notes, PLAIN.template])

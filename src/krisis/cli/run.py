@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from krisis.backends.wording import built_in_prompt
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import start
@@ -42,6 +43,9 @@ def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Print the first prompt and the estimates; send nothing."
     ),
+    print_prompt: bool = typer.Option(
+        False, "--print-prompt", help="Print the built-in prompt as a file for --prompt and stop."
+    ),
     resume: bool = typer.Option(
         False, "--resume", help="Continue the newest unfinished run with these very settings."
     ),
@@ -62,12 +66,25 @@ def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command
     seed: list[int] = typer.Option(
         [], "--seed", min=0, help="Seed of the suite; several are a sweep."
     ),
+    prompt: list[str] = typer.Option(
+        [], "--prompt", help="Ask in your own words: a text file with slots; several are a sweep."
+    ),
+    elicit: list[str] = typer.Option(
+        [],
+        "--elicit",
+        help="How confidence is asked for: answer, rationale, p-true, top-k (top-k:N for N "
+        "guesses) or two-step; several are a sweep. Default: answer.",
+    ),
     **options: JsonValue,
 ) -> list[Path]:
     """Run a suite on a model and score the answers."""
+    if print_prompt:
+        typer.echo(built_in_prompt(), nl=False)
+        return []
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
+    axes |= {"prompts": prompt, "elicits": elicit}
     if detach and not {**stored, **given}.get("batch"):
         raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
     lists = {axis: list(dict.fromkeys(values)) for axis, values in axes.items() if values}

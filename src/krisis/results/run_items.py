@@ -13,7 +13,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, read_object
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.items import STATED, RunItems, Source
+from krisis.metrics.items import ELICITED, STATED, RunItems, Source
 from krisis.metrics.repeats import collapse_repeats
 from krisis.metrics.table import Table
 from krisis.results.account import Provenance, RunFacts, TaskFacts
@@ -198,7 +198,8 @@ def _of_plain_run(run: PlainRun, path: Path) -> RunItems:
 
 
 def _row(row: PlainRow) -> EvaluationResult:
-    stated = row.signals.get(STATED)
+    asked = [row.signals[name] for name in (*ELICITED, STATED) if name in row.signals]
+    stated = asked[0] if asked else None
     number = isinstance(stated, int | float) and not isinstance(stated, bool)
     confidence = float(stated) if number and stated is not None and 0 <= stated <= 1 else None
     return EvaluationResult(
