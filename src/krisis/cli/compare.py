@@ -10,6 +10,7 @@ from rich.console import Console
 
 from krisis import registry
 from krisis.cli.console import warn_of_damage, wide_console
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
@@ -20,13 +21,14 @@ from krisis.results.comparison.compare import CompareOptions, Comparison, compar
 from krisis.results.comparison.text import comparison_parts
 from krisis.results.loading import load_results
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis compare runs/A runs/B  |  krisis compare a.json b.json c.json "
-    "--html comparison.html  |  krisis compare runs/A runs/B --primary accuracy "
-    "--margin accuracy=0.05",
+@command(
+    app,
+    "krisis compare runs/A runs/B",
+    "krisis compare a.json b.json c.json --html comparison.html",
+    "krisis compare runs/A runs/B --primary accuracy --margin accuracy=0.05",
 )
 def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     runs: list[Path] = typer.Argument(..., help="Two or more run directories or saved results."),
@@ -39,6 +41,7 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     margin: list[str] = typer.Option(
         [],
         "--margin",
+        metavar="METRIC=NUMBER",
         help="Non-inferiority margin: a number for every metric, or METRIC=NUMBER; repeatable.",
     ),
     permutations: int = typer.Option(

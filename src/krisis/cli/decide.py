@@ -11,6 +11,7 @@ import typer
 from krisis import registry
 from krisis.benchmark import baseline_rows
 from krisis.cli.certify import AsJson, Calibration, Confidence, Mode, calibrator_of
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
@@ -34,7 +35,7 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 from krisis.results.store import load_run
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 # The options, one name each; those that `certify` has too are taken from there.
 Cost = Annotated[
@@ -103,11 +104,13 @@ DefaultAction = Annotated[
 ]
 
 
-@app.command(
-    epilog="Examples:  krisis decide runs/RUN  |  krisis decide runs/RUN --write-cost costs.yaml  "
-    "|  krisis decide runs/RUN --cost costs.yaml --prevalence 0.1  |  krisis decide runs/RUN "
-    "--curve --prevalence 0.1  |  krisis decide runs/RUN "
-    "--reader-sensitivity 0.9 --reader-specificity 0.95 --minutes 6 --readers 2 --arrivals 200",
+@command(
+    app,
+    "krisis decide runs/RUN",
+    "krisis decide runs/RUN --write-cost costs.yaml",
+    "krisis decide runs/RUN --cost costs.yaml --prevalence 0.1",
+    "krisis decide runs/RUN --curve --prevalence 0.1",
+    "krisis decide runs/RUN --reader-accuracy 0.9 --minutes 6 --arrivals 200",
 )
 def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],

@@ -8,6 +8,7 @@ from typing import Literal
 import typer
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.help import command, new_app
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
@@ -22,14 +23,16 @@ from krisis.results.export import (
 from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 _SUFFIX = {"csv": ".csv", "jsonl": ".jsonl", "parquet": ".parquet", "inspect": ".inspect.json"}
 
 
-@app.command(
-    epilog="Examples:  krisis export runs/RUN --to csv  |  krisis export runs/RUN --to parquet -o "
-    "rows.parquet  |  krisis export runs/RUN --to inspect -o log.json",
+@command(
+    app,
+    "krisis export runs/RUN --to csv",
+    "krisis export runs/RUN --to parquet -o rows.parquet",
+    "krisis export runs/RUN --to inspect -o log.json",
 )
 def export(
     run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from krisis.cli.console import warn_of_damage, wide_console
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps
@@ -21,13 +22,15 @@ from krisis.results.loading import load_results
 from krisis.results.report import failure_lines
 from krisis.results.store import is_run, list_runs
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 _ANY_WIDTH = 100_000
 
 
-@app.command(
-    epilog="Examples:  krisis leaderboard runs  |  krisis leaderboard runs/A runs/B b.json "
-    "--sort deferral_alignment  |  krisis leaderboard runs --sort accuracy --sort answer_rate",
+@command(
+    app,
+    "krisis leaderboard runs",
+    "krisis leaderboard runs/A runs/B b.json --sort deferral_alignment",
+    "krisis leaderboard runs --sort accuracy --sort answer_rate",
 )
 def leaderboard(
     runs: list[Path] = typer.Argument(..., help="Runs, saved results, or a folder of runs."),

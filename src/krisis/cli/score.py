@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import write_text
@@ -16,16 +17,18 @@ from krisis.results.loading import load_result, metrics_asked
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report, format_report
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis score result.json  |  krisis score result.json -m accuracy "
-    "-m brier_score --json  |  krisis score result.json -o rescored.json",
+@command(
+    app,
+    "krisis score result.json",
+    "krisis score result.json -m accuracy -m brier_score --json",
+    "krisis score result.json -o rescored.json",
 )
 def score(
     results: Path = typer.Argument(
-        ..., help="A run directory, a saved result (JSON) or rows in Parquet."
+        ..., metavar="RUN", help="A run directory, a saved result (JSON) or rows in Parquet."
     ),
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric or bundle; repeatable."

@@ -6,17 +6,22 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(epilog="Examples:  krisis show result.json  |  krisis show result.json --json")
+@command(
+    app,
+    "krisis show runs/RUN",
+    "krisis show result.json --json",
+)
 def show(
     results: Path = typer.Argument(
-        ..., help="A run directory, a saved result or a metrics-only file (JSON)."
+        ..., metavar="RUN", help="A run directory, a saved result or a metrics-only file (JSON)."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print metrics-only JSON, not text."),
 ) -> None:

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.execution.prompts import shown_again
 from krisis.viewer.app import create_app
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis view  |  krisis view study/runs --port 9000  |  "
-    "krisis view runs/RUN --no-browser --port 0  |  krisis view --no-token  |  "
-    'curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8321/index.json'
+@command(
+    app,
+    "krisis view",
+    "krisis view study/runs --port 9000",
+    "krisis view runs/RUN --no-browser --port 0",
+    "krisis view --no-token",
 )
 def view(
     folder: Path = typer.Argument(Path("runs"), help="The folder of runs, or one run."),

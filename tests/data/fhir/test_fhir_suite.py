@@ -27,7 +27,7 @@ def suite_file(tmp_path: Path) -> Path:
 
 
 def test_the_page_shows_the_example_file() -> None:
-    page = (ROOT / "docs" / "fhir.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "fhir.md").read_text(encoding="utf-8")
     assert f"```yaml\n{EXAMPLE.read_text(encoding='utf-8')}```" in page
 
 
