@@ -12,7 +12,8 @@ from krisis.backends import blocking
 from krisis.backends.asking import Asking
 from krisis.backends.base import BackendResponse, BaseBackend, believable_count
 from krisis.backends.prompt import build_prompt
-from krisis.backends.reply import Answer, read_answers, read_probabilities
+from krisis.backends.reply import read_answers, read_probabilities
+from krisis.backends.responses import responses_of
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.schema import reply_schema
 from krisis.backends.scrubbing import without_values
@@ -22,9 +23,9 @@ from krisis.backends.second_call import (
     all_answered,
     second_call,
     second_template,
-    with_probability,
+    with_probabilities,
 )
-from krisis.backends.signals import TokenLogprob, token_signals
+from krisis.backends.signals import TokenLogprob
 from krisis.data.base import BaseDataSuite, Features, PatientRecord, Task, content_hash
 from krisis.data.perturbation import Perturbed
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
@@ -245,7 +246,7 @@ class ChatBackend(BaseBackend):
                 elicit=elicit,
             ),
         )
-        return _responses(request, reply, answers)
+        return responses_of(request, reply, answers)
 
     def read_second(
         self, second: SecondCall, reply: ChatReply, responses: Sequence[BackendResponse]
@@ -257,14 +258,7 @@ class ChatBackend(BaseBackend):
             reply,
             lambda: read_probabilities(reply.text, second.names, finish_reason=reason),
         )
-        n = len(said)
-        shares = zip(
-            _shared_out(reply.input_tokens, n), _shared_out(reply.output_tokens, n), strict=True
-        )
-        return [
-            with_probability(one, probability, reply, share, self.asking)
-            for one, probability, share in zip(responses, said, shares, strict=True)
-        ]
+        return with_probabilities(responses, said, reply, self.asking)
 
     def _read(self, request: ChatRequest, reply: ChatReply, read: Callable[[], R]) -> R:
         """Read a reply; an error says what it cost, and nothing of the patient."""
@@ -341,62 +335,3 @@ def _refuse_filtered(reply: ChatReply) -> None:
             f"the provider withheld the answer (finish reason {reply.finish_reason!r}); "
             "see its content policy or ask another model"
         )
-
-
-def _responses(
-    request: ChatRequest, reply: ChatReply, answers: Sequence[Answer]
-) -> list[BackendResponse]:
-    n = len(answers)
-    shares = zip(
-        _shared_out(reply.input_tokens, n),
-        _shared_out(reply.output_tokens, n),
-        _shared_out(reply.cached_tokens, n),
-        _shared_out(reply.reasoning_tokens, n),
-        strict=True,
-    )
-    responses = [
-        _response(request, reply, answer, share)
-        for answer, share in zip(answers, shares, strict=True)
-    ]
-    if request.mode == "batch":
-        for place, response in enumerate(responses):
-            response.signals["batch_position"] = place
-    return responses
-
-
-def _response(
-    request: ChatRequest, reply: ChatReply, answer: Answer, share: tuple[int | None, ...]
-) -> BackendResponse:
-    n_in, n_out, n_cached, n_reasoning = share
-    usage = {"cached_tokens": n_cached, "reasoning_tokens": n_reasoning}
-    return BackendResponse(
-        prediction=answer.prediction,
-        abstained=answer.abstained,
-        confidence=answer.confidence,
-        raw_response=answer.text,
-        prompt=request.template,
-        prompt_mode=request.mode,
-        input_tokens=n_in,
-        output_tokens=n_out,
-        total_tokens=None if n_in is None or n_out is None else n_in + n_out,
-        signals={
-            **answer.signals,
-            **token_signals(reply.text, reply.logprobs, answer.prediction_span),
-            **{name: count for name, count in usage.items() if count is not None},
-        },
-        latency_seconds=reply.latency_seconds,
-        finish_reason=reply.finish_reason,
-        model=reply.model or request.model,
-    )
-
-
-def _shared_out(total: int | None, n_rows: int) -> list[int | None]:
-    """Share a count over the rows of a call so that the parts add up to it.
-
-    >>> _shared_out(10, 3)
-    [4, 3, 3]
-    """
-    if total is None:
-        return [None] * n_rows
-    part, rest = divmod(total, n_rows)
-    return [part + (row < rest) for row in range(n_rows)]

@@ -10,6 +10,7 @@ from krisis.backends.asking import Asking, Way
 from krisis.backends.base import BackendResponse
 from krisis.backends.prompt import Prompt, build_p_true_prompt, how_sure_text
 from krisis.backends.reply import without_thoughts
+from krisis.backends.responses import shared_out
 from krisis.backends.schema import case_name, probability_schema
 from krisis.data.base import Features, Label, Task
 from krisis.data.perturbation import Perturbed
@@ -116,14 +117,28 @@ def _answer_of(response: BackendResponse) -> Label:
     return response.prediction
 
 
-def with_probability(
+def with_probabilities(
+    responses: Sequence[BackendResponse],
+    said: Sequence[tuple[float, str]],
+    reply: ChatReply,
+    asking: Asking,
+) -> list[BackendResponse]:
+    """Return answers with the probabilities that the second call gave them, and what both took."""
+    n = len(said)
+    shares = zip(shared_out(reply.input_tokens, n), shared_out(reply.output_tokens, n), strict=True)
+    return [
+        _with_probability(one, probability, reply, share, asking)
+        for one, probability, share in zip(responses, said, shares, strict=True)
+    ]
+
+
+def _with_probability(
     response: BackendResponse,
     said: tuple[float, str],
     reply: ChatReply,
     share: tuple[int | None, ...],
     asking: Asking,
 ) -> BackendResponse:
-    """Return an answer with the probability that the second call gave it, and what both took."""
     probability, text = said
     n_input, n_output = (
         None if one is None or other is None else one + other
