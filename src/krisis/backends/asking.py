@@ -57,7 +57,8 @@ class Elicitation:
         if match := _TOP_K.fullmatch(text):
             return cls(Way.TOP_K, int(match[1] or N_GUESSES))
         if text not in list(Way):
-            raise UnknownName.among("way to ask for confidence", text, [*Way, "top-k:N"])
+            known = [*(way.value for way in Way), "top-k:N"]
+            raise UnknownName.among("way to ask for confidence", text, known)
         return cls(Way(text))
 
     def __str__(self) -> str:
