@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -131,7 +133,7 @@ def test_a_second_call_is_retried_as_any_other() -> None:
 
 
 @pytest.mark.parametrize("way", TWICE)
-def test_a_run_stopped_between_the_calls_pays_for_no_first_reply_twice(
+def test_a_run_that_is_stopped_finishes_the_answers_that_it_has_begun(
     way: Way, tmp_path: Path
 ) -> None:
     stop, asked = Stop(), Counter[bool]()
@@ -146,15 +148,40 @@ def test_a_run_stopped_between_the_calls_pays_for_no_first_reply_twice(
     suite, kind = RecordListSuite(records(5), TASK), backend(way, script)
     first = Execution(recorder=Recorder(tmp_path / "runs"), cache=cache, stop=stop)
     left = Benchmark(suite, kind, [], 1, execution=first).run()
-    assert len(left.evaluation_results) == 2
+    assert (len(left.evaluation_results), asked[True]) == (3, 3)
     (path,) = list_runs(tmp_path / "runs")
     again = Execution(recorder=Recorder.resume(path), cache=cache)
     result = Benchmark(suite, kind, [], 1, execution=again).run()
     assert asked == {False: 5, True: 5}
     assert [row.confidence for row in result.evaluation_results] == [0.75] * 5
-    assert result.spending.n_cache_hits == 1
     assert load_run(path).provenance.asking == result.provenance.asking
     cache.close()
+
+
+def test_killed_between_the_calls_a_run_pays_for_no_first_reply_twice(
+    tmp_path: Path, loopback: Any, worker: ModuleType, start_worker: Any
+) -> None:
+    server = loopback()
+    options = {
+        "out": str(tmp_path / "runs"),
+        "cache": str(tmp_path / "replies.sqlite"),
+        "n": 6,
+        "base_url": server.base_url,
+        "max_concurrency": 1,
+        "elicit": "two-step",
+    }
+    process = start_worker({**options, "die_before_second": 3})
+    assert process.communicate(timeout=300) == ("", "")
+    assert process.returncode == -signal.SIGKILL
+    counts = server.counts()
+    assert (sum(counts["begun"].values()), counts["kinds"]["second"]) == (5, 2)
+    (path,) = list_runs(tmp_path / "runs")
+    assert len(load_run(path).evaluation_results) == 2
+    result = worker.benchmark(options, Recorder.resume(path)).run()
+    assert [row.confidence for row in result.evaluation_results] == [0.75] * 6
+    assert result.spending.n_cache_hits == 1
+    counts = server.counts()
+    assert counts["kinds"] == {"good": 12, "second": 6}
 
 
 def test_p_true_finds_the_answers_that_were_paid_for_before(tmp_path: Path) -> None:

@@ -65,8 +65,10 @@ class Gate:
 
     async def enter(self, asked: Asked) -> Ticket:
         """Wait until the attempt may be made; raise when the run is to end instead."""
-        self._stop.check()
-        era, held = self._promised(asked.promise) or await self._slot_and_budget(asked)
+        promised = self._promised(asked.promise)
+        if promised is None:  # the second call of an answer is made, whatever ends the run
+            self._stop.check()
+        era, held = promised or await self._slot_and_budget(asked)
         try:
             passage = await self._account.let_pass(held, self._stop)
             bound = held.most if asked.n_bytes else Tokens()  # else nobody bills for it
