@@ -46,12 +46,13 @@ def reproduce_results(
     repeats = consistency_samples or samples_from_environment()
     axes: JsonObject = {
         name: [] if (value := options.pop(name, None)) is None else [value]
-        for name in ("model", "task", "seed")
+        for name in ("model", "task", "seed", "prompt", "elicit")
     }
     runs = run(
         "phq8",
         config=None,
         print_config=False,
+        print_prompt=False,
         dry_run=False,
         resume=False,
         detach=False,

@@ -105,7 +105,7 @@ class Benchmark:
         try:
             settled, perturbed, facts = await session.run()
             facts.baselines = baselines
-            named = (job.description, self.backend.name)
+            named = (job.description, self.backend.asked_as)
             rows, scores = await self._aside(lambda: self._scored(settled, facts))
             result = BenchmarkResult(rows, scores, *named, facts=facts, perturbed=perturbed)
             if recorder is not None:

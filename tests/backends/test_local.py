@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from krisis.backends.asking import Asking, Elicitation, Way
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.compatible import CompatibleBackend
 from krisis.backends.local import LocalBackend
 from krisis.backends.models import PULLABLE, is_intact, path_of, pull
+from krisis.benchmark import Benchmark
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.errors import (
     InvalidFile,
@@ -62,6 +64,28 @@ def test_a_batch_is_held_to_the_schema_and_each_case_has_its_own_signals(
             assert response.signals["token_energy"] <= 1e-6
     told = {response.signals.get("token_msp") for response in responses}
     assert len(told) == len(responses)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", list(Way))
+def test_a_real_model_is_asked_in_every_way(
+    local: LocalBackend, suite: RecordListSuite, way: Way
+) -> None:
+    """What it answers is up to the model; that a row is an answer or a known failure is not."""
+    local.asking = Asking(elicit=Elicitation(way))
+    result = Benchmark(suite, local, [], batch_size=1).run()
+    rows = result.evaluation_results
+    # Nothing holds a small model to different guesses, or to probabilities that add up to 1.
+    may_fail = {"malformed_reply"} if way is Way.TOP_K else set()
+    assert {row.failure_class for row in rows if row.error is not None} <= may_fail
+    for row in rows:
+        if row.outcome == "answered" and way is not Way.ANSWER:
+            assert row.signals[local.asking.elicit.signal] == row.confidence
+        if row.outcome == "answered" and way is Way.RATIONALE:
+            assert row.signals["rationale"]
+    n_answered = sum(row.outcome == "answered" for row in rows)
+    if local.asking.elicit.asks_twice:
+        assert result.spending.n_api_calls == len(rows) + n_answered
 
 
 @pytest.mark.slow

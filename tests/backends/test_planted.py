@@ -166,7 +166,7 @@ class _Sent:
         from krisis.backends.prompt import build_prompt
 
         prompt = build_prompt(task, [PATIENT.features])
-        self.user, self.template = prompt.user, prompt.template
+        self.shown, self.template = prompt.user, prompt.template
 
 
 def test_what_a_provider_says_of_itself_stays_readable() -> None:

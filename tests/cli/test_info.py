@@ -94,6 +94,7 @@ def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.Mo
     assert "OPENAI_API_KEY is set" in done.stdout
     assert "sk-not" not in done.stdout
     assert "missing; type: pip install 'krisis[openai]'" in done.stdout
+    assert info("openai")["key_variables"] == {"OPENAI_API_KEY": True}
     assert info("openai/some-model")["first_command"].endswith("openai/NAME --limit 20 --dry-run")
 
 

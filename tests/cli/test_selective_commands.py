@@ -169,6 +169,7 @@ def test_all_variants_share_their_resamples_and_the_absent_are_listed(run):
     assert variants["llm"]["bootstrap"] == variants["total_evidence"]["bootstrap"]
     assert set(artifact["variants_not_evaluated"]) == {
         "stated",
+        *("rationale", "p_true", "top_k", "two_step"),
         "calibrated",
         "verbalized_calibrated",
     }

@@ -27,6 +27,10 @@ FULL = {
     "consistency_modal_confidence": 0.6,
     "consistency_score_std": 0.5,
     STATED: 0.35,
+    "rationale_confidence": 0.15,
+    "p_true_confidence": 0.25,
+    "top_k_confidence": 0.45,
+    "two_step_confidence": 0.55,
 }
 E, S, V = 2 / 3, 0.8, 0.75
 
@@ -62,6 +66,10 @@ def table_of(*signals, prediction=None):
         ("consistency_inverse_std", 1 / 1.5),
         ("hybrid_consistency", 0.4 * 0.6 + 0.3 * E + 0.3 * S),
         ("stated", 0.35),
+        ("rationale", 0.15),
+        ("p_true", 0.25),
+        ("top_k", 0.45),
+        ("two_step", 0.55),
         ("secondary:token_msp+retrieval_similarity_mean:average", 0.75),
         ("secondary:token_msp+retrieval_similarity_mean:product", 0.56),
     ],
@@ -193,6 +201,14 @@ def test_all_lists_a_variant_whose_signal_is_broken_and_evaluates_the_others(sig
         assert str(refused.value) == absent[variant]
         assert absent[variant].startswith("participant p0, item Sleep: the ")
         assert signal in absent[variant]
+
+
+@pytest.mark.parametrize("way", ["rationale", "p-true", "top-k", "two-step"])
+def test_a_run_that_was_asked_in_another_way_says_which_one_it_lacks(way):
+    variant = way.replace("-", "_")
+    asked = {name: value for name, value in FULL.items() if name != f"{variant}_confidence"}
+    with pytest.raises(UserError, match=f"or a run made with --elicit {way}$"):
+        confidence_of(table_of(asked), variant)
 
 
 def test_all_lists_a_variant_that_is_the_same_everywhere_as_without_information():

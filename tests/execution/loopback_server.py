@@ -63,6 +63,7 @@ class Server:
             self.kinds["auth"] += 1
             return _error(401, "Incorrect API key provided")
         user = body["messages"][-1]["content"]
+        is_second = '"probability"' in body["messages"][0]["content"] + user
         # Records of another suite bear no marker; they are all answered as if it were 0.
         markers = [int(marker) for marker in MARKER.findall(user)] or [0] * max(
             1, len(CASE.findall(user))
@@ -77,6 +78,9 @@ class Server:
         try:
             if self.latency and not full:
                 await asyncio.sleep(self.latency)
+            if is_second and kind == "good":
+                self.kinds["second"] += 1
+                return await self.answer_second(usage, body)
             return await self.answer(kind, request, markers, usage, batch="case_0" in user)
         finally:
             self.n_open -= 1
@@ -124,6 +128,14 @@ class Server:
         return web.Response(
             body=payload, content_type="application/json", headers=RATE_LIMIT_HEADERS
         )
+
+    async def answer_second(self, usage: tuple[int, int], body: dict[str, Any]) -> web.Response:
+        """Return a probability, or one for each case that the schema names."""
+        one = {"probability": 0.75}
+        names = re.findall(r'"case_\d+"', json.dumps(body.get("response_format")))
+        rows = [{"id": name.strip('"'), **one} for name in dict.fromkeys(names)]
+        payload = _completion(json.dumps({"results": rows} if rows else one), usage)
+        return web.json_response(payload, headers=RATE_LIMIT_HEADERS)
 
     async def counts(self, request: web.Request) -> web.Response:
         """Say what happened so far."""

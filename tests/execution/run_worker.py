@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from krisis import Benchmark, PatientRecord
+from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.openai import OpenAIBackend
 from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import KrisisError
@@ -66,6 +67,19 @@ def die_when(event: str, file_name: str) -> None:
     sys.addaudithook(hook)
 
 
+def die_before_second(backend: OpenAIBackend, n_calls: int) -> None:
+    """End the process as a kill would, before it makes so many second calls."""
+    build, left = backend.build_second, [n_calls]
+
+    def counted(*arguments: Any) -> Any:
+        left[0] -= arguments[0].text != ""  # else it only asks how large the call can be
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return build(*arguments)
+
+    backend.build_second = counted  # type: ignore[method-assign]
+
+
 def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
     """Return the benchmark that the options describe."""
     backend = OpenAIBackend(
@@ -78,6 +92,9 @@ def benchmark(options: dict[str, Any], recorder: Recorder | None) -> Benchmark:
         max_completion_tokens=options.get("max_output_tokens"),
         **({"api_key": options["api_key"]} if "api_key" in options else {}),
     )
+    backend.asking = Asking(elicit=Elicitation.parsed(options.get("elicit", "answer")))
+    if "die_before_second" in options:
+        die_before_second(backend, options["die_before_second"])
     limits = Limits(timeout_seconds=options.get("timeout", 30.0), **options.get("limits", {}))
     cache = options.get("cache")
     return Benchmark(

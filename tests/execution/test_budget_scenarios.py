@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from krisis import Benchmark, PatientRecord
+from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
+from krisis.backends.prompt import IN_THE_USUAL_WAY
 from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import ProviderUnavailable
 from krisis.execution.options import Execution
@@ -128,7 +130,12 @@ class RandomProvider(ChatBackend):
         The same instructions are the same tokens, whatever comes with them.
         """
         scenario = self.scenario
-        shared, own = self.instructions(request).encode(), request.user.encode()
+        turns = [text for role, text in request.turns if role == "user"]
+        # A reply that is shown again takes no more tokens than it took to write.
+        n_said = sum(
+            min(len(said), request.parameters["max_tokens"]) for _, said in request.history
+        )
+        shared, own = self.instructions(request).encode(), "".join(turns).encode() + b"x" * n_said
         self.most_shared.setdefault(self.instructions(request), len(shared) + 256)
         self.most_own = max(self.most_own, len(own))
         is_dense = self.n_calls > scenario.n_calls_of_prose
@@ -137,14 +144,19 @@ class RandomProvider(ChatBackend):
 
 
 def answers(request: ChatRequest) -> str:
-    one = {"abstained": False, "prediction": 1, "confidence": 0.9}
+    one: dict[str, Any] = {"abstained": False, "prediction": 1, "confidence": 0.9}
+    if "probability" in str(request.schema):
+        one = {"probability": 0.8}
     if request.mode == "single":
         return json.dumps(one)
     return json.dumps({"results": [{"id": f"case_{i}", **one} for i in range(request.n_records)]})
 
 
-async def run(scenario: Scenario, limits: Limits) -> tuple[BenchmarkResult, RandomProvider]:
+async def run(
+    scenario: Scenario, limits: Limits, asking: Asking = IN_THE_USUAL_WAY
+) -> tuple[BenchmarkResult, RandomProvider]:
     provider = RandomProvider(scenario)
+    provider.asking = asking
     benchmark = Benchmark(
         RecordListSuite(scenario.records(), TASK),
         provider,
@@ -188,6 +200,29 @@ def test_no_provider_that_respects_its_cap_is_paid_more_than_the_bound(
             assert scenario.max_cost - counted < PRICE.cost(n_input, own_cap), seed
     assert n_stopped > len(seeds) / 2
     assert n_unfinished < 5  # nearly every budget was large enough for a call
+
+
+@pytest.mark.parametrize("way", ["p-true", "two-step"])
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 120), marks=pytest.mark.slow)])
+def test_answers_in_two_calls_stay_below_the_bound_and_none_is_left_half_asked(
+    seeds: range, way: str, in_virtual_time: InVirtualTime
+) -> None:
+    """What the second call can take is set aside before the first is sent."""
+    n_stopped = 0
+    for seed in seeds:
+        scenario = Scenario(random.Random(seed))
+        scenario.share_lost = 0.0  # a call that is lost, or cut by its cap, is asked again
+        scenario.shape, scenario.cap = "even", 9000
+        limits = Limits(max_cost=scenario.max_cost, timeout_seconds=None)
+        asking = Asking(elicit=Elicitation.parsed(way))
+        result, provider = in_virtual_time(run(scenario, limits, asking))
+        assert PRICE.cost(provider.n_input, provider.n_output) <= scenario.max_cost, seed
+        n_stopped += isinstance(result.stop, BudgetReached)
+        if min(provider.caps, default=0) == 9000:  # none was lowered, so that none was cut
+            n_rows = len(result.evaluation_results)
+            n_batches = -(-n_rows // scenario.batch_size)
+            assert provider.n_calls == 2 * n_batches, seed
+    assert n_stopped > len(seeds) / 2
 
 
 def reliable() -> Scenario:

@@ -48,6 +48,7 @@ def test_a_reply_comes_back_as_it_was_but_for_its_headers(tmp_path: Path) -> Non
         {"schema": {}},
         {"parameters": {"t": 1}},
         {"sample_index": 1},
+        {"history": (("asked", "said"),)},
     ],
 )
 def test_whatever_can_change_an_answer_changes_the_key(change: dict[str, object]) -> None:

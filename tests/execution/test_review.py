@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from krisis.backends.asking import Asking, Elicitation, Way
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatReply
 from krisis.backends.scripted import ScriptedBackend
@@ -69,6 +70,18 @@ def test_replies_about_restricted_records_are_not_cached(
     ).run()
     assert cache.info().n_replies == n_kept
     cache.close()
+
+
+def test_reasoning_about_restricted_records_is_not_kept() -> None:
+    task = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
+    text = '{"rationale": "secret", "abstained": false, "prediction": 1, "confidence": 0.7}'
+    backend = ScriptedBackend(lambda request: ChatReply(text, "stop", "script"))
+    backend.asking = Asking(elicit=Elicitation(Way.RATIONALE))
+    kept = Benchmark(RecordListSuite(RECORDS, task=task), backend, [], 1).run()
+    assert kept.evaluation_results[0].signals["rationale"] == "secret"
+    result = Benchmark(Restricted(RECORDS, task=task), backend, [], 1).run()
+    assert "secret" not in result.to_json()
+    assert [row.signals["rationale_confidence"] for row in result.evaluation_results] == [0.7] * 3
 
 
 def test_other_suites_keep_the_text() -> None:

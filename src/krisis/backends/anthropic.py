@@ -172,7 +172,7 @@ class AnthropicBackend(ProviderBackend):
         return {
             "model": request.model,
             "system": request.system if dialect == "json_schema" else schema_in_words(request),
-            "messages": [{"role": "user", "content": request.user}],
+            "messages": [{"role": role, "content": text} for role, text in request.turns],
             **parameters,
             **({"output_config": output} if output else {}),
         }

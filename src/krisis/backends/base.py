@@ -136,6 +136,11 @@ class BaseBackend(ABC):
         # Only the name: an argument may be a key, or an address that holds one.
         return f"{type(self).__name__}({cut(str(self.name))!r})"
 
+    @property
+    def asked_as(self) -> str:
+        """Return the name that runs bear: that of the backend, with how it is asked."""
+        return self.name
+
     def prepare(self, suite: BaseDataSuite) -> None:
         """Get ready for the records of a suite; the default needs nothing."""
         return
@@ -166,7 +171,7 @@ MadeAgain = tuple[Callable[..., BaseBackend], tuple[object, ...]]
 
 def recipe(backend: BaseBackend) -> MadeAgain:
     """Return how a pickle makes a backend again: from its arguments and its task."""
-    kept = {"task": getattr(backend, "task", None), "max_retries": backend.max_retries}
+    kept = {name: getattr(backend, name, None) for name in ("task", "asking", "max_retries")}
     return _made_again, (type(backend), *backend.made_with, kept)
 
 

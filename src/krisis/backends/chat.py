@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypedDict, TypeVar
 
 from krisis.backends import blocking
+from krisis.backends.asking import Asking
 from krisis.backends.base import BackendResponse, BaseBackend, believable_count
 from krisis.backends.prompt import build_prompt
-from krisis.backends.reply import Answer, read_answers
+from krisis.backends.reply import read_answers, read_probabilities
+from krisis.backends.responses import responses_of
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.schema import reply_schema
 from krisis.backends.scrubbing import without_values
-from krisis.backends.signals import TokenLogprob, token_signals
+from krisis.backends.second_call import (
+    FirstCall,
+    SecondCall,
+    all_answered,
+    second_call,
+    second_template,
+    with_probabilities,
+)
+from krisis.backends.signals import TokenLogprob
 from krisis.data.base import BaseDataSuite, Features, PatientRecord, Task, content_hash
 from krisis.data.perturbation import Perturbed
 from krisis.errors import BackendError, ContentFiltered, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 
 PromptMode = Literal["single", "batch"]
+R = TypeVar("R")
+
+
+class _Form(TypedDict):
+    """In which form cases are put into words."""
+
+    batch: bool
+    context: str
+    perturbed: Perturbed | None
+
 
 # Finish reasons by which a provider says that it withheld the answer.
 FILTER_REASONS = frozenset(
@@ -35,7 +55,8 @@ class ChatRequest:
 
     ``template`` is the same text with every patient value redacted; it is built beside the prompt,
     not cut out of it, and is what a run stores. ``n_shared_characters`` is the length of the text
-    that the cases share, such as an interview.
+    that the cases share, such as an interview. ``history`` are earlier turns of the conversation,
+    each with what was asked and what was replied.
     """
 
     provider: str
@@ -50,21 +71,25 @@ class ChatRequest:
     base_url: str = ""
     sample_index: int = 0
     n_shared_characters: int = 0
+    history: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def turns(self) -> list[tuple[Literal["user", "assistant"], str]]:
+        """Return who says what after the system message, ending with what is asked now."""
+        earlier = [turn for asked, said in self.history for turn in (asked, said)]
+        speakers: tuple[Literal["user", "assistant"], ...] = ("user", "assistant")
+        return [(speakers[i % 2], text) for i, text in enumerate([*earlier, self.user])]
+
+    @property
+    def shown(self) -> str:
+        """Return all that may show a patient's values."""
+        return "\n".join(text for _, text in self.turns)
 
     def key(self) -> str:
         """Hash everything that can change the answer."""
-        return content_hash(
-            [
-                self.provider,
-                self.base_url,
-                self.model,
-                self.system,
-                self.user,
-                self.schema,
-                self.parameters,
-                self.sample_index,
-            ]
-        )
+        parts: list[object] = [self.provider, self.base_url, self.model, self.system, self.user]
+        parts += [self.schema, self.parameters, self.sample_index]
+        return content_hash([*parts, *([self.history] if self.history else [])])
 
 
 @dataclass(slots=True)
@@ -105,6 +130,12 @@ class ChatBackend(BaseBackend):
     base_url: str = ""
     output_cap_option: ClassVar[str] = "max_tokens"
     task: Task | None = None
+    asking: Asking = Asking()
+
+    @property
+    def asked_as(self) -> str:
+        """Return the name of the model with how it is asked, where that is not the usual way."""
+        return " · ".join([self.name, *self.asking.words])
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
         """Refuse a class whose overrides no run would call."""
@@ -144,24 +175,41 @@ class ChatBackend(BaseBackend):
         template like every feature value. ``perturbed`` is given where they are asked about in
         another form.
         """
-        task = self._asked()
-        batch = mode == "batch"
-        prompt = build_prompt(task, cases, batch=batch, context=context, perturbed=perturbed)
-        task = task if perturbed is None else perturbed.task(task)
-        return ChatRequest(
+        task, batch = self._asked(), mode == "batch"
+        form: _Form = {"batch": batch, "context": context, "perturbed": perturbed}
+        prompt = build_prompt(task, cases, asking=self.asking, **form)
+        second = second_template(task, cases, asking=self.asking, **form)
+        task = self.asking.elicit.task(task if perturbed is None else perturbed.task(task))
+        request = ChatRequest(
             provider=self.provider,
             model=self.model,
             system=prompt.system,
             user=prompt.user,
-            schema=reply_schema(task, len(cases) if batch else None),
+            schema=reply_schema(task, len(cases) if batch else None, self.asking.elicit),
             parameters=self.parameters(len(cases)),
             mode=mode,
-            template=prompt.template,
+            template=prompt.template + second,
             n_records=len(cases),
             base_url=self.base_url,
             sample_index=sample_index,
             n_shared_characters=len(context),
         )
+        return self.adapted(request)
+
+    def adapted(self, request: ChatRequest) -> ChatRequest:
+        """Return a request as this model takes it; the default needs no change."""
+        return request
+
+    def build_second(self, first: FirstCall, places: Sequence[int]) -> SecondCall:
+        """Return the request about the answers of a first call to the cases at these places."""
+        second = second_call(self._asked(), first, places, self.asking)
+        request = replace(second.request, parameters=self.parameters(len(places)))
+        return replace(second, request=self.adapted(request))
+
+    def largest_second(self, first: FirstCall) -> ChatRequest:
+        """Return the longest request that can follow a first one, but for what is replied to it."""
+        first = all_answered(self._asked(), first)
+        return self.build_second(first, first.answered).request
 
     def instructions(self, request: ChatRequest) -> str:
         """Return all that is sent beside the user's message, which calls of a kind share."""
@@ -186,14 +234,37 @@ class ChatBackend(BaseBackend):
 
     def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
         """Return one response per case, in the order of the request; else `MalformedReply`."""
-        try:
-            _refuse_filtered(reply)
-            answers = read_answers(
+        elicit = self.asking.elicit
+        answers = self._read(
+            request,
+            reply,
+            lambda: read_answers(
                 reply.text,
-                self._asked(),
+                elicit.task(self._asked()),
                 n_records=request.n_records if request.mode == "batch" else None,
                 finish_reason=reply.finish_reason,
-            )
+                elicit=elicit,
+            ),
+        )
+        return responses_of(request, reply, answers)
+
+    def read_second(
+        self, second: SecondCall, reply: ChatReply, responses: Sequence[BackendResponse]
+    ) -> list[BackendResponse]:
+        """Return the responses of a first call with their probabilities; else `MalformedReply`."""
+        reason = reply.finish_reason
+        said = self._read(
+            second.request,
+            reply,
+            lambda: read_probabilities(reply.text, second.names, finish_reason=reason),
+        )
+        return with_probabilities(responses, said, reply, self.asking)
+
+    def _read(self, request: ChatRequest, reply: ChatReply, read: Callable[[], R]) -> R:
+        """Read a reply; an error says what it cost, and nothing of the patient."""
+        try:
+            _refuse_filtered(reply)
+            return read()
         except BackendError as error:
             # The message may quote the reply, and the reply the patient.
             error.args = (without_values(str(error), request, only_telling=True),)
@@ -203,7 +274,6 @@ class ChatBackend(BaseBackend):
             error.finish_reason = reply.finish_reason
             error.latency_seconds = reply.latency_seconds
             raise
-        return _responses(request, reply, answers)
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Judge one record in a call of its own, with retries."""
@@ -241,11 +311,22 @@ class ChatBackend(BaseBackend):
             raise InvalidValue(
                 f"one call can show one context, not {len(contexts)}; batch the records by context"
             )
-        features = [record.features for record in records]
-        request = self.build(features, mode=mode, context=contexts.pop())
+        features, context = [record.features for record in records], contexts.pop()
+        request = self.build(features, mode=mode, context=context)
+        reply = self._completed(request)
+        responses = self.read(request, reply)
+        first = FirstCall(features, request, reply.text, responses, context)
+        if not self.asking.elicit.asks_twice or not first.answered:
+            return responses
+        second = self.build_second(first, first.answered)
+        about = [responses[place] for place in first.answered]
+        asked = self.read_second(second, self._completed(second.request), about)
+        done = dict(zip(first.answered, asked, strict=True))
+        return [done.get(place, one) for place, one in enumerate(responses)]
+
+    def _completed(self, request: ChatRequest) -> ChatReply:
         policy = replace(RetryPolicy.of(self), max_reconnects=1)
-        reply = blocking.run(call_with_retries(lambda: self.complete(request), policy))
-        return self.read(request, reply)
+        return blocking.run(call_with_retries(lambda: self.complete(request), policy))
 
 
 def _refuse_filtered(reply: ChatReply) -> None:
@@ -254,62 +335,3 @@ def _refuse_filtered(reply: ChatReply) -> None:
             f"the provider withheld the answer (finish reason {reply.finish_reason!r}); "
             "see its content policy or ask another model"
         )
-
-
-def _responses(
-    request: ChatRequest, reply: ChatReply, answers: Sequence[Answer]
-) -> list[BackendResponse]:
-    n = len(answers)
-    shares = zip(
-        _shared_out(reply.input_tokens, n),
-        _shared_out(reply.output_tokens, n),
-        _shared_out(reply.cached_tokens, n),
-        _shared_out(reply.reasoning_tokens, n),
-        strict=True,
-    )
-    responses = [
-        _response(request, reply, answer, share)
-        for answer, share in zip(answers, shares, strict=True)
-    ]
-    if request.mode == "batch":
-        for place, response in enumerate(responses):
-            response.signals["batch_position"] = place
-    return responses
-
-
-def _response(
-    request: ChatRequest, reply: ChatReply, answer: Answer, share: tuple[int | None, ...]
-) -> BackendResponse:
-    n_in, n_out, n_cached, n_reasoning = share
-    usage = {"cached_tokens": n_cached, "reasoning_tokens": n_reasoning}
-    return BackendResponse(
-        prediction=answer.prediction,
-        abstained=answer.abstained,
-        confidence=answer.confidence,
-        raw_response=answer.text,
-        prompt=request.template,
-        prompt_mode=request.mode,
-        input_tokens=n_in,
-        output_tokens=n_out,
-        total_tokens=None if n_in is None or n_out is None else n_in + n_out,
-        signals={
-            **answer.signals,
-            **token_signals(reply.text, reply.logprobs, answer.prediction_span),
-            **{name: count for name, count in usage.items() if count is not None},
-        },
-        latency_seconds=reply.latency_seconds,
-        finish_reason=reply.finish_reason,
-        model=reply.model or request.model,
-    )
-
-
-def _shared_out(total: int | None, n_rows: int) -> list[int | None]:
-    """Share a count over the rows of a call so that the parts add up to it.
-
-    >>> _shared_out(10, 3)
-    [4, 3, 3]
-    """
-    if total is None:
-        return [None] * n_rows
-    part, rest = divmod(total, n_rows)
-    return [part + (row < rest) for row in range(n_rows)]

@@ -135,7 +135,7 @@ class GeminiBackend(ProviderBackend):
             should_return_http_response=True, **self.config(request, dialect)
         )
         response = await client.aio.models.generate_content(
-            model=request.model, contents=request.user, config=config
+            model=request.model, contents=_contents(request), config=config
         )
         http = response.sdk_http_response
         return _reply(read_body(http.body or "", "generation"), http.headers or {})
@@ -154,6 +154,14 @@ class GeminiBackend(ProviderBackend):
             config["response_json_schema"] = dict(request.schema)
         system = request.system if dialect == "json_schema" else schema_in_words(request)
         return {**config, "system_instruction": system}
+
+
+def _contents(request: ChatRequest) -> Any:
+    """Return what is said after the instructions: one message, or the turns of a conversation."""
+    if not request.history:
+        return request.user
+    roles = {"user": "user", "assistant": "model"}
+    return [{"role": roles[role], "parts": [{"text": text}]} for role, text in request.turns]
 
 
 def _reply(response: JsonMapping, headers: Mapping[str, str]) -> ChatReply:

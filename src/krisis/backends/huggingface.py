@@ -213,14 +213,16 @@ class _LoadedModel:
         ]
 
     def _text(self, request: ChatRequest) -> str:
-        system, user = schema_in_words(request), request.user
+        system = schema_in_words(request)
         if not self.tokenizer.chat_template:
-            return f"{system}\n\n{user}\n\nJSON:"
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+            said = "\n\n".join(text for _, text in request.turns)
+            return f"{system}\n\n{said}\n\nJSON:"
+        turns = [{"role": role, "content": text} for role, text in request.turns]
         try:
-            return self._templated(messages)
+            return self._templated([{"role": "system", "content": system}, *turns])
         except Exception:  # templates without a system role raise errors of many kinds
-            return self._templated([{"role": "user", "content": f"{system}\n\n{user}"}])
+            first = f"{system}\n\n{turns[0]['content']}"
+            return self._templated([{**turns[0], "content": first}, *turns[1:]])
 
     def _templated(self, messages: list[dict[str, str]]) -> str:
         text: str = self.tokenizer.apply_chat_template(

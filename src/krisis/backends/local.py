@@ -8,18 +8,17 @@ import hashlib
 import importlib.util
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 from krisis.backends.base import MadeAgain, recipe
-from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
+from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.backends.completion import reply_from_completion
 from krisis.backends.failures import as_backend_error, overlong_advice
 from krisis.backends.models import find_model_file
 from krisis.backends.schema import tightened
 from krisis.backends.secrets import Secret
-from krisis.data.perturbation import Perturbed
 from krisis.errors import BackendError, InvalidValue, MissingExtra, RequestRefused
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -87,21 +86,13 @@ class LocalBackend(ChatBackend):
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def build(
-        self,
-        cases: Sequence[JsonMapping],
-        *,
-        mode: PromptMode,
-        sample_index: int = 0,
-        context: str = "",
-        perturbed: Perturbed | None = None,
-    ) -> ChatRequest:
+    def adapted(self, request: ChatRequest) -> ChatRequest:
         """Return the request with a schema that this engine enforces to the letter."""
-        request = super().build(
-            cases, mode=mode, sample_index=sample_index, context=context, perturbed=perturbed
-        )
-        parameters = {**request.parameters, "seed": sample_index}
-        return dataclasses.replace(request, schema=tightened(request.schema), parameters=parameters)
+        task = self.task
+        n_guesses = 1 if task is None else self.asking.elicit.guesses_about(task)
+        schema = tightened(request.schema, n_guesses)
+        parameters = {**request.parameters, "seed": request.sample_index}
+        return dataclasses.replace(request, schema=schema, parameters=parameters)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Let the model write one reply, in a thread of its own."""
@@ -121,7 +112,7 @@ class LocalBackend(ChatBackend):
         asked = {
             "messages": [
                 {"role": "system", "content": request.system},
-                {"role": "user", "content": request.user},
+                *({"role": role, "content": text} for role, text in request.turns),
             ],
             **parameters,
             "logprobs": bool(parameters["top_logprobs"]),

@@ -63,7 +63,7 @@ class OpenAIFamilyBackend(ProviderBackend):
             "model": request.model,
             "messages": [
                 {"role": "system", "content": system},
-                {"role": "user", "content": request.user},
+                *({"role": role, "content": text} for role, text in request.turns),
             ],
             **parameters,
             **({"logprobs": True} if "top_logprobs" in parameters else {}),

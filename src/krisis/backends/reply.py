@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from krisis.backends.asking import MAX_RATIONALE_CHARACTERS, RATIONALE, Elicitation, Way
 from krisis.backends.json_text import JsonObject, Token, objects_in
 from krisis.backends.schema import case_name, checker
 from krisis.data.base import Label, Task
@@ -15,6 +17,8 @@ from krisis.errors import MalformedReply, TruncatedReply
 from krisis.json_values import JsonMapping, JsonValue
 
 MAX_REPLY_CHARACTERS = 1_000_000
+# Probabilities that add up to 1 may exceed it by this much once each is rounded to two decimals.
+ROUNDING = 0.02
 CUT_REASONS = frozenset(
     {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
 )
@@ -54,28 +58,48 @@ def read_answers(
     *,
     n_records: int | None = None,
     finish_reason: str = "",
+    elicit: Elicitation | None = None,
 ) -> list[Answer]:
     """Return the answer of a single reply, or those of a batch in the order of its cases.
 
     Raises `MalformedReply`, or `TruncatedReply` when the token cap cut the text.
     """
+    found = _answer_object(text, "abstained" if n_records is None else "results", finish_reason)
+    if found is None:
+        return [_refusal(text, finish_reason, n_records)]
+    asked = task, elicit or Elicitation()
+    assert found.value is not None
+    if n_records is None:
+        return [_answer(found.value, found.tokens, asked, text)]
+    rows = _rows(found, text, [case_name(position) for position in range(n_records)])
+    return [_answer(row, piece, asked, said) for row, piece, said in rows]
+
+
+def read_probabilities(
+    text: str, names: Sequence[str], *, finish_reason: str = ""
+) -> list[tuple[float, str]]:
+    """Return the probability in a reply, or that of each case named, and the text that says it."""
+    found = _answer_object(text, "results" if names else "probability", finish_reason)
+    if found is None:
+        said, reason = without_thoughts(text).strip(), finish_reason or "not given"
+        raise MalformedReply(
+            f"the reply holds no JSON object with a probability ({len(said)} characters, finish "
+            f"reason {reason!r})"
+        )
+    assert found.value is not None
+    if not names:
+        return [(_probability(found.value), text)]
+    return [(_probability(row), said) for row, _, said in _rows(found, text, names)]
+
+
+def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
     if len(text) > MAX_REPLY_CHARACTERS:
         raise MalformedReply(
             f"the reply has {len(text):,} characters, more than the {MAX_REPLY_CHARACTERS:,} "
             "that are read; ask for fewer cases in one call"
         )
-    found = _answer_object(text, "abstained" if n_records is None else "results", finish_reason)
-    if found is None:
-        return [_refusal(text, finish_reason, n_records)]
-    assert found.value is not None
-    if n_records is None:
-        return [_answer(found.value, found.tokens, task, text)]
-    return _batch(found, text, task, n_records)
-
-
-def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
     cut = finish_reason.lower() in CUT_REASONS
-    answers, breaks_off = objects_in(_without_thoughts(text), key)
+    answers, breaks_off = objects_in(without_thoughts(text), key)
     # An answer that is complete was not cut, even when the cap ended the text after it.
     if breaks_off or (cut and not answers):
         raise TruncatedReply(
@@ -91,7 +115,7 @@ def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None
     return answers[0] if answers else None
 
 
-def _without_thoughts(text: str) -> str:
+def without_thoughts(text: str) -> str:
     """Blank what a reasoning model thought aloud, keeping every other character in its place."""
     end = text.rfind("</think>")
     if end >= 0:
@@ -101,7 +125,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
-    said = _without_thoughts(text).strip()
+    said = without_thoughts(text).strip()
     reason = finish_reason or "not given"
     if not said and finish_reason != REFUSAL_REASON:
         advice = _EMPTY_ADVICE.get(finish_reason.lower(), "ask again, or ask another model")
@@ -114,12 +138,14 @@ def _refusal(text: str, finish_reason: str, n_records: int | None) -> Answer:
     raise MalformedReply(f"the reply {kind} ({len(said)} characters, finish reason {reason!r})")
 
 
-def _batch(found: JsonObject, text: str, task: Task, n_records: int) -> list[Answer]:
+def _rows(
+    found: JsonObject, text: str, expected: Sequence[str]
+) -> list[tuple[JsonMapping, tuple[Token, ...], str]]:
+    """Return the results of a batch in the order of its cases, each with the text that says it."""
     assert found.value is not None
     rows = found.value.get("results")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise MalformedReply('the reply has no list of objects under "results"')
-    expected = [case_name(position) for position in range(n_records)]
     given = [row.get("id") for row in rows]
     if any(not isinstance(name, str) for name in given):
         raise MalformedReply("a result in the reply has no id")
@@ -127,13 +153,13 @@ def _batch(found: JsonObject, text: str, task: Task, n_records: int) -> list[Ans
         raise MalformedReply(_id_problem(given, expected))
     pieces = _row_tokens(found.tokens)
     answers = {
-        row["id"]: _answer(row, piece, task, text[piece[0].start : piece[-1].end])
+        row["id"]: (row, piece, text[piece[0].start : piece[-1].end])
         for row, piece in zip(rows, pieces, strict=True)
     }
     return [answers[name] for name in expected]
 
 
-def _id_problem(given: list[str], expected: list[str]) -> str:
+def _id_problem(given: list[str], expected: Sequence[str]) -> str:
     counts = Counter(given)
     unknown = sorted(counts.keys() - set(expected))
     missing = [name for name in expected if name not in counts]
@@ -163,26 +189,77 @@ def _row_tokens(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
 
 
 def _answer(
-    row: JsonMapping,
-    tokens: tuple[Token, ...],
-    task: Task,
-    text: str,
+    row: JsonMapping, tokens: tuple[Token, ...], asked: tuple[Task, Elicitation], text: str
 ) -> Answer:
+    task, elicit = asked
     abstained = _abstained(_member(row, "abstained"))
-    prediction = _prediction(row.get("prediction"), task)
+    signals = {name: _extra(row, name, task) for name in task.reply_fields}
+    if elicit.way is Way.TOP_K:
+        guesses = _guesses(row, task, elicit, abstained=abstained)
+        # Of equally probable guesses the first counts.
+        best = max(guesses, key=lambda guess: guess[1], default=(None, None))
+        signals["guesses"] = [list(guess) for guess in guesses]
+        prediction, confidence = best
+    else:
+        prediction = _prediction(row.get("prediction"), task)
+        confidence = None
+        if elicit.way is not Way.TWO_STEP:
+            confidence = _confidence(row.get("confidence"))
     if not abstained:
+        _refuse_no_answer(row, prediction, elicit)
+        if elicit.way in (Way.RATIONALE, Way.TOP_K) and confidence is not None:
+            signals[elicit.signal] = confidence
+    if elicit.way is Way.RATIONALE:
+        signals[RATIONALE] = _shortened(str(signals[RATIONALE]))
+    span = _value_span(tokens, '"prediction"')
+    return Answer(prediction, abstained, confidence, text, signals, span)
+
+
+def _refuse_no_answer(row: JsonMapping, prediction: Label | None, elicit: Elicitation) -> None:
+    if elicit.way is not Way.TOP_K:
         _member(row, "prediction")
-        _member(row, "confidence")
-        if prediction is None:
-            raise MalformedReply("the reply neither answers nor abstains: prediction is null")
-    return Answer(
-        prediction,
-        abstained,
-        _confidence(row.get("confidence")),
-        text,
-        {name: _extra(row, name, task) for name in task.reply_fields},
-        _value_span(tokens, '"prediction"'),
-    )
+        if elicit.way is not Way.TWO_STEP:
+            _member(row, "confidence")
+    if prediction is None:
+        what = "there is no guess" if elicit.way is Way.TOP_K else "prediction is null"
+        raise MalformedReply(f"the reply neither answers nor abstains: {what}")
+
+
+def _guesses(
+    row: JsonMapping, task: Task, elicit: Elicitation, *, abstained: bool
+) -> list[tuple[Label, float]]:
+    """Return the guesses of an answer, none twice and no more probable than 1 together."""
+    given = row.get("guesses") if abstained else _member(row, "guesses")
+    given = [] if given is None else given
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise MalformedReply('the reply has no list of objects under "guesses"')
+    most = elicit.guesses_about(task)
+    if len(given) > most:
+        raise MalformedReply(f"the reply has {len(given)} guesses where at most {most} are asked")
+    guesses: dict[Label, float] = {}
+    for one in given:
+        answer = _prediction(_member(one, "answer"), task)
+        if answer is None or answer in guesses:
+            problem = "is null" if answer is None else f"{_shown(answer)} appears twice"
+            raise MalformedReply(f"a guess in the reply {problem}")
+        guesses[answer] = _probability(one)
+    total = sum(guesses.values())
+    if total > 1 + ROUNDING:
+        raise MalformedReply(f"the probabilities of the guesses add up to {total:.4g}, above 1")
+    return list(guesses.items())
+
+
+def _probability(row: JsonMapping) -> float:
+    value = _confidence(_member(row, "probability"), "probability")
+    if value is None:
+        raise MalformedReply("a probability in the reply is null")
+    return value
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_RATIONALE_CHARACTERS:
+        return text
+    return text[: MAX_RATIONALE_CHARACTERS - 1] + "…"
 
 
 def _member(row: JsonMapping, key: str) -> JsonValue:
@@ -217,7 +294,7 @@ def _prediction(value: object, task: Task) -> Label | None:
     raise MalformedReply(f"prediction {_shown(value)} is none of the allowed answers: {allowed}")
 
 
-def _confidence(value: object) -> float | None:
+def _confidence(value: object, name: str = "confidence") -> float | None:
     if value is None:
         return None
     number: float | None = None
@@ -227,7 +304,7 @@ def _confidence(value: object) -> float | None:
         number = float(match[1]) / (100 if match[2] else 1)
     if number is None or not 0 <= number <= 1:
         raise MalformedReply(
-            f"confidence must lie between 0 and 1, or be a percentage with its sign, "
+            f"{name} must lie between 0 and 1, or be a percentage with its sign, "
             f"not {_shown(value)}"
         )
     return number

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from pydantic import TypeAdapter
 
+from krisis.backends.asking import RATIONALE, Elicitation, Way
 from krisis.data.base import Label, Task
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 
@@ -28,29 +30,44 @@ def case_name(position: int) -> str:
     return f"case_{position}"
 
 
-def reply_schema(task: Task, n_records: int | None = None) -> JsonObject:
+def reply_schema(
+    task: Task, n_records: int | None = None, elicit: Elicitation | None = None
+) -> JsonObject:
     """Return the schema of one answer, or of a batch when the number of cases is given."""
+    properties = _answer_properties(task, elicit or Elicitation())
     if n_records is None:
-        return _object(_answer_properties(task))
-    names = [case_name(position) for position in range(n_records)]
-    identity = {"id": {"type": "string", "enum": names}}
-    case = _object({**identity, **_answer_properties(task)})
+        return _object(properties)
+    return _of_cases([case_name(position) for position in range(n_records)], properties)
+
+
+def probability_schema(names: Sequence[str]) -> JsonObject:
+    """Return the schema of a probability, or of one for each of the cases named."""
+    properties: JsonObject = {"probability": {"type": "number"}}
+    return _of_cases(names, properties) if names else _object(properties)
+
+
+def _of_cases(names: Sequence[str], properties: JsonObject) -> JsonObject:
+    identity = {"id": {"type": "string", "enum": list(names)}}
+    case = _object({**identity, **properties})
     return _object({"results": {"type": "array", "items": case}})
 
 
-def _answer_properties(task: Task) -> JsonObject:
+def _answer_properties(task: Task, elicit: Elicitation) -> JsonObject:
     # A model writes from left to right: the grounds come before the answer, and the confidence
     # after the answer that it is about.
     grounds = {
         name: {**checker(field.type).json_schema(), "description": field.description}
         for name, field in task.reply_fields.items()
     }
-    return {
-        **grounds,
-        "abstained": {"type": "boolean"},
-        "prediction": _or_null(_one_of(list(task.answers))),
-        "confidence": _or_null({"type": "number"}),
-    }
+    answers = _one_of(list(task.answers))
+    properties = {**grounds, "abstained": {"type": "boolean"}}
+    if elicit.way is Way.TOP_K:
+        guess = _object({"answer": answers, "probability": {"type": "number"}})
+        return {**properties, "guesses": {"type": "array", "items": guess}}
+    properties["prediction"] = _or_null(answers)
+    if elicit.way is not Way.TWO_STEP:
+        properties["confidence"] = _or_null({"type": "number"})
+    return properties
 
 
 def _one_of(answers: list[Label]) -> JsonObject:
@@ -73,18 +90,19 @@ def _object(properties: JsonObject) -> JsonObject:
     }
 
 
-def tightened(schema: JsonMapping) -> JsonObject:
+def tightened(schema: JsonMapping, n_guesses: int = 1) -> JsonObject:
     """Return a batch or single schema for an engine that enforces it token by token.
 
     Such an engine can be held to the exact list of cases, each once and in order, and to
     confidences in [0, 1] in steps of 0.01, which a small model would otherwise miss. Lists of
     texts are kept short: a small model that begins to repeat itself would fill the token cap.
     """
-    properties = {name: _shortened(kind) for name, kind in schema["properties"].items()}
+    properties = {
+        name: _tightened(name, kind, n_guesses) for name, kind in schema["properties"].items()
+    }
     if "results" not in properties:
-        steps = [round(step / 100, 2) for step in range(101)]
-        return {**schema, "properties": {**properties, "confidence": _or_null({"enum": steps})}}
-    case = tightened(properties["results"]["items"])
+        return {**schema, "properties": properties}
+    case = tightened(properties["results"]["items"], n_guesses)
     names = case["properties"]["id"]["enum"]
     cases = [
         {**case, "properties": {**case["properties"], "id": {"const": name}}} for name in names
@@ -92,7 +110,18 @@ def tightened(schema: JsonMapping) -> JsonObject:
     return _object({"results": {"type": "array", "prefixItems": cases}})
 
 
-def _shortened(kind: JsonObject) -> JsonObject:
+_STEPS = [round(step / 100, 2) for step in range(101)]
+
+
+def _tightened(name: str, kind: JsonObject, n_guesses: int) -> JsonObject:
+    if name == "confidence":
+        return _or_null({"enum": _STEPS})
+    if name == "probability":
+        return {"enum": _STEPS}
+    if name == "guesses":
+        return {**kind, "maxItems": n_guesses, "items": tightened(kind["items"])}
+    if name == RATIONALE:
+        return {**kind, "maxLength": 300}
     if kind.get("type") != "array" or kind.get("items", {}).get("type") != "string":
         return kind
     return {**kind, "maxItems": 2, "items": {**kind["items"], "maxLength": 100}}

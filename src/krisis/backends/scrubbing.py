@@ -32,8 +32,8 @@ class Shown(Protocol):
     """A request: what was sent, and the same text without any value."""
 
     @property
-    def user(self) -> str:
-        """Return the message that shows the patient's values."""
+    def shown(self) -> str:
+        """Return the messages that show the patient's values."""
 
     @property
     def template(self) -> str:
@@ -67,7 +67,7 @@ class ShownRecords:
     records: Sequence[PatientRecord]
 
     @property
-    def user(self) -> str:
+    def shown(self) -> str:
         """Return names and values of their findings, and the text that they share."""
         lines = [f"{n}: {value}" for one in self.records for n, value in one.features.items()]
         return "\n".join([*lines, *{one.context for one in self.records}])
@@ -82,7 +82,7 @@ def without_values(text: str, request: Shown, *, only_telling: bool = False) -> 
     """Blank every word and number of the patient; ``only_telling`` leaves lone single digits.
 
     >>> from types import SimpleNamespace
-    >>> sent = SimpleNamespace(user="- creatinine: 2.4 mg/dL", template="- creatinine: [redacted]")
+    >>> sent = SimpleNamespace(shown="- creatinine: 2.4 mg/dL", template="- creatinine: [redacted]")
     >>> without_values("bad value CREATININE=2,40 in field 2", sent)
     'bad value CREATININE=… in field 2'
     """
@@ -103,7 +103,7 @@ class _Values:
     """The words and numbers that a request shows and its template does not."""
 
     def __init__(self, request: Shown) -> None:
-        shown, common = _tokens(request.user), _tokens(request.template)
+        shown, common = _tokens(request.shown), _tokens(request.template)
         self._common = frozenset(common)
         self._words = {word for word in shown if word.isalpha()} - self._common
         self._numbers = {n for token in shown if token[0].isdigit() for n in _read(token)}

@@ -130,7 +130,7 @@ def main(command: typer.Typer = app) -> None:
     prepare_streams()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        command(arguments)
+        command(arguments, prog_name="krisis")
     except Exception as error:
         told = error if isinstance(error, KrisisError) else fault_of_own_code(error)
         if told is None:

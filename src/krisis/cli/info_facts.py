@@ -230,5 +230,5 @@ def _summary(found: JsonValue) -> str:
 def _about(found: JsonValue) -> list[str]:
     """Return the paragraphs of a documentation string that are words, not examples."""
     paragraphs = (inspect.getdoc(found) or "").replace("``", "`").split("\n\n")
-    words = [" ".join(part.split()) for part in paragraphs if not part.lstrip().startswith(">>>")]
+    words = [" ".join(part.split()) for part in paragraphs if not part.lstrip().startswith(">" * 3)]
     return [re.sub(r":class:`~?([\w.]+)`", r"\1", one) for one in words if one]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from krisis.backends.wording import built_in_prompt
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
@@ -19,6 +20,20 @@ from krisis.json_values import JsonObject, JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
 app = new_app()
+# The axes of a sweep: each of these options may be given several times.
+_MODE = typer.Option([], "--mode", help="Mode of the suite, as few_shot; repeatable.")
+_MODEL = typer.Option(
+    [], "--model", help="Backend such as guideline, or PROVIDER/MODEL; several are a sweep."
+)
+_TASK = typer.Option([], "--task", help="Task of the suite; several are a sweep.")
+_SEED = typer.Option([], "--seed", min=0, help="Seed of the suite; several are a sweep.")
+_PROMPT = typer.Option([], "--prompt", help="Prompt of your own, a text file; several are a sweep.")
+_ELICIT = typer.Option(
+    [],
+    "--elicit",
+    help="Ask by answer (default), rationale, p-true, top-k, top-k:N or two-step; several are a "
+    "sweep.",
+)
 
 
 def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
@@ -34,30 +49,31 @@ def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Print first prompt and estimate; send nothing."
     ),
+    print_prompt: bool = typer.Option(
+        False, "--print-prompt", help="Print the built-in prompt, for --prompt; run nothing."
+    ),
     resume: bool = typer.Option(
         False, "--resume", help="Continue the newest run of these settings."
     ),
     detach: bool = typer.Option(
         False, "--detach", help="With --batch: submit, leave, collect later."
     ),
-    mode: list[str] = typer.Option(
-        [], "--mode", help="Mode of the suite, as few_shot; repeatable."
-    ),
-    model: list[str] = typer.Option(
-        [],
-        "--model",
-        help="Backend such as guideline, or PROVIDER/MODEL; several are a sweep.",
-    ),
-    task: list[str] = typer.Option([], "--task", help="Task of the suite; several are a sweep."),
-    seed: list[int] = typer.Option(
-        [], "--seed", min=0, help="Seed of the suite; several are a sweep."
-    ),
+    mode: list[str] = _MODE,
+    model: list[str] = _MODEL,
+    task: list[str] = _TASK,
+    seed: list[int] = _SEED,
+    prompt: list[str] = _PROMPT,
+    elicit: list[str] = _ELICIT,
     **options: JsonValue,
 ) -> list[Path]:
     """Run a suite on a model and score the answers."""
+    if print_prompt:
+        typer.echo(built_in_prompt(), nl=False)
+        return []
     stored = read_config(config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
+    axes |= {"prompts": prompt, "elicits": elicit}
     if detach and not {**stored, **given}.get("batch"):
         raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
     lists = {axis: list(dict.fromkeys(values)) for axis, values in axes.items() if values}

@@ -107,7 +107,7 @@ def plain_row(row: EvaluationResult) -> PlainRow:
         item=str(row.metadata.get("item") or ""),
         truth=row.ground_truth,
         prediction=None if row.abstained else row.prediction,
-        signals={**row.signals, STATED: row.confidence},
+        signals={STATED: row.confidence, **row.signals},
         failed=None if row.error is None else f"{row.failure_class or 'failed'}: {row.error}",
     )
 

@@ -39,6 +39,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "config": "FILE",
     },
     "How to ask": {
+        "prompt": "FILE",
+        "elicit": "WAY",
         "batch_size": "NUMBER",
         "repeats": "NUMBER",
         "perturb": "FORM",
@@ -81,6 +83,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Before and after": {
         "dry_run": "",
         "print_config": "",
+        "print_prompt": "",
         "resume": "",
     },
 }

@@ -1,4 +1,4 @@
-"""`krisis sweep`: models × tasks × modes × seeds as one piece of work."""
+"""`krisis sweep`: models × tasks × modes × seeds × prompts as one piece of work."""
 
 from __future__ import annotations
 
@@ -176,19 +176,22 @@ def _by_task(ends: list[CellEnd]) -> dict[str, dict[str, BenchmarkResult]]:
     named: dict[str, dict[str, BenchmarkResult]] = {}
     titles = Counter((suite, task) for suite, task, *_ in groups)
     for (suite, task, *_), members in groups.items():
-        models = Counter(end.cell.config.model for end in members)
+        models = Counter(map(_model, members))
         title = f"{suite} · {task}"
         if titles[suite, task] > 1:  # of other seeds or modes, as the names of its cells say
             model, *others = members[0].cell.name.split(" · ")
             title = " · ".join([title, *others[1:]] if others[1:] else [title, model, *others])
         named[title] = {
-            end.cell.config.model
-            if models[end.cell.config.model] == 1
-            else end.cell.name: end.result
+            _model(end) if models[_model(end)] == 1 else end.cell.name: end.result
             for end in members
             if end.result is not None
         }
     return named
+
+
+def _model(end: CellEnd) -> str:
+    """Name the model of a cell, with how it was asked."""
+    return " · ".join([end.cell.config.model, *end.cell.config.asking.words])
 
 
 def _group(title: str, runs: dict[str, BenchmarkResult]) -> Group:
@@ -205,7 +208,7 @@ def _with_run_file(ends: list[CellEnd]) -> dict[tuple[str, str, str], list[CellE
     for end in ends:
         config = end.cell.config
         if end.result is not None and not end.is_failed and run_format(config.suite):
-            found.setdefault((config.suite, config.model, str(config.seed)), []).append(end)
+            found.setdefault((config.suite, _model(end), str(config.seed)), []).append(end)
     return found
 
 

@@ -19,13 +19,15 @@ class Signal:
     """One signal: its range, what a null stands for, and what a calibrator takes for a missing one.
 
     ``null_means`` None is nothing. ``missing`` claims no confidence: a number, or the ``lowest``,
-    ``highest`` or ``mean`` value among the items that a calibrator is fitted on.
+    ``highest`` or ``mean`` value among the items that a calibrator is fitted on. ``asked_by`` is
+    the way of asking that a run must have been made with.
     """
 
     lowest: float = -math.inf
     highest: float = math.inf
     null_means: float | None = None
     missing: float | Literal["lowest", "highest", "mean"] = "mean"
+    asked_by: str = ""
 
     @property
     def bounded(self) -> bool:
@@ -50,6 +52,10 @@ SIGNALS: dict[str, Signal] = {
     "consistency_modal_confidence": Signal(0, 1, missing=0.5),
     "consistency_score_std": Signal(0, missing="highest"),
     STATED: Signal(0, 1, missing=0.5),
+    "rationale_confidence": Signal(0, 1, missing=0.5, asked_by="rationale"),
+    "p_true_confidence": Signal(0, 1, missing=0.5, asked_by="p-true"),
+    "top_k_confidence": Signal(0, 1, missing=0.5, asked_by="top-k"),
+    "two_step_confidence": Signal(0, 1, missing=0.5, asked_by="two-step"),
 }
 
 
@@ -106,9 +112,11 @@ def _of_column(
 def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
     signals = run.signals[index]
     if name not in signals:
+        way = signal_of(name).asked_by
+        advice = f"a run made with --elicit {way}" if way else "a run that recorded it"
         raise InvalidValue(
             f"{run.place(index)}: the signal {name} is missing and {needed_by} needs it; "
-            "choose another variant or a run that recorded it"
+            f"choose another variant or {advice}"
         )
     return signals[name]
 

@@ -71,6 +71,11 @@ VARIANTS: dict[str, Variant] = {
         lambda s: 0.4 * s[_MODAL] + 0.3 * _evidence(s) + 0.3 * _similarity(s),
     ),
     "stated": _as_it_is(STATED),  # the confidence that a krisis backend returned
+    # By `krisis run --elicit`: each of these ways to ask writes a signal of its own.
+    "rationale": _as_it_is("rationale_confidence"),
+    "p_true": _as_it_is("p_true_confidence"),
+    "top_k": _as_it_is("top_k_confidence"),
+    "two_step": _as_it_is("two_step_confidence"),
 }
 CALIBRATED = ("verbalized_calibrated", "calibrated")
 KNOWN = (*VARIANTS, *CALIBRATED)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
-from krisis.backends.chat import ChatBackend
+from krisis.backends.chat import ChatBackend, ChatRequest
 from krisis.backends.provider import ProviderBackend
 from krisis.backends.unready import builds_prompts, unready_backend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
@@ -16,6 +16,7 @@ from krisis.errors import InvalidFile, InvalidValue, MissingExtra, MissingKey, U
 from krisis.execution.batches import (
     Batch,
     cases_of,
+    first_call,
     in_random_order,
     perturbed_batches,
     plan_batches,
@@ -28,6 +29,7 @@ from krisis.execution.config import RunConfig
 from krisis.execution.options import (
     Batching,
     Execution,
+    asking_of,
     batch_api_of,
     check_batching,
     check_perturb,
@@ -75,9 +77,7 @@ def assemble(
     return Assembled(suite, backend, metrics, records, description)
 
 
-def backend_of(
-    config: RunConfig, make: Callable[..., BaseBackend] = backend_from_name
-) -> BaseBackend:
+def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None) -> BaseBackend:
     """Make the backend that a configuration names."""
     options = {
         "temperature": config.temperature,
@@ -86,9 +86,16 @@ def backend_of(
         "max_retries": config.max_retries,
         **config.model_options,
     }
-    backend = make(config.model, **options)
+    backend = (make or backend_from_name)(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
+    if config.asking.words:
+        if not isinstance(backend, ChatBackend):
+            raise InvalidValue(
+                f"the backend {config.model!r} writes no prompt, so it cannot be asked by "
+                f"{' and '.join(config.asking.words)}; leave out --prompt and --elicit"
+            )
+        backend.asking = config.asking
     if config.batch:
         check_batching(config.stop_when, on_cluster=config.cluster is not None)
         batch_api_of(backend)
@@ -169,12 +176,21 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
             f"the suite {config.suite!r} takes no {next(iter(chosen))}; let its __init__ take "
             "config and hand it to super().__init__(config)"
         )
-    for name in options:
-        if name not in known and not takes_any:
-            raise UnknownName.among(
-                f"option of the suite {config.suite}:", name, known - {"config"}
-            )
+    if not takes_any:
+        _refuse_unknown(config.suite, options, known)
     return registry.made(kind, options, f"the suite {config.suite!r}", "--suite-option NAME=VALUE")
+
+
+def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
+    for name, value in options.items():
+        if name in known:
+            continue
+        if name in ("data_path", "sex", "mode"):
+            raise InvalidValue(
+                f"the suite {suite!r} has no use for {name} ({value!r}); leave it out (krisis "
+                f"info {suite} shows its options)"
+            )
+        raise UnknownName.among(f"option of the suite {suite}:", name, known - {"config"})
 
 
 def _priced(deferral: JsonValue, risk: float) -> JsonObject:
@@ -245,6 +261,7 @@ def estimate_of(
 ) -> Estimate:
     """Say what the calls of a run take, from the letters of its prompts."""
     n_cases, n_calls = sum(map(len, batches)), len(batches)
+    n_calls *= 1 + asking_of(parts.backend).elicit.asks_twice
     if not isinstance(parts.backend, ChatBackend):
         return Estimate(n_cases, n_calls)
     tokens = _input_tokens(parts.backend, batches), float(n_cases * FIRST_GUESS_OF_OUTPUT)
@@ -260,7 +277,7 @@ def dry_run_text(config: RunConfig) -> str:
     batches = checked_batches(config, parts)
     prices = read_prices(config.prices) if config.prices else {}
     estimate = estimate_of(parts, batches, price_of(backend, prices), by_batch=config.batch)
-    plan = f"{estimate.n_cases} records in {len(batches)} calls of up to {config.batch_size}"
+    plan = f"{estimate.n_cases} records in {estimate.n_calls} calls of up to {config.batch_size}"
     if config.perturb:
         plan += f", among them those asked in another form: {', '.join(config.perturb)}"
     if config.stop_when is not None:
@@ -282,6 +299,7 @@ def dry_run_text(config: RunConfig) -> str:
             "",
             first.user,
             "",
+            *_second_lines(batches[0], first, backend),
             "── estimate; nothing was sent ──",
             plan,
             f"input tokens   about {tokens[0]:,.0f} ({CHARACTERS_PER_TOKEN} letters each)",
@@ -308,6 +326,20 @@ def _planned(config: RunConfig, parts: Assembled) -> list[Batch]:
 
 def _input_tokens(backend: ChatBackend, batches: Sequence[Batch]) -> float:
     step = max(1, len(batches) // N_BATCHES_MEASURED)
-    measured = [request_about(batch, backend) for batch in batches[::step]]
-    n_letters = sum(len(request.system) + len(request.user) for request in measured)
-    return n_letters / CHARACTERS_PER_TOKEN * len(batches) / len(measured)
+    chosen = batches[::step]
+    requests = [request_about(batch, backend) for batch in chosen]
+    if backend.asking.elicit.asks_twice:
+        pairs = zip(chosen, list(requests), strict=True)
+        requests += [backend.largest_second(first_call(*pair)) for pair in pairs]
+    n_letters = sum(len(request.system) + len(request.shown) for request in requests)
+    return n_letters / CHARACTERS_PER_TOKEN * len(batches) / len(chosen)
+
+
+def _second_lines(batch: Batch, first: ChatRequest, backend: ChatBackend) -> list[str]:
+    """Return the second call about the first batch, where an answer takes two."""
+    if not backend.asking.elicit.asks_twice:
+        return []
+    second = backend.largest_second(first_call(batch, first))
+    turns = "" if second.history else f"{second.system}\n\n"
+    heading = "── its second call, with an answer for example ──"
+    return [heading, f"{turns}{second.user}", ""]

@@ -17,9 +17,10 @@ from krisis.errors import (
     TruncatedReply,
 )
 from krisis.execution.batches import Batch, Case, request_about
-from krisis.execution.callers import ChatCaller, lose
+from krisis.execution.callers import ChatCaller
 from krisis.execution.engine import Engine
 from krisis.execution.pacing.budget import Budget, Tokens
+from krisis.execution.second_calls import lose
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
@@ -102,7 +103,7 @@ class Settling:
             lose(spent, error)
             self.engine.fail(cases, error, spent=spent)
         else:
-            self.caller.keep(request.key(), request, reply, spent)
+            self.caller.keep(request, reply, spent)
             self.engine.answer(cases, responses, spent=spent)
 
     def _book(

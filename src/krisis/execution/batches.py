@@ -10,7 +10,9 @@ from typing import TypedDict
 
 import numpy as np
 
+from krisis.backends.base import BackendResponse
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
+from krisis.backends.second_call import FirstCall
 from krisis.data.base import BaseDataSuite, PatientRecord, Records
 from krisis.data.perturbation import (
     KIND,
@@ -66,6 +68,18 @@ def request_about(cases: Sequence[Case], backend: ChatBackend) -> ChatRequest:
         context=cases[0].record.context,
         **cases[0].form,
     )
+
+
+def first_call(
+    cases: Sequence[Case],
+    request: ChatRequest,
+    text: str = "",
+    responses: Sequence[BackendResponse] = (),
+) -> FirstCall:
+    """Return the first of two calls about these cases, and what came of it."""
+    features = [case.record.features for case in cases]
+    form = cases[0].record.context, cases[0].perturbed
+    return FirstCall(features, request, text, responses, *form)
 
 
 def cases_of(records: Sequence[PatientRecord], repeats: int = 1) -> list[Case]:

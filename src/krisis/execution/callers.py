@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
@@ -21,10 +21,10 @@ from krisis.errors import (
     TruncatedReply,
     Unreachable,
 )
-from krisis.execution.batches import Case, request_about
+from krisis.execution.batches import Case, first_call, request_about
 from krisis.execution.cache import ReplyCache
 from krisis.execution.cluster import Workers
-from krisis.execution.pacing.budget import Asked
+from krisis.execution.pacing.budget import Asked, Promise
 from krisis.execution.pacing.gate import Gate, Usage
 from krisis.execution.plain_calls import (
     PlainCall,
@@ -36,16 +36,16 @@ from krisis.execution.plain_calls import (
     paid,
     timed_out_error,
 )
+from krisis.execution.second_calls import SecondCalls, lose
 from krisis.execution.stopping import FirstCalls, StopRequested
 from krisis.results.journal import Spent
 
 R = TypeVar("R")
+Reader: TypeAlias = Callable[[ChatRequest, ChatReply], R]
 
 
-def lose(spent: Spent, error: BackendError) -> None:
-    """Count the tokens of a call that gave nothing."""
-    spent.lost_input_tokens += error.input_tokens or 0
-    spent.lost_output_tokens += error.output_tokens or 0
+# What came of a case: a response, or the error by which the second call about it failed.
+Outcome: TypeAlias = BackendResponse | BackendError
 
 
 class Attempts:
@@ -133,6 +133,10 @@ class Attempts:
         self._first_calls.succeeded()
         return value
 
+    def withdraw(self, promise: Promise) -> None:
+        """Give back what is kept for a second call that is not made."""
+        self._gate.withdraw(promise)
+
     def stop_at_budget(self, reason: str) -> None:
         """End the run because its budget is too small for what comes next."""
         self._gate.budget.stop(reason)
@@ -155,8 +159,8 @@ class Caller(Protocol):
 
     async def ask(
         self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
-    ) -> list[BackendResponse]:
-        """Return one response per case, in order; raise a `BackendError` otherwise."""
+    ) -> Sequence[Outcome]:
+        """Return what came of each case, in order; raise a `BackendError` of all of them."""
 
     async def open(self) -> None:
         """Get ready, so that no call pays for it with its time."""
@@ -179,35 +183,58 @@ class ChatCaller:
 
     async def ask(
         self, cases: Sequence[Case], *, mode: PromptMode, spent: Spent
-    ) -> list[BackendResponse]:
-        """Build the request, find or fetch the reply, read it."""
+    ) -> Sequence[Outcome]:
+        """Build the request, find or fetch the reply, read it; ask about the answer if need be."""
         request = request_about(cases, self._backend)
-        key = "" if self._cache is None else request.key()
-        return self.from_cache(key, request, spent) or await self._fetch(request, spent, key)
+        asked = self.asked(request)
+        if not self._backend.asking.elicit.asks_twice:
+            return (await self.exchanged(request, self.read, asked, spent))[1]
+        following = self._backend.largest_second(first_call(cases, request))
+        promise = Promise(self.asked(following, self._backend.output_cap(request) or 0))
+        try:
+            asked, n_hits = replace(asked, then=promise), spent.n_cache_hits
+            reply, responses = await self.exchanged(request, self.read, asked, spent)
+            if self._cache is not None:
+                self._cache.flush()  # paid for, and without a row until the second call is through
+            first = first_call(cases, request, reply.text, responses)
+            is_paid = spent.n_cache_hits == n_hits
+            second = SecondCalls(self, self._backend, first, promise, spent, is_paid)
+            return await second.settled()
+        finally:
+            self._attempts.withdraw(promise)
 
-    def asked(self, request: ChatRequest) -> Asked:
-        """Return the size of a request."""
-        n_bytes = len(request.user.encode("utf-8", "surrogatepass"))
+    def asked(self, request: ChatRequest, n_more: int = 0) -> Asked:
+        """Return the size of a request; ``n_more`` bytes are not known yet."""
+        n_bytes = len(request.shown.encode("utf-8", "surrogatepass")) + n_more
         cap, shared = self._backend.output_cap(request), self._backend.instructions(request)
         return Asked(n_bytes, request.n_records, cap, shared)
 
+    async def exchanged(
+        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: Spent
+    ) -> tuple[ChatReply, R]:
+        """Return the reply to a request, from the cache or from the provider, and what it says."""
+        found = self.from_cache(request, read, spent)
+        return found or await self._fetch(request, read, asked, spent)
+
     def from_cache(
-        self, key: str, request: ChatRequest, spent: Spent
-    ) -> list[BackendResponse] | None:
-        """Return what was answered to this request before, if it is kept."""
-        reply = None if self._cache is None else self._cache.get(key)
+        self, request: ChatRequest, read: Reader[R], spent: Spent
+    ) -> tuple[ChatReply, R] | None:
+        """Return what was replied to this request before, if it is kept."""
+        reply = None if self._cache is None else self._cache.get(request.key())
         if reply is None:
             return None
         try:
-            responses = self.read(request, reply)
+            value = read(request, reply)
         except MalformedReply:  # kept by a version that read replies otherwise: ask again
             return None
         spent.n_cache_hits += 1
         spent.cached_input_tokens += reply.input_tokens or 0
         spent.cached_output_tokens += reply.output_tokens or 0
-        return responses
+        return reply, value
 
-    async def _fetch(self, request: ChatRequest, spent: Spent, key: str) -> list[BackendResponse]:
+    async def _fetch(
+        self, request: ChatRequest, read: Reader[R], asked: Asked, spent: Spent
+    ) -> tuple[ChatReply, R]:
         sent = request
 
         async def call(cap: int | None) -> ChatReply:
@@ -218,37 +245,43 @@ class ChatCaller:
         reply = await self._attempts.make(
             call,
             lambda reply: Usage(reply.input_tokens, reply.output_tokens, reply.headers),
-            asked=self.asked(request),
+            asked=asked,
             spent=spent,
             # The backends of krisis scrub where a provider's words come in.
             shown=None if isinstance(self._backend, ProviderBackend) else request,
         )
         spent.n_dropped_fields += reply.n_dropped_fields
         try:
-            responses = self.read(sent, reply)
+            value = read(sent, reply)
         except TruncatedReply as error:
             if sent is not request:  # the budget cut it, so that it is no fault of the record
                 lose(spent, error)
                 self._attempts.stop_at_budget("what is left is too little for the next reply")
             raise
-        self.keep(key, request, reply, spent)
-        return responses
+        self.keep(request, reply, spent)
+        return reply, value
 
-    def keep(self, key: str, request: ChatRequest, reply: ChatReply, spent: Spent) -> None:
+    def keep(self, request: ChatRequest, reply: ChatReply, spent: Spent) -> None:
         """Count the tokens of a reply that was read, and keep it in the cache."""
         spent.input_tokens += reply.input_tokens or 0
         spent.output_tokens += reply.output_tokens or 0
         if self._cache is not None:
-            self._cache.put(key, request, reply)
+            self._cache.put(request.key(), request, reply)
 
     def _completed(self, request: ChatRequest) -> Awaitable[ChatReply]:
         return self._backend.complete(request)
 
     def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
         """Return one response per case; whatever goes wrong is a `BackendError`."""
+        read = self._backend.read
+        return self.checked(
+            request, reply, lambda: checked_count(read(request, reply), request.n_records)
+        )
+
+    def checked(self, request: ChatRequest, reply: ChatReply, read: Callable[[], R]) -> R:
+        """Read a reply, and let whatever goes wrong be a `BackendError`."""
         try:
-            responses = self._backend.read(request, reply)
-            return checked_count(responses, request.n_records)
+            return read()
         except BackendError as error:
             if not isinstance(error, MalformedReply):  # the reply says that there is no answer
                 raise

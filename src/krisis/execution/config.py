@@ -16,7 +16,9 @@ from pydantic import (
     field_validator,
 )
 
+from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.secrets import holds_secret, names_secret
+from krisis.backends.template import PromptTemplate, read_template
 from krisis.data.perturbation import perturbations
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
@@ -51,6 +53,13 @@ class RunConfig(BaseModel):
     base_url: str | None = Field(None, description="Base URL of the provider's API.")
     max_retries: int | None = Field(None, ge=0, description="Retries of one call.")
     model_options: JsonObject = Field({}, description="Another option of the backend; repeatable.")
+    prompt: PromptTemplate | None = Field(
+        None, description="Prompt of your own, a text file; see --print-prompt."
+    )
+    elicit: str = Field(
+        "answer",
+        description="answer, rationale, p-true, top-k, top-k:N or two-step.",
+    )
     metrics: list[str] = Field([], description="Only this metric or bundle; repeatable.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
     max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
@@ -103,6 +112,21 @@ class RunConfig(BaseModel):
                     "set the provider's environment variable instead"
                 )
         return options
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _is_read(cls, given: JsonValue) -> JsonValue:
+        return read_template(given) if isinstance(given, str | Path) else given
+
+    @field_validator("elicit")
+    @classmethod
+    def _is_a_way(cls, text: str) -> str:
+        return str(Elicitation.parsed(text))
+
+    @property
+    def asking(self) -> Asking:
+        """Return how the model is asked."""
+        return Asking(self.prompt, Elicitation.parsed(self.elicit))
 
     @field_validator("cluster")
     @classmethod
@@ -185,14 +209,18 @@ def checked_config(content: JsonObject, place: str) -> RunConfig:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
-            raise InvalidValue(f"{place}: {name} is missing; {_hint(name)}") from None
-        message = first["msg"].removeprefix("Value error, ")
+            raise InvalidValue(f"{place}: {name} is missing; {_hint(name, content)}") from None
+        message = first["msg"].removeprefix("Value error, ").replace("Input should", "it must")
         received = "" if first["type"] == "value_error" else f", received {first['input']!r}"
         raise InvalidValue(f"{place}: {name}: {message}{received}") from None
 
 
-def _hint(name: str) -> str:
-    return "name one of `krisis list suites`" if name == "suite" else "give --model"
+def _hint(name: str, given: JsonObject) -> str:
+    """Return what to type where the suite or the model is missing."""
+    if name == "suite":
+        return "type for instance: krisis run ckd --model guideline (krisis info lists the suites)"
+    suite = given.get("suite") or "SUITE"
+    return f"type for instance: krisis run {suite} --model guideline, or --model openai/NAME"
 
 
 def read_mapping(path: Path, what: str, *, option: str) -> JsonObject:

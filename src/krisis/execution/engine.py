@@ -7,20 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from sys import intern
 
+from krisis.backends.asking import RATIONALE
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
 from krisis.data.base import BaseDataSuite
 from krisis.data.perturbation import KIND, RECORD
-from krisis.errors import (
-    BackendError,
-    ContentFiltered,
-    MalformedReply,
-    TruncatedReply,
-    WorkerLost,
-)
+from krisis.errors import BackendError, MalformedReply
 from krisis.execution.batches import Batch, Case
-from krisis.execution.callers import Caller, lose
+from krisis.execution.callers import Caller, Outcome
 from krisis.execution.prompts import PromptCheck
+from krisis.execution.second_calls import FINAL, lose
 from krisis.execution.stopping import CannotGoOn, Stop, StopRequested
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
@@ -74,7 +70,7 @@ class Engine:
         except StopRequested:
             return  # what is not settled is left for a later session
 
-    async def _ask(self, batch: Batch, spent: Spent) -> list[BackendResponse]:
+    async def _ask(self, batch: Batch, spent: Spent) -> Sequence[Outcome]:
         """Ask, and book what was spent in vain when the run ends before there is an answer."""
         try:
             self._stop.check()
@@ -102,8 +98,7 @@ class Engine:
             middle = (len(batch) + 1) // 2
             await self._settle(batch[:middle], spent)
             await self._settle(batch[middle:], Spent())
-        elif isinstance(error, TruncatedReply | ContentFiltered | WorkerLost):
-            # The same cap would cut it again, the same policy withhold it, and so on.
+        elif isinstance(error, FINAL):
             self.fail(batch, error, spent=spent)
         else:
             await self._ask_once_more(batch, spent)
@@ -117,12 +112,18 @@ class Engine:
         else:
             self.answer(batch, responses, spent=spent)
 
-    def answer(self, batch: Batch, responses: list[BackendResponse], *, spent: Spent) -> None:
-        """Hand the rows of an answered batch on."""
+    def answer(self, batch: Batch, outcomes: Sequence[Outcome], *, spent: Spent) -> None:
+        """Hand the rows of an answered batch on; cases whose second call failed are failed rows."""
         mode: PromptMode = "batch" if len(batch) > 1 else "single"
-        prompt = self._prompts.shared(responses[0].prompt, batch, mode)
+        prompt: str | None = None
         rows = []
-        for case, response in zip(batch, self._review.responses(batch, responses), strict=True):
+        for case, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, BackendError):
+                rows.append(failed_row(case, outcome, self._review.error(outcome)))
+                continue
+            response = self._review.response(case, outcome)
+            if prompt is None:
+                prompt = self._prompts.shared(response.prompt, batch, mode)
             if response.prompt is not prompt and response.prompt != prompt:
                 own = self._prompts.shared(response.prompt, [case], mode)
                 rows.append(answered_row(case, response, prompt=own))
@@ -143,20 +144,16 @@ class Review:
         self._suite = suite
         self._is_needed = not suite.stores_text or type(suite).review is not BaseDataSuite.review
 
-    def responses(
-        self, cases: Sequence[Case], responses: list[BackendResponse]
-    ) -> list[BackendResponse]:
-        """Return the responses as they may be kept."""
+    def response(self, case: Case, response: BackendResponse) -> BackendResponse:
+        """Return a response as it may be kept."""
         if not self._is_needed:
-            return responses
-        return [
-            replace(
-                response,
-                signals=dict(self._suite.review(case.record, response.signals)),
-                raw_response=response.raw_response if self._suite.stores_text else "",
-            )
-            for case, response in zip(cases, responses, strict=True)
-        ]
+            return response
+        stores_text = self._suite.stores_text
+        signals = dict(self._suite.review(case.record, response.signals))
+        if not stores_text:
+            signals.pop(RATIONALE, None)  # it may quote the text that it is about
+        raw = response.raw_response if stores_text else ""
+        return replace(response, signals=signals, raw_response=raw)
 
     def error(self, error: BackendError) -> str:
         """Return the text of a failure; where no text may be stored, it may quote the model."""

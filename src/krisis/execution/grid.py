@@ -1,4 +1,4 @@
-"""The plan of a sweep: models × tasks × modes × seeds as cells, and the folder that holds them.
+"""The plan of a sweep: models × tasks × prompts and so on as cells, and the folder that holds them.
 
 ::
 
@@ -14,13 +14,14 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from krisis.backends.template import read_template
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config, read_mapping
 from krisis.execution.recorder import versions
@@ -28,12 +29,19 @@ from krisis.json_values import JsonObject, JsonValue, read_object, write_text
 from krisis.results.store import RunDirectory, list_runs, read_manifest
 
 # The lists of a plan and the option of a run that each of their entries is.
-AXES = {"tasks": "task", "modes": "mode", "seeds": "seed", "models": "model"}
+AXES = {
+    "tasks": "task",
+    "modes": "mode",
+    "seeds": "seed",
+    "models": "model",
+    "prompts": "prompt",
+    "elicits": "elicit",
+}
 # Said once for the whole sweep.
 _OF_THE_SWEEP = ("max_cost", "max_tokens", "out", "display", "cache", "cache_path", "prices")
 _NOT_OF_AN_ENTRY = {
     "tasks": {*_OF_THE_SWEEP, "model"},
-    "models": {*_OF_THE_SWEEP, "suite", "task", "mode", "seed"},
+    "models": {*_OF_THE_SWEEP, "suite", "task", "mode", "seed", "prompt", "elicit"},
 }
 _HINT = "models: [guideline, logistic]"
 
@@ -93,6 +101,7 @@ def plan_of(content: JsonObject, place: str) -> Plan:
     for name in content:
         if name not in known:
             raise InvalidFile(f"{place}: {UnknownName.among('option', str(name), known)}")
+    content = _with_prompts(content, place)
     lists = {axis: _entries(content, axis, place) for axis in AXES}
     shared = {name: value for name, value in content.items() if name in RunConfig.model_fields}
     found: list[tuple[RunConfig, JsonObject]] = []
@@ -113,6 +122,23 @@ def plan_of(content: JsonObject, place: str) -> Plan:
     return Plan(cells, _side_by_side(content, place), content)
 
 
+def _with_prompts(content: JsonObject, place: str) -> JsonObject:
+    """Return a plan with the text of its prompt files: it is stored, and they may change."""
+    read = dict(content)
+    if isinstance(content.get("prompt"), str):
+        read["prompt"] = asdict(read_template(content["prompt"]))
+    if isinstance(content.get("prompts"), list):
+        read["prompts"] = [
+            asdict(read_template(one)) if isinstance(one, str) else one
+            for one in content["prompts"]
+        ]
+        names = [one.get("name") for one in read["prompts"] if isinstance(one, Mapping)]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidValue(f"{place}: two prompts are named {name!r}; rename a file")
+    return read
+
+
 def _entries(content: JsonObject, axis: str, place: str) -> list[JsonObject]:
     """Return the entries of a list, each as the options that it sets."""
     option = AXES[axis]
@@ -128,7 +154,7 @@ def _entries(content: JsonObject, axis: str, place: str) -> list[JsonObject]:
 
 def _entry(entry: JsonValue, axis: str, place: str) -> JsonObject:
     option = AXES[axis]
-    if not isinstance(entry, Mapping):
+    if axis == "prompts" or not isinstance(entry, Mapping):
         return {option: entry}
     if axis not in _NOT_OF_AN_ENTRY:
         raise InvalidValue(f"{place}: {axis} must be a list of values, received {dict(entry)!r}")
@@ -160,7 +186,8 @@ def _names(found: list[tuple[RunConfig, JsonObject]], *, with_seed: bool) -> lis
         )
         question = f"{suite} {config.task}" if config.task else suite
         seed = f"seed {config.seed}" if with_seed else ""
-        names.append(" · ".join(filter(None, (config.model, question, config.mode or "", seed))))
+        asked = (config.model, question, config.mode or "", seed, *config.asking.words)
+        names.append(" · ".join(filter(None, asked)))
     counts = Counter(names)
     for place, (_, chosen) in enumerate(found):
         if counts[names[place]] > 1:

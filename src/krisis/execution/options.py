@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from krisis.backends.asking import Asking
 from krisis.backends.base import BaseBackend
 from krisis.backends.batch_api import BatchApi
 from krisis.backends.chat import ChatBackend
 from krisis.backends.provider import ProviderBackend
+from krisis.data.base import Task
 from krisis.data.perturbation import Perturbation, perturbations
 from krisis.errors import InvalidValue
 from krisis.execution.cache import ReplyCache
@@ -20,6 +22,8 @@ from krisis.execution.pacing.prices import Price
 from krisis.execution.progress import ProgressDisplay, progress_unasked
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
+from krisis.results.account import TaskFacts
+from krisis.results.asking import AskingFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,39 @@ def check_batching(
         )
 
 
+def asking_of(backend: BaseBackend) -> Asking:
+    """Return how a backend asks; one that calls no model asks in the usual way."""
+    return backend.asking if isinstance(backend, ChatBackend) else Asking()
+
+
+def asking_facts(backend: BaseBackend) -> AskingFacts | None:
+    """Return what results keep of how a model is asked; nothing for the usual way."""
+    asking = asking_of(backend)
+    if not asking.words:
+        return None
+    elicit, prompt = str(asking.elicit), asking.prompt
+    if prompt is None:
+        return AskingFacts(elicit=elicit)
+    named = {"prompt": prompt.name, "prompt_sha256": prompt.sha256, "prompt_text": prompt.text}
+    return AskingFacts(elicit=elicit, **named)
+
+
+def task_facts(task: Task, backend: BaseBackend) -> TaskFacts:
+    """Return what results keep of a task: confidence is by default what the model was asked for."""
+    facts, variant = task.facts(), asking_of(backend).elicit.variant
+    if facts["default_confidence"] == "stated":
+        facts["default_confidence"] = variant
+    return TaskFacts.of(facts)
+
+
 def batch_api_of(backend: BaseBackend) -> BatchApi:
     """Return the batch API of a backend, or refuse one that has none."""
+    elicit = asking_of(backend).elicit
+    if elicit.asks_twice:
+        raise InvalidValue(
+            f"--elicit {elicit} takes two calls for an answer, and the second cannot be in the "
+            "same provider batch; leave out --batch, or ask by answer, rationale or top-k"
+        )
     if isinstance(backend, ProviderBackend) and backend.batch_api is not None:
         return backend.batch_api(backend)
     raise InvalidValue(

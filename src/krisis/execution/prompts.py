@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
-from krisis.backends.prompt import build_prompt, value_in_words
+from krisis.backends.prompt import REDACTED, build_prompt, value_in_words
 from krisis.data.base import BaseDataSuite, FeatureDescription, PatientRecord, Task, content_hash
 from krisis.errors import PromptLeak
 from krisis.execution.batches import Batch, Case
@@ -116,14 +116,14 @@ def shown_again(
     asked = Task(task.name, features=described)
     prompt = build_prompt(asked, [features], batch=batch, context=context)
     # The template of a batch has the findings of all of its cases.
-    block = template.rpartition("\n\n")[2]
-    others = [name for name, one in described.items() if f"- {one.words or name}:" in block]
+    shown = [line for line in template.replace(":\n  | ", ": ").splitlines() if REDACTED in line]
+    begins = tuple(line.partition(":")[0] for line in shown)
+    others = [name for name, one in described.items() if f"- {one.words or name}" in begins]
     bare = dict.fromkeys([*features, *others])
     shape = build_prompt(asked, [bare], batch=batch, context=context)
-    findings = shape.template.removeprefix(shape.system)
-    if not template.endswith(findings):
-        return words, ""
-    return words, f"{template.removesuffix(findings)}\n\n{prompt.user}"
+    findings = shape.template.removeprefix(shape.system).removeprefix("\n\n")
+    before, found, after = template.partition(findings)
+    return words, f"{before}{prompt.user}{after}" if found else ""
 
 
 def _leak(record: PatientRecord, shown: str) -> PromptLeak:

@@ -181,10 +181,10 @@ class BatchRunner:
 
     def _answered_before(self, one: BatchRequest, request: ChatRequest) -> bool:
         spent = Spent()
-        responses = self.settling.caller.from_cache(request.key(), request, spent)
-        if responses is not None:
-            self.settling.engine.answer(self.settling.cases(one), responses, spent=spent)
-        return responses is not None
+        found = self.settling.caller.from_cache(request, self.settling.caller.read, spent)
+        if found is not None:
+            self.settling.engine.answer(self.settling.cases(one), found[1], spent=spent)
+        return found is not None
 
     async def _hand_in(self, parcel: Parcel) -> None:
         """Submit a provider batch: its marker on disk before, its name after."""

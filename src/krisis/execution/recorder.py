@@ -18,6 +18,7 @@ from krisis.errors import InvalidFile, InvalidValue, RunConflict
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Imported, Provenance, TaskFacts
+from krisis.results.asking import AskingFacts
 from krisis.results.base import BenchmarkResult
 from krisis.results.cases import Cases
 from krisis.results.journal import Journal, Place, Spent
@@ -69,6 +70,7 @@ class Opening:
     is_synthetic: bool = False
     may_store_features: bool = True
     imported: Imported | None = None
+    asking: AskingFacts | None = None
     price: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -228,6 +230,7 @@ class Recorder:
             git_commit=git_commit(),
             stores_features=stores_features,
             imported=opening.imported,
+            asking=opening.asking,
         )
         write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")

@@ -14,12 +14,13 @@ from enum import Enum
 from pathlib import Path
 
 from krisis import registry
+from krisis.backends.asking import Asking
 from krisis.backends.base import BaseBackend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig, first_records
 from krisis.errors import InvalidValue, KrisisError
 from krisis.execution.batches import with_distinct_ids
 from krisis.execution.config import checked_config
-from krisis.execution.options import Batching, Execution
+from krisis.execution.options import Batching, Execution, asking_of
 from krisis.execution.recorder import Recorder, RunSettings
 from krisis.execution.session import Job
 from krisis.json_values import JsonObject, JsonValue
@@ -44,6 +45,7 @@ def settings_of(
             "max_concurrency": job.max_concurrency,
             "repeats": execution.repeats,
             "perturb": list(execution.perturb),
+            **_asking(asking_of(job.backend)),
             "stop_when": execution.stop_when,
             "baselines": execution.baselines,
             "cluster": None if execution.cluster is None else execution.cluster.place,
@@ -59,6 +61,11 @@ def settings_of(
         return RunSettings(checked_config(content, "the run").model_dump(mode="json"))
     except KrisisError as error:
         return RunSettings(missing=str(error))
+
+
+def _asking(asking: Asking) -> JsonObject:
+    prompt = None if asking.prompt is None else asdict(asking.prompt)
+    return {"prompt": prompt, "elicit": str(asking.elicit)}
 
 
 def _batching(batching: Batching | None) -> JsonObject:

@@ -35,7 +35,15 @@ from krisis.execution.callers import (
 from krisis.execution.cluster import MOST_CALLS, Cluster, Workers, recipe_of
 from krisis.execution.engine import Engine, Review
 from krisis.execution.ledger import Ledger
-from krisis.execution.options import Execution, batch_api_of, check_backend, check_perturb
+from krisis.execution.options import (
+    Execution,
+    asking_facts,
+    asking_of,
+    batch_api_of,
+    check_backend,
+    check_perturb,
+    task_facts,
+)
 from krisis.execution.pacing.account import Account, open_account
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
@@ -47,7 +55,7 @@ from krisis.execution.stop_when import Watch
 from krisis.execution.stopping import CannotGoOn, FirstCalls, Stop
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
-from krisis.results.account import Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Prompts, Provenance, RunFacts, Spending
 from krisis.results.attrition import Attrition
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
@@ -77,7 +85,7 @@ class Session:
         self._execution = execution
         self._stop = stop
         self._prompts = PromptCheck(job.backend, job.suite)
-        self._task = TaskFacts.of(job.suite.task.facts())
+        self._task = task_facts(job.suite.task, job.backend)
         self._cases = cases_of(job.records, execution.repeats)
         self._asked, self._watch = self._cases, None
         if execution.stop_when is not None:
@@ -167,12 +175,13 @@ class Session:
             self._identity(),
             self._task,
             job.description,
-            job.backend.name,
+            job.backend.asked_as,
             cases=Cases.of(
                 (case.name, case.record.cluster_id, case.record.label) for case in self._cases
             ),
             is_synthetic=all(record.metadata.get("synthetic") is True for record in job.records),
             may_store_features=job.suite.stores_text,
+            asking=asking_facts(job.backend),
             price=self._price.stated if self._price else {},
         )
         return recorder.begin(opening)
@@ -192,6 +201,7 @@ class Session:
             perturb=[kind.value for kind in self._kinds],
             batch_size=job.batch_size,
             stop_when={} if self._watch is None else self._watch.identity(),
+            asking=asking_of(job.backend).identity(),
             backend=plain(job.backend.identity()),
             prompts=self._prompts.hashes(self._batches),
         )
@@ -318,6 +328,7 @@ class Session:
             suite_content_hash=job.records.content_hash,
             krisis_version=__version__,
             started_at=started_at.isoformat(timespec="seconds"),
+            asking=asking_facts(job.backend),
         )
         return made if recorder is None else recorder.signed(made)
 

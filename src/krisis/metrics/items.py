@@ -16,6 +16,8 @@ from krisis.metrics.table import BoolArray, FloatArray, IntArray, Label, Loss, T
 
 # The signal that holds the confidence which a krisis backend returned.
 STATED = "stated_confidence"
+# Signals that hold the confidence of a row which was asked for in another way; see --elicit.
+ELICITED = tuple(f"{way}_confidence" for way in ("rationale", "p_true", "top_k", "two_step"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,10 @@ class RunItems:
         """Return a signal of every item as numbers, NaN where it lacks; None where rows hold it."""
         if not isinstance(self.table, ColumnTable):
             return None
-        if name == STATED:
-            return self.table.confidence
         found = self.table.reader.signal_column(name)
+        if name == STATED:
+            stated = self.table.confidence
+            return stated if found is None else np.where(np.isnan(found), stated, found)
         return np.full(self.n_items, np.nan) if found is None else found
 
     def given(self, name: str) -> BoolArray:
@@ -147,4 +150,6 @@ class RunItems:
 
 
 def _stated(row: EvaluationResult) -> JsonValue:
-    return row.signals.get(STATED) if row.confidence is None else row.confidence
+    """Return the confidence stated with the answer, where another was asked for apart."""
+    stated = row.signals.get(STATED)
+    return row.confidence if stated is None else stated

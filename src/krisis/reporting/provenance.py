@@ -16,6 +16,7 @@ def execution_facts(result: BenchmarkResult) -> list[tuple[str, JsonValue]]:
     made, took, prompts = result.provenance, result.spending, result.prompts
     first = {
         "imported": made.imported and str(made.imported),
+        "asked": made.asking and str(made.asking),
         "started": made.started_at,
         "krisis version": made.krisis_version,
         "models that answered": ", ".join(made.models_answered),

@@ -15,6 +15,7 @@ from krisis.json_values import JsonMapping, JsonObject, plain
 from krisis.metrics.base import EvaluationResult, MetricScore, MetricScores
 from krisis.metrics.labels import TotalScale
 from krisis.metrics.table import Answers, Loss
+from krisis.results.asking import AskingFacts
 from krisis.results.attrition import Attrition
 from krisis.results.journal import Spent
 from krisis.results.rows import scores_from_dict, scores_to_dict
@@ -113,8 +114,7 @@ class Imported:
 class Provenance:
     """What was run, on which data, by which model and with which settings; None is not known.
 
-    The first fields are read from the suite's description. ``model`` is the one that was named;
-    ``models_answered`` counts the rows by the model that the provider says answered.
+    ``model`` is the one named, ``models_answered`` counts rows by the model that answered.
     """
 
     suite: str = ""
@@ -141,6 +141,7 @@ class Provenance:
     versions: Mapping[str, str] = field(default_factory=dict)
     config: JsonMapping = field(default_factory=dict)
     imported: Imported | None = None
+    asking: AskingFacts | None = None
 
 
 # The fields of a provenance that the suite's description and the model's name already hold.

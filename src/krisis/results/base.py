@@ -283,8 +283,8 @@ _ENVELOPE: dict[str, type] = {
 def _check_envelope(content: JsonMapping, place: str) -> None:
     if content.get("kind") not in ("krisis.result", "krisis.metrics"):
         raise InvalidFile(
-            f"{place} is not a krisis result (its kind is {content.get('kind')!r}); "
-            "name a file that BenchmarkResult.save or `krisis run` wrote"
+            f"{place} is not a krisis result (its kind is {content.get('kind') or 'not stated'}); "
+            "name a run directory, or a file that `krisis score --output` wrote"
         )
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:

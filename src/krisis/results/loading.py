@@ -59,7 +59,7 @@ def with_rows(result: BenchmarkResult, path: Path) -> BenchmarkResult:
     """Return a result that has rows, or say that the file holds scores alone."""
     if result.evaluation_results:
         return result
-    told = refused(path) if path.is_file() else None
+    told = refused(path) if kind_of(path) == "metrics file" else None
     raise told or InvalidFile(f"{path} holds no rows; name a run directory or a full result")
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from krisis import registry
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.items import STATED
+from krisis.metrics.items import ELICITED, STATED
 from krisis.results.account import Provenance, RunFacts, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
@@ -85,7 +85,8 @@ def _text(value: object) -> str | None:
 
 def plain_row(row: PlainRow) -> EvaluationResult:
     """Return a row of such a run as a row of a result."""
-    stated = row.signals.get(STATED)
+    asked = [row.signals[name] for name in (*ELICITED, STATED) if name in row.signals]
+    stated = asked[0] if asked else None
     number = isinstance(stated, int | float) and not isinstance(stated, bool)
     confidence = float(stated) if number and stated is not None and 0 <= stated <= 1 else None
     return EvaluationResult(

@@ -135,7 +135,9 @@ def heading_lines(result: BenchmarkResult) -> list[str]:
     lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}{cut}"]
     account = result.suite_description.get("account")
     data = [f"Data:    {account}"] if isinstance(account, str) and account else []
-    return [*lines, f"Backend: {result.backend_name or 'unnamed'}", *data, *import_lines(result)]
+    lines.append(f"Backend: {result.backend_name or 'unnamed'}")
+    asked = [f"Asked:   {made.asking}"] if made.asking else []
+    return [*lines, *asked, *data, *import_lines(result)]
 
 
 def import_lines(result: BenchmarkResult) -> list[str]:

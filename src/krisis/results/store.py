@@ -28,6 +28,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, dumps, read_object
 from krisis.results.account import Imported, Prompts, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.artefacts import refused
+from krisis.results.asking import AskingFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.cases import Cases
@@ -59,6 +60,7 @@ class Identity(BaseModel):
     perturb: list[str] = []  # other forms in which each record is asked as well
     batch_size: int = 1
     stop_when: JsonObject = {}  # a rule asks the records in another order
+    asking: JsonObject = {}  # a prompt of the user's own, another way to ask for confidence
     backend: JsonObject = {}
     prompts: dict[str, str] = {}
 
@@ -84,6 +86,7 @@ class Manifest(BaseModel):
     git_commit: str | None = None
     stores_features: bool = False
     imported: Imported | None = None
+    asking: AskingFacts | None = None
 
     @property
     def n_plain(self) -> int:
@@ -314,6 +317,7 @@ def result_of(run: StoredRun) -> BenchmarkResult:
         versions=manifest.versions,
         config=manifest.config,
         imported=manifest.imported,
+        asking=manifest.asking,
     )
     return result
 

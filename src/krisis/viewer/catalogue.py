@@ -112,7 +112,10 @@ class Catalogue:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         if not self.folder.is_dir():
-            raise InvalidFile(f"{folder} is not a folder; name the one that holds your runs")
+            raise InvalidFile(
+                f"{folder} is not a folder; name the one that holds your runs, or type: "
+                "krisis run ckd --model guideline"
+            )
         self.index = Index(self.folder)
         self.indexing = Indexing(self.index.place)
         self._scanning, self._loading = threading.Lock(), threading.Lock()

@@ -313,7 +313,7 @@ def _failure(sample: JsonMapping) -> tuple[str, str]:
     message = message.replace("\\n", "\n")  # an error inside another is quoted as Python quotes
     stated, _, words = message.partition(": ")
     shown = json.dumps([sample.get("input"), sample.get("choices"), sample.get("messages")])
-    case = SimpleNamespace(user=shown, template="")
+    case = SimpleNamespace(shown=shown, template="")
     if stated in _KNOWN_CLASSES:
         return without_keys(without_values(words, case)), stated
     found = list(_EXCEPTION.finditer(message))

@@ -56,12 +56,29 @@ class Asked:
 
     ``instructions`` is what it shares with other calls, ``n_bytes`` the size of all the rest.
     ``output_cap`` is None where the backend sets none; then the replies so far must serve.
+    ``then`` is the second call of an answer in two, to be set aside with its first; ``promise`` is
+    what was set aside so for this one.
     """
 
     n_bytes: int
     n_records: int
     output_cap: int | None = None
     instructions: str = ""
+    then: Promise | None = None
+    promise: Promise | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Promise:
+    """The second call of an answer in two: its size, and what is set aside once the first goes.
+
+    It keeps the slot of the first as well, since one that waited for a slot while others wait for
+    what it has set aside would wait for ever. ``era`` is that of the slot.
+    """
+
+    asked: Asked
+    held: Reservation | None = None
+    era: int | None = None
 
 
 class Tokens(NamedTuple):
@@ -91,6 +108,7 @@ class Reservation:
     expected: Tokens
     asked: Asked
     lowered_cap: int | None = None
+    then: Reservation | None = None
 
 
 class Purse:
@@ -206,9 +224,15 @@ class Budget:
                 self._purse.settled.clear()
                 await self._purse.settled.wait()
                 self._stop.check()
-            self._held = self._held.plus(reservation.most)
-            self.in_progress[id(reservation)] = reservation
+            self._begin(reservation)
+            if asked.then is not None and reservation.then is not None:
+                self._begin(reservation.then)
+                asked.then.held = reservation.then
         return reservation
+
+    def _begin(self, reservation: Reservation) -> None:
+        self._held = self._held.plus(reservation.most)
+        self.in_progress[id(reservation)] = reservation
 
     def hold(self, asked: Asked) -> Tokens | None:
         """Set aside the most that a request of a provider batch can take; None without room."""
@@ -299,21 +323,33 @@ class Budget:
         """Return what can be set aside for a call now, if anything."""
         if self.in_progress and self._purse.is_bound and not self._has_settled:
             return None
-        expected = self.expected(asked)
-        cap = self._least_output(asked) if asked.output_cap is None else asked.output_cap
-        most = Tokens(self._most_input(asked), cap)
-        if self._allows(most):
-            return Reservation(most, expected, asked)
+        expected, then = self.expected(asked), None
+        most = after = self._most(asked)
+        if asked.then is not None:
+            following = asked.then.asked
+            then = Reservation(self._most(following), self.expected(following), following)
+            after = most.plus(then.most)
+        if self._allows(after):
+            return Reservation(most, expected, asked, then=then)
         if self._purse.is_in_use or asked.output_cap is None:
             return None
         inputs = [self._most_input(asked)]
         if not self._paid.total:
             inputs.append(self._most_input(asked, trusting=True))
+        least = Tokens()
+        if then is not None:
+            then.lowered_cap = self._least_output(then.asked)
+            then.most = least = Tokens(then.most.input, then.lowered_cap)
         for n_input in inputs:
-            lowered = self._room(n_input, asked.output_cap)
+            lowered = self._room(least.plus(Tokens(n_input)), asked.output_cap)
             if lowered >= self._least_output(asked):
-                return Reservation(Tokens(n_input, lowered), expected, asked, lowered)
+                most = Tokens(n_input, lowered)
+                return Reservation(most, expected, asked, lowered, then)
         return None
+
+    def _most(self, asked: Asked) -> Tokens:
+        cap = self._least_output(asked) if asked.output_cap is None else asked.output_cap
+        return Tokens(self._most_input(asked), cap)
 
     def _least_output(self, asked: Asked) -> int:
         """Return what an answer needs, by the longest so far."""
@@ -330,12 +366,12 @@ class Budget:
         shared = min(shared, self._least_input.get(asked.instructions, shared))
         return shared + asked.n_bytes + self._excess
 
-    def _room(self, n_input: int, cap: int) -> int:
+    def _room(self, beside: Tokens, cap: int) -> int:
         """Return the largest cap below the one given that the budget allows, by halving."""
         low, high = 0, cap
         while low < high:
             middle = (low + high + 1) // 2
-            if self._allows(Tokens(n_input, middle)):
+            if self._allows(beside.plus(Tokens(0, middle))):
                 low = middle
             else:
                 high = middle - 1

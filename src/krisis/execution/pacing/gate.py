@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
 from krisis.errors import BackendError, ProviderUnavailable, RateLimited
 from krisis.execution.pacing.account import Account, Passage
-from krisis.execution.pacing.budget import Asked, Budget, Limits, Reservation, Tokens
+from krisis.execution.pacing.budget import Asked, Budget, Limits, Promise, Reservation, Tokens
 from krisis.execution.pacing.rates import Clock
 from krisis.execution.stopping import Stop
 from krisis.results.stops import AccountRefused
@@ -65,23 +65,47 @@ class Gate:
 
     async def enter(self, asked: Asked) -> Ticket:
         """Wait until the attempt may be made; raise when the run is to end instead."""
-        self._stop.check()
-        era = await self.concurrency.acquire()
-        try:
+        promised = self._promised(asked.promise)
+        if promised is None:  # the second call of an answer is made, whatever ends the run
             self._stop.check()
-            held = await self.budget.reserve(asked)
-            try:
-                passage = await self._account.let_pass(held, self._stop)
-                bound = held.most if asked.n_bytes else Tokens()  # else nobody bills for it
-                if asked.n_bytes and self._on_send is not None:
-                    self._on_send(*bound)
-            except BaseException:
-                self.budget.give_back(held)
-                raise
+        era, held = promised or await self._slot_and_budget(asked)
+        try:
+            passage = await self._account.let_pass(held, self._stop)
+            bound = held.most if asked.n_bytes else Tokens()  # else nobody bills for it
+            if asked.n_bytes and self._on_send is not None:
+                self._on_send(*bound)
         except BaseException:
+            self.budget.give_back(held)
+            self.withdraw(asked.then)
             self.concurrency.release()
             raise
         return Ticket(held, bound, era, passage)
+
+    async def _slot_and_budget(self, asked: Asked) -> tuple[int, Reservation]:
+        era = await self.concurrency.acquire()
+        try:
+            self._stop.check()
+            return era, await self.budget.reserve(asked)
+        except BaseException:
+            self.concurrency.release()
+            raise
+
+    def _promised(self, promise: Promise | None) -> tuple[int, Reservation] | None:
+        """Return the slot and the tokens that were kept for a second call, if any were."""
+        if promise is None or promise.held is None or promise.era is None:
+            return None
+        kept = promise.era, promise.held
+        promise.held = promise.era = None
+        return kept
+
+    def withdraw(self, promise: Promise | None) -> None:
+        """Give back what is kept for a second call that is not made."""
+        if promise is not None and promise.held is not None:
+            self.budget.give_back(promise.held)
+            promise.held = None
+        if promise is not None and promise.era is not None:
+            self.concurrency.release()
+            promise.era = None
 
     def succeeded(self, ticket: Ticket, used: Usage) -> Tokens:
         """Settle an attempt that brought a reply; return the tokens that had to be assumed."""
@@ -93,6 +117,7 @@ class Gate:
 
     def failed(self, ticket: Ticket, error: BaseException) -> Tokens:
         """Settle an attempt that failed, and back off where the provider asks for it."""
+        self.withdraw(ticket.held.asked.then)
         if not isinstance(error, BackendError):
             self.budget.give_back(ticket.held)
             self.concurrency.release()
@@ -119,7 +144,11 @@ class Gate:
         self._stop.check()
 
     def _leave(self, ticket: Ticket, n_input: int | None, n_output: int | None) -> Tokens:
-        self.concurrency.release()
+        promise = ticket.held.asked.then
+        if promise is not None and promise.held is not None:
+            promise.era = ticket.era  # the second call goes on in the slot of the first
+        else:
+            self.concurrency.release()
         assumed = self.budget.settle(ticket.held, n_input, n_output)
         if ticket.passage is not None:
             used = (n_input or 0) + (n_output or 0) + assumed.total
