@@ -73,7 +73,11 @@ def test_another_questionnaire_brings_its_scale():
 
 def test_files_that_are_no_run(tmp_path):
     path = tmp_path / "x.json"
-    for text, message in (("{", "not complete JSON"), ("[]", "not an object"), ("{}", "neither")):
+    for text, message in (
+        ("{", "not complete JSON"),
+        ("[]", "not an object"),
+        ("{}", "not a krisis result"),
+    ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
             read_items(path)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.invented_runs import result_of
+from tests.invented_runs import invented_rows, result_of, write_run
 
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.viewer.app import PAGES, create_app
+from krisis.viewer.pages import compare
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 FLAGS = [
@@ -77,9 +78,13 @@ class Site:
             connection.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[..., Site]]:
-    """Return a function that serves a folder until the module's tests have ended."""
+    """Return a function that serves a folder until the tests have ended."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(compare, "_WAIT_SECONDS", 100.0)  # on a busy machine pages of few rows wait too
+    patch.setattr(compare, "_LARGE", 0)
+    patch.setattr(compare, "_FEWER", 39)
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(folder: Path, token: str | None = None) -> Site:
@@ -102,6 +107,7 @@ def serve() -> Iterator[Callable[..., Site]]:
     for server, thread in running:
         server.should_exit = True
         thread.join(10)
+    patch.undo()
 
 
 # What a page needs in its address beside the run; a page that needs nothing is not named here.
@@ -123,13 +129,16 @@ def examples(run: str, other: str) -> list[str]:
 
 
 def payload_run(n_characters: int | None = None) -> Any:
-    """Return a run in which everything that a model or a file can say is hostile."""
+    """Return a run in which everything that a model or a file can say is hostile.
+
+    The first reply of each kind has ``n_characters``, or all that it has.
+    """
     rows = Rows(
         EvaluationResult(
             payload[:200],
             1,
             confidence=0.9,
-            raw_response=payload[:n_characters],
+            raw_response=payload[: n_characters if i == 0 else 2_000],
             prompt=payload[:500],
             prompt_mode=payload[:50],
             record_id=f"{name}{i} {payload[:60]}",
@@ -148,6 +157,24 @@ def payload_run(n_characters: int | None = None) -> Any:
         EvaluationResult(None, 1, record_id="failed", error=PAYLOADS["script"] + PAYLOADS["svg"])
     )
     return result_of(rows, PAYLOADS["script"])
+
+
+@pytest.fixture(scope="session")
+def shown_site(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Return a viewer of three runs, two hostile ones and a broken one, which nobody changes."""
+    folder = tmp_path_factory.mktemp("runs")
+    shown = {"serum creatinine (mg/dL)": 1.9, "age (years)": 61}
+    write_run(folder / "run-a", result_of(invented_rows(), "openai/model-a"), features=shown)
+    write_run(folder / "run-b", result_of(invented_rows(skill=0.8), "local/model-b"))
+    write_run(folder / "run-c", result_of(invented_rows(30), "local/model-c"), n_cases=160)
+    hostile = payload_run()
+    write_run(folder / "run-payload", hostile)
+    for row in hostile.evaluation_results[::2]:
+        row.prediction = 1
+    write_run(folder / "run-payload-2", hostile)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "manifest.json").write_text("{", encoding="utf-8")
+    return serve(folder)
 
 
 def chromium_path() -> str:

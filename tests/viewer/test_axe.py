@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.invented_runs import invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, example
 
 from krisis.viewer.app import PAGES
@@ -16,18 +14,6 @@ pytestmark = pytest.mark.browser
 # Beside the pages: an error, results that are filtered, and the list of keys open.
 EVERY = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 OTHERS = ["/nowhere", "/?sort=-accuracy&text=model&metric=accuracy", "/#keys"]
-
-
-@pytest.fixture(scope="module")
-def site(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory) -> Site:
-    folder = tmp_path_factory.mktemp("runs")
-    shown = {"serum creatinine (mg/dL)": 1.9, "age (years)": 61}
-    write_run(folder / "run-a", result_of(invented_rows(), "openai/model-a"), features=shown)
-    write_run(folder / "run-b", result_of(invented_rows(skill=0.8), "local/model-b"))
-    write_run(folder / "run-c", result_of(invented_rows(30), "local/model-c"), n_cases=160)
-    (folder / "broken").mkdir()
-    (folder / "broken" / "manifest.json").write_text("{", encoding="utf-8")
-    return serve(folder)
 
 
 def found_on(chromium: Any, address: str, looks: list[tuple[int, str]]) -> list[str]:
@@ -55,19 +41,28 @@ def violations(page: Any) -> list[str]:
     ]
 
 
-def test_the_results_have_no_barrier_on_a_narrow_dark_screen(chromium: Any, site: Site) -> None:
-    assert found_on(chromium, site.address + "/", [(390, "dark")]) == []
+@pytest.mark.parametrize(
+    ("path", "look"), [("/", (390, "dark")), ("/runs/run-a/decide", (1280, "light"))]
+)
+def test_results_and_decide_have_no_barrier(
+    chromium: Any, shown_site: Site, path: str, look: tuple[int, str]
+) -> None:
+    assert found_on(chromium, shown_site.address + path, [look]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [*PAGES, *OTHERS])
-def test_axe_finds_nothing_in_any_width_or_light(chromium: Any, site: Site, path: str) -> None:
+def test_axe_finds_nothing_in_any_width_or_light(
+    chromium: Any, shown_site: Site, path: str
+) -> None:
     address = path if path in OTHERS else example(path, "run-a", "run-b")
-    assert site.get(address).status == (404 if path == "/nowhere" else 200)
-    assert found_on(chromium, site.address + address, EVERY) == []
+    assert shown_site.get(address).status == (404 if path == "/nowhere" else 200)
+    assert found_on(chromium, shown_site.address + address, EVERY) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page_of", ["", "/cases", "/progress"])
-def test_axe_finds_nothing_while_a_run_goes_on(chromium: Any, site: Site, page_of: str) -> None:
-    assert found_on(chromium, f"{site.address}/runs/run-c{page_of}", EVERY[-1:]) == []
+def test_axe_finds_nothing_while_a_run_goes_on(
+    chromium: Any, shown_site: Site, page_of: str
+) -> None:
+    assert found_on(chromium, f"{shown_site.address}/runs/run-c{page_of}", EVERY[-1:]) == []

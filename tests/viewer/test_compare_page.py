@@ -21,7 +21,7 @@ from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.matching import verdict
 from krisis.results.loading import load_results
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.pages import compare
+from krisis.viewer.pages import compare, pair
 from krisis.viewer.pages.compare import MOST_RUNS, N_OFFERED, in_order, options_for, page
 
 
@@ -105,6 +105,19 @@ def test_the_page_and_the_command_have_the_same_numbers(site: Site, folder: Path
     places = [text.index(f"/runs/{name}") for name in names]
     assert places == sorted(places)
     assert "draws 119 permutations" in text
+
+
+def test_runs_with_more_rows_than_the_server_may_hold_are_left_to_the_command(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair, "MOST_ROWS", 479)
+    for path in ("/compare.json", "/compare/cases.json", "/compare/cases/3.json"):
+        answer = site.get(f"{path}?run=a-new&run=z-old&reference=a-new")
+        assert answer.status == 400
+        said = answer.json.get("problem") or answer.json["error"]
+        assert "480 rows together and a page compares at most 479; type: krisis compare" in said
+    text = site.get("/compare?run=a-new&run=z-old&reference=a-new").text
+    assert "Compare the 2 that can be" not in text  # which would lead here again
 
 
 def test_the_group_in_which_they_differ_is_named_first_and_leads_to_its_cases(site: Site) -> None:

@@ -99,6 +99,7 @@ def both(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Loaded
         row.metadata = {**row.metadata, "egfr": 30 + position / 7, "ids": [position % 3]}
         row.signals = {"token_msp": position / 130} if position % 2 else {}
         row.raw_response = f"Reply {position} – ÄÖ\n{row.raw_response}"
+        row.cluster_id = "" if position == 30 else f"p{position // 2}"  # p1 comes before p10
     del rows[9].metadata["ckd_stage"]
     path = write_run(folder / "run", result_of(rows), features={"x": 1.5})
     (path / "rows.jsonl").write_bytes(b"".join(request.param(lines_of(path))))
@@ -152,6 +153,7 @@ def same_table(left: Any, right: Any) -> None:
     assert left.patients.n == right.patients.n
     assert np.array_equal(left.patients.code, right.patients.code)
     assert left.patient_names == right.patient_names
+    assert left.patient_ranks().tolist() == right.patient_ranks().tolist()
     assert (left.repeats_cases, left.says_why_deferred) == (
         right.repeats_cases,
         right.says_why_deferred,
@@ -557,6 +559,19 @@ def test_a_long_run_is_indexed_while_others_are_shown(long: Site, few: Path) -> 
     assert all(folder.stat().st_mode & 0o077 == 0 for folder in kept)
 
 
+def test_an_earlier_index_is_one_of_this_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, run = indexing.Indexing(tmp_path), tmp_path / "run"
+    folder = made._target(run, "before")
+    folder.mkdir(parents=True)
+    assert made.earlier(run) == folder
+    monkeypatch.setattr(indexing, "_FORMAT", indexing._FORMAT + 1)
+    assert made.earlier(run) is None
+    made.forget(run)
+    assert not folder.exists()
+
+
 @pytest.mark.slow
 def test_a_process_that_dies_is_noticed_and_said(
     long: Site, monkeypatch: pytest.MonkeyPatch
@@ -571,21 +586,28 @@ def test_a_process_that_dies_is_noticed_and_said(
 
 
 @pytest.mark.slow
-def test_a_long_run_costs_the_server_little_memory_and_others_little_time(tmp_path: Path) -> None:
+def test_a_long_run_costs_the_server_little_memory_and_others_are_shown_meanwhile(
+    tmp_path: Path,
+) -> None:
     write_long_run(tmp_path / "runs" / "long", 60_000)
+    write_long_run(tmp_path / "runs" / "other", 60_000, skill=0.9)
     write_run(tmp_path / "runs" / "small", result_of(invented_rows(160)))
     server = Server(tmp_path / "runs", tmp_path / "cache")
     try:
-        server.get("/runs/small/cases")
-        usual = float(np.median([server.get("/runs/small/cases")[0] for _ in range(40)]))
-        beside = []
-        while server.get("/runs/long/cases.json")[1] == 202:
-            beside += [server.get("/runs/small/cases")[0] for _ in range(3)]
+        n_shown = 0
+        for name in ("long", "other"):
+            while server.get(f"/runs/{name}/cases.json")[1] == 202:
+                assert server.get("/runs/small/cases")[1] == 200
+                n_shown += 1
+                time.sleep(0.1)
+        assert n_shown > 10
+        while (status := server.get("/compare?run=long&run=other")[1]) == 202:
             time.sleep(0.1)
-        assert len(beside) > 10
-        assert float(np.median(beside)) <= 2 * usual
-        for page in ("", "/cases?text=confidence", "/cases/777", "/decide?wrong=5", "/decide"):
-            assert server.get(f"/runs/long{page}")[1] == 200, page
+        assert status == 200
+        pages = ("", "/cases?text=confidence", "/cases?text=not stated", "/cases/777")
+        for page in (*pages, "/decide?wrong=5", "/decide"):
+            assert server.get(f"/runs/long{page}".replace(" ", "%20"))[1] == 200, page
+        assert server.get("/compare/cases?run=long&run=other")[1] == 200
         assert server.megabytes() <= 400
     finally:
         server.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
 from krisis.backends.provider import CallOptions
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 
 
@@ -22,6 +23,8 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
     is_own = family not in registry.table("backends") and registry.is_place(name)
     if is_own:
         family, slash, model = name, "", ""
+    if not (is_own or slash or family in registry.table("backends")):
+        _refuse_model_alone(name)
     kind = registry.find("backends", family)
     if not (isinstance(kind, type) and issubclass(kind, BaseBackend)):
         raise InvalidValue(f"{family!r} is not a backend; name a class derived from BaseBackend")
@@ -42,6 +45,16 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
     if max_retries is not None:
         backend.max_retries = max_retries
     return backend
+
+
+def _refuse_model_alone(name: str) -> None:
+    """Refuse a model without its provider, unless the name is close to that of a backend."""
+    known = registry.names("backends")
+    if not difflib.get_close_matches(name, known, n=1, cutoff=0.5):
+        raise UnknownName(
+            f"unknown backend {name!r}; a model is named with its provider, such as "
+            f"openai/{name}. Known: {', '.join(known)}."
+        )
 
 
 def _accepted_options(kind: type[BaseBackend]) -> set[str]:

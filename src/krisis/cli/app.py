@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),
     },
     "Data": {
+        "info": ("krisis.cli.info", "Say what a suite asks and holds, and what to type first."),
         "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
         "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
         "data": ("krisis.cli.data", "Write the embedded cohorts, or check your own files."),
@@ -62,7 +63,7 @@ _EXAMPLES = (
     "krisis run ckd --task staging --model openai/NAME --limit 20 --dry-run",
     "krisis compare runs/A runs/B --html comparison.html",
     "krisis view",
-    "New here? Type: krisis run ckd --model guideline",
+    "New here? Type: krisis run ckd --model guideline   Then: krisis info ckd",
     "Every command has a --help. For evaluation, never for the care of a patient.",
 )
 
@@ -129,7 +130,7 @@ def main(command: typer.Typer = app) -> None:
     prepare_streams()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        command(arguments)
+        command(arguments, prog_name="krisis")
     except Exception as error:
         told = error if isinstance(error, KrisisError) else fault_of_own_code(error)
         if told is None:

@@ -19,7 +19,7 @@ from krisis.metrics.scoring import metrics_from_names
 from krisis.reporting.comparison import comparison_html
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.comparison.text import comparison_parts
-from krisis.results.loading import load_results
+from krisis.results.loading import expanded, load_results
 
 app = new_app()
 
@@ -55,7 +55,7 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     options = CompareOptions(
         tuple(_chosen(metric)), permutations, seed, margin=margins_of(margin), primary=primary
     )
-    loaded = load_results(runs)
+    loaded = load_results(expanded(runs))
     warn_of_damage(loaded.values())
     console = Console(stderr=True)
     with console.status("permuting patients …"):

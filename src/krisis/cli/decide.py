@@ -29,8 +29,9 @@ from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
-from krisis.json_values import JsonMapping, JsonObject, dumps, read_object, write_text
+from krisis.json_values import JsonMapping, JsonObject, dumps, write_text
 from krisis.metrics.items import RunItems, Source
+from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 from krisis.results.store import load_run
@@ -248,8 +249,8 @@ def own_baselines(run: Path) -> dict[str, RunItems]:
 
     Of suites that are registered only: to look at a run may not execute a file that it names.
     """
-    if run.is_file() and read_object(run, lenient=True).get("kind") is None:
-        return {}  # a file of a suite's own format keeps no baselines
+    if kind_of(run) not in ("run directory", "saved result"):
+        return {}  # other files keep no baselines
     result = load_run(run) if run.is_dir() else BenchmarkResult.load(run)
     config = result.provenance.config
     if not (result.baselines and config.get("suite") in registry.names("suites")):

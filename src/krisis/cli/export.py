@@ -21,7 +21,7 @@ from krisis.results.export import (
     write_parquet,
 )
 from krisis.results.inspect_log import inspect_log
-from krisis.results.loading import load_result
+from krisis.results.loading import load_result, with_rows
 
 app = new_app()
 
@@ -45,10 +45,8 @@ def export(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
 ) -> None:
     """Write one line per asking with a data dictionary, or a log of Inspect."""
-    result = load_result(run)
+    result = with_rows(load_result(run), run)
     warn_of_damage([result])
-    if not result.evaluation_results:
-        raise InvalidFile(f"{run} holds no rows; name a run directory or a full result")
     path = output or Path(f"{run.resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")
     table = tidy_table(result)
     texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}

@@ -108,12 +108,11 @@ def _sentence(error: Any) -> str:
     """Return the words of a usage error with its suggestions in one form."""
     parameter = getattr(error, "param", None)
     if parameter is not None and not error.message:
-        kind = parameter.param_type_name
-        return f"{value_of(parameter) if kind == 'argument' else _longest(parameter)} is missing"
+        return f"{_named(parameter)} is missing"
     found = getattr(error.__cause__, "errors", None)
     if parameter is not None and found:
         first = found()[0]
-        return _unfit(_longest(parameter), first["type"], first["msg"], first["input"])
+        return _unfit(_named(parameter), first["type"], first["msg"], first["input"])
     near = getattr(error, "possibilities", None) or []
     said = (error.message if near else error.format_message()).rstrip(".?")
     said, asked, suggested = said.partition(". Did you mean ")
@@ -208,6 +207,12 @@ def _entry(option: Any) -> str:
     short = [name for name in option.opts if not name.startswith("--")]
     value = "" if option.is_flag else f" {value_of(option)}"
     return f"{', '.join([*short, long])}{value}"
+
+
+def _named(parameter: Any) -> str:
+    """Return an argument or option as the help names it."""
+    is_argument = parameter.param_type_name == "argument"
+    return value_of(parameter).removesuffix("...") if is_argument else _longest(parameter)
 
 
 def _longest(option: Any) -> str:

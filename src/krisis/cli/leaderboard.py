@@ -15,12 +15,10 @@ from rich.text import Text
 from krisis.cli.console import warn_of_damage, wide_console
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
-from krisis.errors import InvalidFile
 from krisis.json_values import dumps
 from krisis.results.leaderboard import Cell, Column, Leaderboard, leaderboards
-from krisis.results.loading import load_results
+from krisis.results.loading import expanded, load_results
 from krisis.results.report import failure_lines
-from krisis.results.store import is_run, list_runs
 
 app = new_app()
 _ANY_WIDTH = 100_000
@@ -40,7 +38,7 @@ def leaderboard(
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not tables."),
 ) -> None:
     """Show runs side by side with intervals, ranked by the task's headline or what you choose."""
-    loaded = load_results(_expanded(runs))
+    loaded = load_results(expanded(runs))
     warn_of_damage(loaded.values())
     tables = leaderboards(loaded, sort=sort)
     if as_json:
@@ -67,16 +65,6 @@ def print_tables(tables: list[Leaderboard]) -> None:
     if unranked:
         keys = dict.fromkeys(column.key for table in unranked for column in table.columns)
         console.print(f"Not ranked. Choose with --sort: {', '.join(keys)}.", markup=False)
-
-
-def _expanded(paths: list[Path]) -> list[Path]:
-    found: list[Path] = []
-    for path in paths:
-        inside = list_runs(path) if path.is_dir() and not is_run(path) else [path]
-        if not inside:
-            raise InvalidFile(f"{path} contains no runs; name runs, saved results or their folder")
-        found += inside
-    return found
 
 
 def _drawn(table: Leaderboard, console: Console) -> Table:

@@ -29,7 +29,7 @@ from krisis.json_values import dumps
 from krisis.metrics.abstention import SelectiveAccuracy
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_from_name
-from krisis.results.loading import load_result
+from krisis.results.loading import load_result, with_rows
 
 app = new_app("Say how many patients a study needs, and what it costs.")
 
@@ -229,7 +229,7 @@ def _pilot(paths: Sequence[Path] | None, metric: BaseMetric) -> Pilot | None:
         raise InvalidValue(f"--from takes one pilot or two, not {len(paths)}")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidValue("--from names the same run twice; name two different runs")
-    results = [load_result(path) for path in paths]
+    results = [with_rows(load_result(path), path) for path in paths]
     warn_of_damage(results)
     return Pilot(results[0], metric, *results[1:])
 

@@ -93,9 +93,14 @@ _PLACES = {
 _ORDER = list(_PLACES)
 
 
+def flag_of(name: str) -> str:
+    """Return how a setting is given on the command line."""
+    return "--" + _SINGULAR.get(name, name).replace("_", "-")
+
+
 def _parameter(name: str) -> inspect.Parameter:
     field = RunConfig.model_fields[name]
-    flag = "--" + _SINGULAR.get(name, name).replace("_", "-")
+    flag = flag_of(name)
     annotation: object
     default: JsonValue = None
     if name in _SINGULAR:

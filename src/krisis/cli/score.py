@@ -8,12 +8,12 @@ import typer
 
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
-from krisis.errors import InvalidFile, InvalidValue
+from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.scoring import metrics_from_names
 from krisis.results.column_rows import ColumnRows
-from krisis.results.loading import load_result, metrics_asked
+from krisis.results.loading import load_result, metrics_asked, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report, format_report
 
@@ -41,8 +41,7 @@ def score(
     """Recompute the metrics of a saved result, without any model."""
     by_columns = results.is_file() and is_parquet(results)
     result = load_parquet(results) if by_columns else load_result(results)
-    if not result.evaluation_results:
-        raise InvalidFile(f"{results} holds scores but no rows; name the full result")
+    with_rows(result, results)
     if output is not None and isinstance(result.rows, ColumnRows):
         raise InvalidValue(
             f"{results} has {len(result.rows):,} rows, which no file can list; leave out --output "

@@ -15,6 +15,7 @@ from krisis.execution.prompts import shown_again
 from krisis.viewer.app import create_app
 
 app = new_app()
+_GRACE_SECONDS = 2
 
 
 @command(
@@ -56,5 +57,12 @@ def view(
     if browser:
         webbrowser.open(address)
     # No access log: it would hold the token of the address.
-    configuration = uvicorn.Config(site, log_level="warning", access_log=False, lifespan="off")
+    # Ctrl-C waits no longer than this for a page that is being worked out.
+    configuration = uvicorn.Config(
+        site,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
     uvicorn.Server(configuration).run(sockets=[listening])

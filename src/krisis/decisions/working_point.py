@@ -243,10 +243,7 @@ def variants_among(rows: Iterable[JsonMapping]) -> list[str]:
 
 def _by_patient(sample: Sample, table: Table) -> Sample:
     """Sort rows and patients by the names of the patients, as runs are read to be certified."""
-    names = table.patient_names
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    patient = rank[sample.patient]
+    patient = table.patient_ranks()[sample.patient]
     order = np.argsort(patient, kind="stable")
     return Sample(
         score=sample.score[order],

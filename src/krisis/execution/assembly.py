@@ -77,9 +77,7 @@ def assemble(
     return Assembled(suite, backend, metrics, records, description)
 
 
-def backend_of(
-    config: RunConfig, make: Callable[..., BaseBackend] = backend_from_name
-) -> BaseBackend:
+def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None) -> BaseBackend:
     """Make the backend that a configuration names."""
     options = {
         "temperature": config.temperature,
@@ -88,7 +86,7 @@ def backend_of(
         "max_retries": config.max_retries,
         **config.model_options,
     }
-    backend = make(config.model, **options)
+    backend = (make or backend_from_name)(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     if config.asking.words:
@@ -178,12 +176,21 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
             f"the suite {config.suite!r} takes no {next(iter(chosen))}; let its __init__ take "
             "config and hand it to super().__init__(config)"
         )
-    for name in options:
-        if name not in known and not takes_any:
-            raise UnknownName.among(
-                f"option of the suite {config.suite}:", name, known - {"config"}
-            )
+    if not takes_any:
+        _refuse_unknown(config.suite, options, known)
     return registry.made(kind, options, f"the suite {config.suite!r}", "--suite-option NAME=VALUE")
+
+
+def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
+    for name, value in options.items():
+        if name in known:
+            continue
+        if name in ("data_path", "sex", "mode"):
+            raise InvalidValue(
+                f"the suite {suite!r} has no use for {name} ({value!r}); leave it out (krisis "
+                f"info {suite} shows its options)"
+            )
+        raise UnknownName.among(f"option of the suite {suite}:", name, known - {"config"})
 
 
 def _priced(deferral: JsonValue, risk: float) -> JsonObject:

@@ -209,14 +209,18 @@ def checked_config(content: JsonObject, place: str) -> RunConfig:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
-            raise InvalidValue(f"{place}: {name} is missing; {_hint(name)}") from None
-        message = first["msg"].removeprefix("Value error, ")
+            raise InvalidValue(f"{place}: {name} is missing; {_hint(name, content)}") from None
+        message = first["msg"].removeprefix("Value error, ").replace("Input should", "it must")
         received = "" if first["type"] == "value_error" else f", received {first['input']!r}"
         raise InvalidValue(f"{place}: {name}: {message}{received}") from None
 
 
-def _hint(name: str) -> str:
-    return "name one of `krisis list suites`" if name == "suite" else "give --model"
+def _hint(name: str, given: JsonObject) -> str:
+    """Return what to type where the suite or the model is missing."""
+    if name == "suite":
+        return "type for instance: krisis run ckd --model guideline (krisis info lists the suites)"
+    suite = given.get("suite") or "SUITE"
+    return f"type for instance: krisis run {suite} --model guideline, or --model openai/NAME"
 
 
 def read_mapping(path: Path, what: str, *, option: str) -> JsonObject:

@@ -139,6 +139,10 @@ class Table:
             self.rows = [row for row in rows if row.error is None]
         self._read()
 
+    def __repr__(self) -> str:
+        failed = f", {self.n_failed:,} failed" if self.n_failed else ""
+        return f"{type(self).__name__}({self.n_rows:,} rows{failed}, {len(self.labels)} answers)"
+
     @property
     def n_scored(self) -> int:
         """Count the rows that can be scored."""
@@ -299,6 +303,13 @@ class Table:
         for code, row in zip(self.patients.code.tolist(), self.rows, strict=True):
             names[code] = row.cluster_id
         return names
+
+    def patient_ranks(self) -> IntArray:
+        """Return the place of every patient by name; of the same name, the first comes first."""
+        names = self.patient_names
+        rank = np.empty(len(names), dtype=np.int64)
+        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        return rank
 
     @cached_property
     def pools(self) -> Units:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from krisis import __version__
+from krisis.display import format_value, spelled_out
 from krisis.json_values import JsonMapping
 from krisis.reporting.sheet import DISCLAIMER, GUIDELINE, Item, Sheet
 from krisis.reporting.sheet_flow import flow_text, mermaid
 from krisis.reporting.sheet_run import Fact
-from krisis.reporting.wording import spelled_out
-from krisis.results.report import format_value
 
 # Signs that Markdown, its tables, its links and HTML give a meaning; entities mean themselves in
 # every renderer. An underscore inside a word has none.

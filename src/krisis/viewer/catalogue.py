@@ -95,6 +95,11 @@ class LoadedRun:
             return self._long.filters()
         return RowIndex(self._rows, group_headings(self._rows.answers))
 
+    def give_back(self) -> None:
+        """Give back the memory of what earlier pages looked at in a long run."""
+        if self._long is not None:
+            self._long.columns.give_back()
+
     @cached_property
     def report(self) -> RunReport:
         """Return the report, drawn once."""
@@ -107,7 +112,10 @@ class Catalogue:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         if not self.folder.is_dir():
-            raise InvalidFile(f"{folder} is not a folder; name the one that holds your runs")
+            raise InvalidFile(
+                f"{folder} is not a folder; name the one that holds your runs, or type: "
+                "krisis run ckd --model guideline"
+            )
         self.index = Index(self.folder)
         self.indexing = Indexing(self.index.place)
         self._scanning, self._loading = threading.Lock(), threading.Lock()
@@ -219,6 +227,7 @@ class Catalogue:
             self._loaded.move_to_end(name)
             while len(self._loaded) > 1 and sum(n for *_, n in self._loaded.values()) > _HELD_BYTES:
                 self._loaded.popitem(last=False)
+        held[1].give_back()
         return held[1]
 
     def _read(self, name: str, path: Path, mark: str) -> tuple[str, LoadedRun, int]:

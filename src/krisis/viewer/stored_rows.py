@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
-from krisis.metrics.base import NO_SIGNALS, EvaluationResult, Rows
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, read_object
+from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Label, canonical_label, hashable
 from krisis.metrics.table import (
     DEFERRAL,
@@ -30,7 +31,8 @@ from krisis.metrics.table import (
 from krisis.results.journal_lines import opened
 from krisis.results.rows import row_from_dict
 from krisis.viewer.row_index import AnyArray
-from krisis.viewer.stored_columns import CODED, END, NUMBERS, first_places, renumbered
+from krisis.viewer.stored_columns import CODED, NUMBERS, first_places, ranks, renumbered
+from krisis.viewer.words import END
 
 _BLOCK = 8192
 _ABSENT = object()
@@ -56,6 +58,13 @@ class Columns:
         if name not in self._arrays:
             self._arrays[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
         return self._arrays[name]
+
+    def give_back(self) -> None:
+        """Give back the memory that the arrays are mapped to; what is looked at is read again."""
+        bases: list[object] = [array.base for array in self._arrays.values()]
+        for mapped in bases:
+            if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                mapped.madvise(mmap.MADV_DONTNEED)
 
     def add_numbers(self, name: str, array: str) -> None:
         """Take an array of the folder as the field of that name, for ever."""
@@ -162,7 +171,7 @@ class Columns:
         """Return the metadata or the signals of some rows."""
         keys = self.keys(kind)
         if not keys:
-            return [NO_SIGNALS if kind == "signals" else {} for _ in range(places.size)]
+            return [NO_VALUES if kind == "signals" else {} for _ in range(places.size)]
         columns = [self.values(f"{kind}:{key}", places) for key in keys]
         return [
             {key: value for key, value in zip(keys, row, strict=True) if value is not _ABSENT}
@@ -342,6 +351,11 @@ class StoredTable(Table):
         places = self.rows.places[first_places(self.patients.code, self.patients.n)]
         blocks = (places[start : start + _BLOCK] for start in range(0, places.size, _BLOCK))
         return [cluster for block in blocks for _, cluster in self.rows.columns.names(block)]
+
+    def patient_ranks(self) -> IntArray:
+        """Return the place of every patient by name."""
+        places = self.rows.places[first_places(self.patients.code, self.patients.n)]
+        return ranks(self.rows.columns.array("cluster_rank")[places])
 
     @cached_property
     def repeats_cases(self) -> bool:

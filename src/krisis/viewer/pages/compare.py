@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode
 
 from krisis.errors import InvalidValue, UnknownName
@@ -14,8 +14,10 @@ from krisis.reporting.comparison import ComparisonPage, comparison_page
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import distinct_names
 from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.drawing import draw
 from krisis.viewer.entries import Entry, signature
 from krisis.viewer.page import Page, text_of
+from krisis.viewer.pages.pair import refuse_too_many
 
 MOST_RUNS = 6
 N_OFFERED = 50
@@ -52,7 +54,7 @@ def page(catalogue: Catalogue, chosen: Sequence[str], query: Mapping[str, str]) 
         except TimeoutError:
             return _waiting(names)
         except InvalidValue as error:  # what only the rows tell, such as other right answers
-            content["problem"] = str(error)
+            content["problem"], context["fitting"] = str(error), names[:1]
     if found is None:
         status = 400 if content["problem"] else 200
         return Page("compare.html", "Compare", content, context, status=status)
@@ -206,8 +208,10 @@ def _work(asked: _Asked, future: Future[Found]) -> None:
 def _compare(asked: _Asked) -> Found:
     names = [name for name, *_ in asked.marks]
     loaded = [asked.catalogue.load(name) for name in names]
+    refuse_too_many(loaded)
     labels = distinct_names([run.result.backend_name for run in loaded], names)
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
-    return comparison, comparison_page(comparison)
+    shown = comparison_page(comparison)
+    return comparison, replace(shown, figures=[figure.drawn(draw) for figure in shown.figures])

@@ -23,7 +23,7 @@ from krisis.results.comparison.matching import (
     refuse_other_data,
 )
 from krisis.results.comparison.where import differing, groups_of
-from krisis.results.loading import distinct_names
+from krisis.results.loading import distinct_names, place_in_commands
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
 from krisis.viewer.pages.cases import tone_of
@@ -32,6 +32,8 @@ from krisis.viewer.row_index import IntArray
 PAGE_SIZE, LARGEST_PAGE = 50, 500
 SHOWN_CHARACTERS = 50_000
 SORTS = ("position", "gap")
+# So many rows of all runs together are held in memory; more are left to the command.
+MOST_ROWS = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,17 @@ class PairFilter:
     sort: str = "position"
 
 
+def refuse_too_many(runs: Sequence[LoadedRun]) -> None:
+    """Refuse runs with more rows than the server may hold."""
+    n_rows = sum(run.n_rows for run in runs)
+    if n_rows > MOST_ROWS:
+        places = " ".join(place_in_commands(run.path) for run in runs)
+        raise InvalidValue(
+            f"these runs have {n_rows:,} rows together and a page compares at most {MOST_ROWS:,}; "
+            f"type: krisis compare {places} --html comparison.html"
+        )
+
+
 class MatchedPair:
     """Two runs on the rows that both scored, in the order of the left one."""
 
@@ -65,6 +78,7 @@ class MatchedPair:
         named = {run.name: run.result for run in self.runs}
         if not all(run.n_rows for run in self.runs):
             raise InvalidValue("a run without rows has no cases to compare; choose another")
+        refuse_too_many(self.runs)
         refuse_other_data(named)
         matched = match_runs(named)
         self.tables: tuple[Table, Table] = (
