@@ -11,6 +11,7 @@ from krisis import __version__
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.reporting import palette, wording
+from krisis.results.explanations import method_lines, reason_words
 
 
 @cache
@@ -44,7 +45,7 @@ def environment(*packages: str) -> JsonValue:
         finalize=_nothing_hidden,
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
-    built.filters.update(beside=wording.percent_beside)
+    built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
     return built
 
 
