@@ -112,6 +112,23 @@ def spelled_out(text: str) -> str:
     return _HIDDEN.sub(lambda match: f"[U+{ord(match.group()):04X}]", text)
 
 
+# Signs that Markdown, its tables, its links and HTML give a meaning; entities mean themselves in
+# every renderer. An underscore inside a word has none.
+_MARKDOWN = re.compile(
+    r"[&<>|#`*\[\]~$\\@{}^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\."
+)
+
+
+def escaped(text: object) -> str:
+    """Return text on one line in which no sign is markup of Markdown.
+
+    >>> escaped("a|b <i> *c* d_e\\nf")
+    'a&#124;b &#60;i&#62; &#42;c&#42; d_e f'
+    """
+    line = " ".join(spelled_out(str(text)).split())
+    return _MARKDOWN.sub(lambda match: f"&#{ord(match[0])};", line)
+
+
 def visible(text: object) -> Markup:
     """Return text as escaped HTML in which hidden characters show as their code points."""
     from markupsafe import Markup, escape
