@@ -51,16 +51,19 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     how: JsonObject = {"method": method, "target": target}  # checked where they are used
     calibrator = fit_calibrator(run, chosen, **how, seed=seed, force=force)
     write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
-    for line in summary(calibrator):
+    for line in summary(calibrator, run.words):
         typer.echo(line)
     typer.echo(f"wrote {output}")
 
 
-def summary(calibrator: Calibrator) -> list[str]:
-    """Return what was fitted and how it does on participants it has not seen."""
-    fitted = calibrator.fitted_on
+def summary(calibrator: Calibrator, words: tuple[str, str]) -> list[str]:
+    """Return what was fitted and how it does on patients it has not seen.
+
+    ``words`` names a patient and a record as the task does.
+    """
+    fitted, (person, unit) = calibrator.fitted_on, words
     what = f"{calibrator.method} on {', '.join(calibrator.features)} → {calibrator.target}"
-    lines = [f"{what}: {fitted.n_samples} items of {fitted.n_participants} participants"]
+    lines = [f"{what}: {fitted.n_samples} {unit}s of {fitted.n_participants} {person}s"]
     lines += missing_lines(calibrator.missing)
     crossed = calibrator.metrics["cross_fitted"]
     if crossed["after"] is None:
@@ -72,7 +75,7 @@ def summary(calibrator: Calibrator) -> list[str]:
         after = _words(crossed["after"], ends["after"])
         lines.append(f"after, cross-fitted in {crossed['n_folds']} folds: {after}")
         changes = [f"{name.upper()} {one['verdict']}" for name, one in crossed["change"].items()]
-        lines.append(f"change on unseen participants: {', '.join(changes)}")
+        lines.append(f"change on unseen {person}s: {', '.join(changes)}")
     lines.append(
         f"after, on the training set (optimistic): "
         f"{_words(calibrator.metrics['training_set']['after'])}"

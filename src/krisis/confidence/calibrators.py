@@ -148,7 +148,7 @@ class Calibrator(BaseModel):
         worse = [name.upper() for name, one in change.items() if one["verdict"] == "worse"]
         if worse:
             found.append(
-                f"the calibrator is worse than what it starts from on unseen participants "
+                f"the calibrator is worse than what it starts from on unseen patients "
                 f"({' and '.join(worse)}); do not use it"
             )
         return found
