@@ -54,6 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Audit a run: does it hold in every group, and what if labels are wrong.",
     ),
     "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
+    "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
     "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
     "check": (
         "krisis.cli.check",
