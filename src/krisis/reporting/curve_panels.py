@@ -107,10 +107,7 @@ class _Curves:
         n_lines = max(map(len, titles.values()))
         panels = []
         for name in self.points:
-            others = [
-                self._line(other, str(GRID), [1, 0]) for other in self.points if other != name
-            ]
-            drawn = self._panel([*others, *self._layers(name)], each, each * 0.8)
+            drawn = self._panel([self._others(name), *self._layers(name)], each, each * 0.8)
             panels.append(drawn.properties(title=panel_title(titles[name], self.look, n_lines)))
         return grid(panels, self.look)
 
@@ -137,6 +134,12 @@ class _Curves:
             self._line(name, str(one.tone), one.dash),
             end.encode(**risk),
         ]
+
+    def _others(self, name: str) -> Chart:
+        rows = [row for other, found in self.points.items() if other != name for row in found]
+        line = {"color": str(GRID), "strokeWidth": self.look.stroke, "clip": True}
+        places = {"x": alt.X("coverage:Q"), "y": alt.Y("selective_risk:Q")}
+        return alt.Chart(data(rows)).mark_line(**line).encode(**places, detail="run:N")
 
     def _line(self, name: str, colour: str, dash: Sequence[int]) -> Chart:
         line = {

@@ -20,7 +20,8 @@ from krisis.results.leaderboard import COSTS, Cell, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
-MOST_METRICS = 8
+_MOST_METRICS, _LINES_OF_A_PAGE, _LINES_OF_A_PANEL = 8, 57, 3
+_OF_RUN = ("shape", "color")  # of a mark: what a scale decides here
 _ARROWS = {"higher": "higher is better", "lower": "lower is better"}
 
 
@@ -39,7 +40,8 @@ def forest_drawing(
     if not chosen:
         raise InvalidValue("the runs have no scores; score them with krisis score -o first")
     panels = {}
-    for column in chosen if metrics else chosen[:MOST_METRICS]:
+    fitting = max(1, min(_MOST_METRICS, _LINES_OF_A_PAGE // (len(runs) + _LINES_OF_A_PANEL)))
+    for column in chosen if metrics else chosen[:fitting]:
         better = _ARROWS.get(column.direction)
         heading = f"{column.heading} ({better})" if better else column.heading
         panels[heading] = [
@@ -95,12 +97,11 @@ def _panel(
     labels = {name: look.broken(name, look.width * 0.3) if look.broad else [] for name in names}
     n_lines = max(map(len, labels.values()))
     y = alt.Y("run:N", sort=names, axis=None)
-    x = {"scale": _scale(rows), "axis": alt.Axis(title=None, tickCount=5)}
-    layers = [layer for row in rows for layer in _marked(row, marks[row["run"]], look, x)]
+    layers = _marked(rows, marks, look)
     text = alt.Chart(data(rows)).mark_text(align="left", baseline="middle")
     words = text.encode(x=alt.value(width + look.font), text=alt.Text("words:N"))
     title = alt.TitleParams(
-        heading, fontSize=look.font, fontWeight=600, anchor="start", offset=look.font / 3
+        heading, fontSize=look.font * 1.1, fontWeight="normal", anchor="start", offset=look.font / 3
     )
     step = look.font * max(1.7, 1.25 * n_lines)
     drawn = [*layers, *_labels(labels, look), words]
@@ -111,22 +112,36 @@ def _panel(
 
 def _labels(labels: Mapping[str, Sequence[str]], look: Look) -> Iterator[Chart]:
     """Yield the names beside the plot, those of several lines around the middle of theirs."""
-    for name, lines in labels.items():
-        for number, line in enumerate(lines):
-            below = (number - (len(lines) - 1) / 2) * look.font * 1.15
-            text = alt.Chart(data([{"run": name, "line": line}]))
-            mark = text.mark_text(align="right", baseline="middle", dy=below, color=str(INK))
-            yield mark.encode(x=alt.value(-look.font / 2), text=alt.Text("line:N"))
+    lines: dict[float, list[JsonObject]] = {}
+    for name, parts in labels.items():
+        for number, part in enumerate(parts):
+            below = (number - (len(parts) - 1) / 2) * look.font * 1.15
+            lines.setdefault(below, []).append({"run": name, "line": part})
+    for below, found in lines.items():
+        mark = alt.Chart(data(found)).mark_text(
+            align="right", baseline="middle", dy=below, color=str(INK)
+        )
+        yield mark.encode(x=alt.value(-look.font / 2), text=alt.Text("line:N"))
 
 
-def _marked(row: JsonObject, one: Series, look: Look, x: JsonObject) -> Iterator[Chart]:
-    if row["value"] is None:
-        return
-    chart = alt.Chart(data([row]))
-    if row["low"] is not None:
-        bar = chart.mark_rule(color=str(one.tone), strokeWidth=look.stroke)
-        yield bar.encode(x=alt.X("low:Q", **x), x2=alt.X2("high:Q"))
-    yield chart.mark_point(**point_of(one, look)).encode(x=alt.X("value:Q", **x))
+def _marked(
+    rows: Sequence[JsonObject], marks: Mapping[str, Series], look: Look
+) -> tuple[Chart, Chart]:
+    """Return the intervals and the values, each in the colour and with the mark of its run."""
+    x = {"scale": _scale(rows), "axis": alt.Axis(title=None, tickCount=5)}
+    names = list(marks)
+    tones, shapes = [str(marks[n].tone) for n in names], [marks[n].shape for n in names]
+    colour = alt.Color("run:N", legend=None, scale=alt.Scale(domain=names, range=tones))
+    shape = alt.Shape("run:N", legend=None, scale=alt.Scale(domain=names, range=shapes))
+    bars = alt.Chart(data([row for row in rows if row["low"] is not None]))
+    points = alt.Chart(data([row for row in rows if row["value"] is not None]))
+    plain = {k: v for k, v in point_of(marks[names[0]], look).items() if k not in _OF_RUN}
+    return (
+        bars.mark_rule(strokeWidth=look.stroke).encode(
+            x=alt.X("low:Q", **x), x2=alt.X2("high:Q"), color=colour
+        ),
+        points.mark_point(**plain).encode(x=alt.X("value:Q", **x), color=colour, shape=shape),
+    )
 
 
 def _scale(rows: Sequence[JsonObject]) -> Chart:

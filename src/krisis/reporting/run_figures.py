@@ -125,7 +125,7 @@ def _gaps(drawing: Drawing) -> list[str]:
 def _key_words(name: str, run: BenchmarkResult) -> str:
     counts = run.attrition
     failed = f", {counts.n_failed:,} failed" if counts.n_failed else ""
-    return f"{name} ({counts.n_answered:,} of {_n_scored(run):,} answered{failed})"
+    return f"{name} ({counts.n_answered:,}/{_n_scored(run):,} answered{failed})"
 
 
 def _fitted(made: Callable[[float], Figure], width: float) -> Figure:

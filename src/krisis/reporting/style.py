@@ -83,7 +83,9 @@ class Look:
             "header": words,
             "title": {
                 **CONFIG["title"],
-                "fontSize": self.font + 1,
+                # One weight alone: a PDF holds two in an order that differs from time to time.
+                "fontWeight": "normal",
+                "fontSize": self.font * 1.3,
                 "subtitleFontSize": self.font,
                 "subtitlePadding": self.font / 3,
                 "offset": self.font,
