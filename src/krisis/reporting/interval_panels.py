@@ -22,6 +22,7 @@ from krisis.statistics.intervals import Interval
 
 _MOST_METRICS, _LINES_OF_A_PAGE, _LINES_OF_A_PANEL = 8, 57, 3
 _OF_RUN = ("shape", "color")  # of a mark: what a scale decides here
+_COMPLEMENT = "abstention_rate"  # coverage says the same
 _ARROWS = {"higher": "higher is better", "lower": "lower is better"}
 
 
@@ -41,7 +42,8 @@ def forest_drawing(
         raise InvalidValue("the runs have no scores; score them with krisis score -o first")
     panels = {}
     fitting = max(1, min(_MOST_METRICS, _LINES_OF_A_PAGE // (len(runs) + _LINES_OF_A_PANEL)))
-    for column in chosen if metrics else chosen[:fitting]:
+    usual = [column for column in chosen if column.key != _COMPLEMENT][:fitting]
+    for column in chosen if metrics else usual:
         better = _ARROWS.get(column.direction)
         heading = f"{column.heading} ({better})" if better else column.heading
         panels[heading] = [
