@@ -223,7 +223,8 @@ def test_json_is_the_same_by_both_names_and_keyed_by_keys(
     [
         (("show", "r0.json", "--format", "markdwn"), "unknown format 'markdwn'; did you mean"),
         (("show", "r0.json", "--json", "--format", "csv"), "--json and --format csv contradict"),
-        (("leaderboard", "r0.json", "-o", "r1.json"), "r1.json exists already"),
+        # Said before a run is read.
+        (("leaderboard", "absent.json", "-o", "r1.json"), "r1.json exists already"),
     ],
 )
 def test_a_wrong_format_or_an_existing_file_is_one_sentence(
