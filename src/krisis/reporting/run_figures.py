@@ -20,6 +20,7 @@ from krisis.results.comparison.matching import refuse_other_data
 KINDS = ("risk-coverage", "reliability", "forest", "deferral")
 SUFFIXES = (".pdf", ".svg", ".png")
 _DOTS_PER_INCH = 300
+_MOST_FITTINGS = 3
 _SIZE = re.compile(r'(<svg [^>]*?)width="([\d.]+)" height="([\d.]+)"')
 _OF_TABLES: Mapping[str, Callable[[Mapping[str, Table], Mapping[str, Series], Look], Drawing]] = {
     "risk-coverage": risk_coverage_drawing,
@@ -130,10 +131,15 @@ def _key_words(name: str, run: BenchmarkResult) -> str:
 
 def _fitted(made: Callable[[float], Figure], width: float) -> Figure:
     """Return a figure of a width: what axes and names take is measured, then left to the plots."""
-    first = made(width * 0.75)
-    match = _SIZE.search(first.svg)
-    taken = float(match[2]) if match else width
-    return made(max(width * 0.2, width * 0.75 + width - taken))
+    plots = width * 0.75
+    for _ in range(_MOST_FITTINGS):
+        figure = made(plots)
+        match = _SIZE.search(figure.svg)
+        missing = width - float(match[2]) if match else 0.0
+        if abs(missing) <= 0.01 * width:
+            break
+        plots = max(width * 0.2, plots + missing)
+    return figure
 
 
 def check_figure_file(path: Path) -> None:
