@@ -43,8 +43,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.dev
-	$(PIP) -e ".[docs]"
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -464,7 +464,7 @@ def test_a_class_of_the_script_itself_is_not_imported_again(monkeypatch) -> None
 
 
 # The page "Write your own", typed as it stands there: its files, then its commands.
-PAGE = (Path(__file__).parents[1] / "docs" / "own.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "own.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

@@ -61,6 +61,9 @@ class Benchmark:
         if self.execution.cluster is not None:
             self.execution.cluster.check(backend)
 
+    def __repr__(self) -> str:
+        return f"Benchmark({self.suite!r}, {self.backend!r}, {len(self.metrics)} metrics)"
+
     @classmethod
     def of(cls, parts: Assembled, config: RunConfig, execution: Execution) -> Benchmark:
         """Return the benchmark of a configuration and the parts that it names."""

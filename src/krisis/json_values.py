@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +17,33 @@ from krisis.errors import InvalidFile
 JsonValue: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
 JsonMapping: TypeAlias = Mapping[str, Any]
+
+
+class NoValues(JsonMapping):
+    """The empty mapping that all rows without signals share, for rows are made by the million."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> JsonValue:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return hash(())
+
+    def __repr__(self) -> str:
+        return "{}"
+
+    def __reduce__(self) -> str:
+        return "NO_VALUES"
+
+
+NO_VALUES = NoValues()
 
 
 def plain(value: object) -> JsonValue:

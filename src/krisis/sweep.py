@@ -24,6 +24,7 @@ from krisis.errors import (
 from krisis.execution.assembly import (
     Assembled,
     assemble,
+    backend_for_prompts,
     checked_batches,
     execution_of,
     suite_of,
@@ -124,11 +125,11 @@ class SweepStop(Stop):
             cell.request(cause)
 
 
-def prepare(plan: Plan) -> list[Ready]:
+def prepare(plan: Plan, *, asks: bool = True) -> list[Ready]:
     """Make the parts of every cell and find every mistake of the plan; nothing is sent.
 
     A suite is loaded once for all cells that share it. A model that takes long to load is loaded
-    when its cell begins.
+    when its cell begins. A sweep that ``asks`` nobody needs no keys.
     """
     suites: dict[str, BaseDataSuite] = {}
     parts: list[Assembled] = []
@@ -137,7 +138,8 @@ def prepare(plan: Plan) -> list[Ready]:
         key = cell.config.model_dump_json(include=_OF_THE_SUITE)
         suites[key] = suites[key] if key in suites else suite_of(cell.config)
         try:
-            parts.append(assemble(cell.config, suites[key]))
+            backend = None if asks else backend_for_prompts(cell.config)[0]
+            parts.append(assemble(cell.config, suites[key], backend))
         except MissingKey as error:
             without_key[cell.config.model] = str(error)
     if without_key:

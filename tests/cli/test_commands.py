@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests import commands
 
 from krisis import __version__, registry
 from krisis.metrics import EvaluationResult, default_benchmark_metrics, score_all
 from krisis.results.result import BenchmarkResult
 
 
-def krisis(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "krisis", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def krisis(*arguments: object) -> commands.Done:
+    return commands.krisis(*map(str, arguments), cwd=Path.cwd())
 
 
 @pytest.fixture

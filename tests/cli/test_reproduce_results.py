@@ -106,14 +106,14 @@ def test_the_environment_enables_samples_and_the_option_wins(
 def test_a_participant_that_fails_is_recorded_without_success(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Failing(Lexicon):
-        def evaluate_sample(self, record, sample_index):  # type: ignore[no-untyped-def]
-            if record.cluster_id == failing:
-                raise BackendError("no answer today")
-            return super().evaluate_sample(record, sample_index)
+    judged, failing = Lexicon.evaluate_sample, "S0003"
 
-    monkeypatch.setattr("krisis.execution.assembly.backend_from_name", lambda *_, **__: Failing())
-    failing = "S0003"
+    def evaluate_sample(self, record, sample_index):  # type: ignore[no-untyped-def]
+        if record.cluster_id == failing:
+            raise BackendError("no answer today")
+        return judged(self, record, sample_index)
+
+    monkeypatch.setattr(Lexicon, "evaluate_sample", evaluate_sample)
     code, _, err = call(*SMALL, "--mode", "zero_shot", "--display", "none")
     assert code == 0, err
     (path,) = Path("runs").glob("*.json")

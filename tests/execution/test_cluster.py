@@ -11,7 +11,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,8 @@ def comparable(result: BenchmarkResult) -> tuple[Any, ...]:
     rows = [replace(row, latency_seconds=None) for row in result.evaluation_results]
     spent = result.spending
     counted = (spent.n_api_calls, spent.n_retries, spent.n_batch_splits)
-    return rows, repr(result.metric_scores), counted, result.attrition
+    scores = [asdict(score) for score in result.metric_scores.values()]
+    return rows, repr(scores), counted, result.attrition
 
 
 @pytest.mark.parametrize(

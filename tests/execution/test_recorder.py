@@ -229,7 +229,7 @@ def test_a_lock_is_free_after_its_release(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match=r"no manifest\.json"):
         run(Parity(), Recorder.resume(tmp_path))
-    with pytest.raises(InvalidFile, match="not a folder"):
+    with pytest.raises(InvalidFile, match="does not exist"):
         read_manifest(tmp_path / "absent")
 
 

@@ -17,6 +17,7 @@ from tests.invented_runs import result_of
 
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.viewer.app import PAGES, create_app
+from krisis.viewer.pages import compare
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 FLAGS = [
@@ -80,6 +81,8 @@ class Site:
 @pytest.fixture(scope="module")
 def serve() -> Iterator[Callable[..., Site]]:
     """Return a function that serves a folder until the module's tests have ended."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(compare, "_WAIT_SECONDS", 100.0)  # on a busy machine pages of few rows wait too
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(folder: Path, token: str | None = None) -> Site:
@@ -102,6 +105,7 @@ def serve() -> Iterator[Callable[..., Site]]:
     for server, thread in running:
         server.should_exit = True
         thread.join(10)
+    patch.undo()
 
 
 # What a page needs in its address beside the run; a page that needs nothing is not named here.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,24 @@ def test_a_certificate_in_the_folder_of_a_run_is_named_and_a_changed_one_not_bel
         "certificate.json": "certified: risk ≤ 0.5",
         "edited.json": "certificate not valid",
     }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+def test_home_opens_no_pipe_link_or_folder_beside_the_files_of_a_run(
+    serve: Callable[..., Site], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "runs" / "run", result_of(invented_rows(20)))
+    content = '{"kind": "krisis.certificate"}'
+    (tmp_path / "elsewhere.json").write_text(content, encoding="utf-8")
+    (run / "link.json").symlink_to(tmp_path / "elsewhere.json")
+    (run / "folder.json").mkdir()
+    (run / "own.json").write_text(content, encoding="utf-8")
+    os.mkfifo(run / "pipe.json")
+    site = serve(tmp_path / "runs")
+    shown = site.get("/index.json").json["tables"][0]["rows"][0]["certificates"]
+    assert [one["file"] for one in shown] == ["own.json"]
+    shown = site.get("/runs/run/decide.json").json["found_in_the_folder"]
+    assert [one["file"] for one in shown] == ["own.json"]
 
 
 def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(

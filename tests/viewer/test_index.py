@@ -557,6 +557,19 @@ def test_a_long_run_is_indexed_while_others_are_shown(long: Site, few: Path) -> 
     assert all(folder.stat().st_mode & 0o077 == 0 for folder in kept)
 
 
+def test_an_earlier_index_is_one_of_this_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, run = indexing.Indexing(tmp_path), tmp_path / "run"
+    folder = made._target(run, "before")
+    folder.mkdir(parents=True)
+    assert made.earlier(run) == folder
+    monkeypatch.setattr(indexing, "_FORMAT", indexing._FORMAT + 1)
+    assert made.earlier(run) is None
+    made.forget(run)
+    assert not folder.exists()
+
+
 @pytest.mark.slow
 def test_a_process_that_dies_is_noticed_and_said(
     long: Site, monkeypatch: pytest.MonkeyPatch

@@ -118,7 +118,7 @@ def _result(result: JsonMapping) -> JsonMapping:
 
 
 class AnthropicBackend(ProviderBackend):
-    """Models of Anthropic; the key stands in ``ANTHROPIC_API_KEY``.
+    """Models of Anthropic; its key is read from ``ANTHROPIC_API_KEY``.
 
     The API gives no log-probabilities and takes no temperature. A classifier of the provider that
     stops an answer is a withheld answer, not an abstention of the model.

@@ -9,7 +9,7 @@ from krisis.backends.provider import CallOptions
 
 
 class APIBackend(OpenAIFamilyBackend):
-    """Models behind OpenRouter; the key stands in ``OPENROUTER_API_KEY``."""
+    """Models behind OpenRouter; its key is read from ``OPENROUTER_API_KEY``."""
 
     name = "openrouter"
     provider = "openrouter"

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from krisis.backends.secrets import names_secret
 from krisis.data.base import BaseDataSuite, Label, PatientRecord
+from krisis.display import cut
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 
@@ -130,6 +131,10 @@ class BaseBackend(ABC):
         kept = {name: value for name, value in options.items() if not names_secret(name)}
         made.made_with = (arguments, kept)
         return made
+
+    def __repr__(self) -> str:
+        # Only the name: an argument may be a key, or an address that holds one.
+        return f"{type(self).__name__}({cut(str(self.name))!r})"
 
     def prepare(self, suite: BaseDataSuite) -> None:
         """Get ready for the records of a suite; the default needs nothing."""

@@ -97,7 +97,7 @@ def _responses(job: Any) -> list[Any]:
 
 
 class GeminiBackend(ProviderBackend):
-    """Models of Google; the key stands in ``GEMINI_API_KEY`` or ``GOOGLE_API_KEY``."""
+    """Models of Google; its key is read from ``GEMINI_API_KEY`` or ``GOOGLE_API_KEY``."""
 
     name = "gemini"
     provider = "gemini"

@@ -9,7 +9,7 @@ from krisis.backends.provider import CallOptions
 
 
 class GrokBackend(OpenAIFamilyBackend):
-    """Models of xAI; the key stands in ``XAI_API_KEY``."""
+    """Models of xAI; its key is read from ``XAI_API_KEY``."""
 
     name = "grok"
     provider = "grok"

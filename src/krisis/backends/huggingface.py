@@ -8,6 +8,7 @@ import importlib.util
 import time
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -72,6 +73,11 @@ class TransformersBackend(ChatBackend):
         """Take the question and refuse a model of another kind before any row."""
         super().prepare(suite)
         refuse_other_architectures(self.model)
+
+    @property
+    def is_here(self) -> bool:
+        """Say whether the model is a folder; of a name, the hub is asked."""
+        return Path(self.model).is_dir()
 
     async def aopen(self) -> None:
         """Load the model."""

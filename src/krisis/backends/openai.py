@@ -176,7 +176,7 @@ _ENDPOINT, _MARKER = "/v1/chat/completions", "krisis"
 
 
 class OpenAIBackend(OpenAIFamilyBackend):
-    """Models of OpenAI; the key stands in ``OPENAI_API_KEY``."""
+    """Models of OpenAI; its key is read from ``OPENAI_API_KEY``."""
 
     name = "openai"
     provider = "openai"

@@ -8,66 +8,68 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from krisis import __version__
+from krisis.cli.help import HelpGroup, mistakes_in_one_sentence
 from krisis.cli.streams import prepare_streams
 from krisis.errors import KrisisError
 from krisis.registry import fault_of_own_code
 
-# Command → (module that holds its `app`, one line of help). The order is that of `--help`.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "pull": ("krisis.cli.pull", "Download a small language model for the backend `local`."),
-    "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
-    "sweep": ("krisis.cli.sweep", "Run every model of a plan on every task, side by side."),
-    "resume": ("krisis.cli.resume", "Finish a run or a sweep that was cut short."),
-    "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
-    "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
-    "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),
-    "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
-    "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
-    "data": ("krisis.cli.data", "Write the embedded cohorts, or check files of your own."),
-    "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
-    "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),
-    "import": ("krisis.cli.import_run", "Turn predictions of other programs into runs."),
-    "export": ("krisis.cli.export", "Write the rows of a run as a table, or as an Inspect log."),
-    "score": ("krisis.cli.score", "Recompute the metrics of a saved result, without any model."),
-    "show": ("krisis.cli.show", "Print the report of a saved result."),
-    "selective": (
-        "krisis.cli.selective",
-        "Judge how well confidence ranks the answers of one run, or of two runs compared.",
-    ),
-    "calibrate": (
-        "krisis.cli.calibrate",
-        "Fit a calibrator on a run: from signals of confidence to a probability.",
-    ),
-    "certify": (
-        "krisis.cli.certify",
-        "Find a confidence threshold with a bounded risk, or verify one on new patients.",
-    ),
-    "decide": (
-        "krisis.cli.decide",
-        "Say what answering and deferring cost, and from which confidence on to answer.",
-    ),
-    "audit": (
-        "krisis.cli.audit",
-        "Audit a run: does it hold in every group, and what if labels are wrong.",
-    ),
-    "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
-    "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
-    "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
-    "check": (
-        "krisis.cli.check",
-        "Check a run against requirements: exit 1 when one fails, 2 when one cannot be judged.",
-    ),
-    "plan": ("krisis.cli.plan", "Say how many patients a study needs, and what it costs."),
-    "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
-    "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),
-    "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
+# Group of the help → command → (module that holds its `app`, one line of help).
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Evaluate": {
+        "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
+        "sweep": ("krisis.cli.sweep", "Run every model of a plan on every task, side by side."),
+        "resume": ("krisis.cli.resume", "Finish a run or a sweep that was cut short."),
+        "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
+        "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
+        "score": ("krisis.cli.score", "Compute the metrics of a run again, without any model."),
+    },
+    "Look": {
+        "show": ("krisis.cli.show", "Print the report of a run."),
+        "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
+        "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
+        "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),
+        "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
+        "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
+        "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
+    },
+    "Decide": {
+        "plan": ("krisis.cli.plan", "Say how many patients a study needs, and what it costs."),
+        "selective": ("krisis.cli.selective", "Judge how well confidence ranks the answers."),
+        "calibrate": ("krisis.cli.calibrate", "Fit a calibrator: from signals to a probability."),
+        "certify": ("krisis.cli.certify", "Find a confidence threshold with a bounded risk."),
+        "decide": ("krisis.cli.decide", "Say what answering and deferring cost."),
+        "audit": ("krisis.cli.audit", "Say whether a run holds in every group of patients."),
+        "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),
+    },
+    "Data": {
+        "info": ("krisis.cli.info", "Say what a suite asks and holds, and what to type first."),
+        "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
+        "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
+        "data": ("krisis.cli.data", "Write the embedded cohorts, or check your own files."),
+        "import": ("krisis.cli.import_run", "Turn predictions of other programs into runs."),
+        "export": ("krisis.cli.export", "Write the rows of a run as a table or Inspect log."),
+        "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),
+    },
+    "Maintain": {
+        "pull": ("krisis.cli.pull", "Download a small language model for the backend `local`."),
+        "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),
+        "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
+    },
 }
+COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
+
+_EXAMPLES = (
+    "krisis run ckd --task staging --model openai/NAME --limit 20 --dry-run",
+    "krisis compare runs/A runs/B --html comparison.html",
+    "krisis view",
+    "New here? Type: krisis run ckd --model guideline   Then: krisis info ckd",
+    "Every command has a --help. For evaluation, never for the care of a patient.",
+)
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(HelpGroup):
     """Shows every command in the help, but imports only the one that is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -76,13 +78,24 @@ class LazyGroup(TyperGroup):
         module, _ = COMMANDS[str(name)]
         return name, typer.main.get_command(import_module(module).app), rest
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the options before a command."""
+        with mistakes_in_one_sentence():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the rest of the line and call the command."""
+        with mistakes_in_one_sentence(ctx):
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Measure whether a language model knows when not to answer a clinical question.",
-    epilog="krisis is for evaluation, never for the care of a patient.",
+    epilog="\n".join(_EXAMPLES),
 )
 
 
@@ -90,8 +103,9 @@ def _placeholder() -> None:  # pragma: no cover - replaced before it can run
     """Stand in the help for a command that has not been imported."""
 
 
-for _name, (_, _help) in COMMANDS.items():
-    app.command(_name, help=_help)(_placeholder)
+for _group, _commands in GROUPS.items():
+    for _name, (_, _help) in _commands.items():
+        app.command(_name, help=_help, rich_help_panel=_group)(_placeholder)
 
 
 def _print_version(wanted: bool) -> None:

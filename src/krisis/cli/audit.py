@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode, calibrator_of
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json, echo_lines
 from krisis.decisions.audit_groups import audit_groups
 from krisis.decisions.audit_labels import LabelOptions, audit_labels, label_lines
@@ -21,7 +22,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps
 from krisis.results.run_items import read_items
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 By = Annotated[
     str,
@@ -50,7 +51,9 @@ FlipRange = Annotated[
 LabelColumns = Annotated[
     str,
     typer.Option(
-        "--labels", help="Metadata columns with further labels, with commas; `truth` is the label."
+        "--labels",
+        metavar="COLUMNS",
+        help="Metadata columns with further labels, with commas; `truth` is the label.",
     ),
 ]
 Against = Annotated[
@@ -60,9 +63,11 @@ Against = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of permutations and resamples.")]
 
 
-@app.command(
-    epilog="Examples:  krisis audit runs/RUN --by sex,age:40:60  |  krisis audit runs/RUN "
-    "--coverage 0.8 --json  |  krisis audit runs/RUN --flip-rate 0.05 --against runs/OTHER  |  "
+@command(
+    app,
+    "krisis audit runs/RUN --by sex,age:40:60",
+    "krisis audit runs/RUN --coverage 0.8 --json",
+    "krisis audit runs/RUN --flip-rate 0.05 --against runs/OTHER",
     "krisis audit runs/RUN --labels reader_1,reader_2",
 )
 def audit(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line

@@ -10,6 +10,7 @@ import typer
 
 from krisis.backends.batch_api import BatchApi
 from krisis.cli.carry_out import announce, carry_out, write_run_file
+from krisis.cli.help import command, new_app
 from krisis.cli.resume import stored_config
 from krisis.cli.streams import echo_json
 from krisis.errors import BackendError, InvalidFile
@@ -24,14 +25,12 @@ from krisis.results.lock import RunLock
 from krisis.results.provider_batches import ProviderBatch, unsettled
 from krisis.results.store import RunDirectory, read_manifest
 
-app = typer.Typer(
-    add_completion=False, help="List, await, collect or cancel the provider batches of a run."
-)
+app = new_app("List, await, collect or cancel the provider batches of a run.")
 _RUN = typer.Argument(..., help="A run directory.")
 _POLL = typer.Option(None, "--poll-seconds", help="First pause between two looks, in seconds.")
 
 
-@app.command("list", epilog="Example:  krisis batches list runs/RUN")
+@command(app, "krisis batches list runs/RUN", name="list")
 def list_batches(
     run: Path = _RUN, as_json: bool = typer.Option(False, "--json", help="Print JSON.")
 ) -> None:
@@ -49,19 +48,19 @@ def list_batches(
         typer.echo(f"{run} has no provider batches")
 
 
-@app.command(epilog="Example:  krisis batches wait runs/RUN --poll-seconds 60")
+@command(app, "krisis batches wait runs/RUN --poll-seconds 60")
 def wait(run: Path = _RUN, poll_seconds: float | None = _POLL) -> None:
     """Wait until the provider batches have ended and collect them; submit nothing."""
     _take_up(run, wait=True, poll_seconds=poll_seconds)
 
 
-@app.command(epilog="Example:  krisis batches collect runs/RUN")
+@command(app, "krisis batches collect runs/RUN")
 def collect(run: Path = _RUN) -> None:
     """Collect the provider batches that have ended, without waiting; submit nothing."""
     _take_up(run, wait=False)
 
 
-@app.command(epilog="Example:  krisis batches cancel runs/RUN")
+@command(app, "krisis batches cancel runs/RUN")
 def cancel(run: Path = _RUN) -> None:
     """Cancel the open provider batches; what was answered until then can be collected.
 

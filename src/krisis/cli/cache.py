@@ -7,13 +7,14 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.execution.cache import ReplyCache, default_cache_path
 
-app = typer.Typer(add_completion=False, help="Show or clear the cache of paid replies.")
+app = new_app("Show or clear the cache of paid replies.")
 _PATH = typer.Option(None, "--cache-path", help="Another cache file than the usual one.")
 
 
-@app.command()
+@command(app, "krisis cache info")
 def info(cache_path: Path | None = _PATH) -> None:
     """Show where the cache is, how large it is and which models it knows."""
     cache = ReplyCache(cache_path or default_cache_path())
@@ -28,7 +29,7 @@ def info(cache_path: Path | None = _PATH) -> None:
         typer.echo(f"  {model}: {n_replies}")
 
 
-@app.command()
+@command(app, "krisis cache clear")
 def clear(cache_path: Path | None = _PATH) -> None:
     """Remove every reply; runs and their rows are not touched."""
     cache = ReplyCache(cache_path or default_cache_path())

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.confidence.calibrators import Calibrator, fit_calibrator, missing_lines
 from krisis.json_values import JsonObject, dumps, write_text
 from krisis.metrics.items import STATED
 from krisis.results.run_items import read_items
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis calibrate --input train.json --mode few_shot --method "
-    "temperature_scaling --features verbalized_confidence --output t.json  |  krisis calibrate "
-    "--input train.json --features verbalized_confidence,retrieval_similarity_mean --output l.json",
+@command(
+    app,
+    "krisis calibrate --input runs/TRAIN --method logistic --output l.json",
+    "krisis calibrate --input train.json --mode few_shot --output calibrator.json",
 )
 def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     input_: Path = typer.Option(

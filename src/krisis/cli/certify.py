@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.decisions.certificate import certificate_from, certificate_lines
@@ -20,7 +21,7 @@ from krisis.json_values import dumps, read_object, write_text
 from krisis.metrics.items import RunItems
 from krisis.results.run_items import read_items
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
 # The options, one name each.
@@ -70,10 +71,11 @@ Output = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.")]
 
 
-@app.command(
-    epilog="Examples:  krisis certify runs/RUN --risk 0.05 --delta 0.1 -o certificate.json  |  "
-    "krisis certify runs/RUN --risk 0.1 --by sex,site  |  krisis certify --verify "
-    "certificate.json runs/NEW",
+@command(
+    app,
+    "krisis certify runs/RUN --risk 0.05 --delta 0.1 -o certificate.json",
+    "krisis certify runs/RUN --risk 0.1 --by sex,site",
+    "krisis certify --verify certificate.json runs/NEW",
 )
 def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
@@ -16,13 +17,15 @@ from krisis.json_values import dumps, write_text
 from krisis.results.loading import load_result
 from krisis.results.report_tables import mixture, optional_stopping
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis check runs/RUN --require 'accuracy >= 0.85' --require "
-    "'lower(selective_accuracy) >= 0.9'  |  krisis check runs/NEW --against runs/OLD --no-worse "
-    "'deferral_alignment by 0.03' --junit check.xml  |  krisis check runs/RUN --gate gate.yaml",
+@command(
+    app,
+    "krisis check runs/RUN --require 'accuracy >= 0.85'",
+    "krisis check runs/RUN --require 'lower(selective_accuracy) >= 0.9'",
+    "krisis check runs/NEW --against runs/OLD --no-worse 'accuracy by 0.03'",
+    "krisis check runs/RUN --gate gate.yaml --junit check.xml",
 )
 def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Path = typer.Argument(..., help="A run directory or a saved result."),

@@ -11,6 +11,7 @@ from rich.console import Console
 from krisis import registry
 from krisis.cli.console import drawn, warn_of_damage, wide_console
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
+from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.base import BaseMetric
@@ -19,15 +20,16 @@ from krisis.reporting.comparison import comparison_html
 from krisis.reporting.run_tables import comparison_tables
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.comparison.text import comparison_parts
-from krisis.results.loading import load_results
+from krisis.results.loading import expanded, load_results
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis compare runs/A runs/B  |  krisis compare a.json b.json c.json "
-    "--html comparison.html  |  krisis compare runs/A runs/B --primary accuracy "
-    "--margin accuracy=0.05",
+@command(
+    app,
+    "krisis compare runs/A runs/B",
+    "krisis compare a.json b.json c.json --html comparison.html",
+    "krisis compare runs/A runs/B --primary accuracy --margin accuracy=0.05",
 )
 def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     runs: list[Path] = typer.Argument(..., help="Two or more run directories or saved results."),
@@ -40,6 +42,7 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     margin: list[str] = typer.Option(
         [],
         "--margin",
+        metavar="METRIC=NUMBER",
         help="Non-inferiority margin: a number for every metric, or METRIC=NUMBER; repeatable.",
     ),
     permutations: int = typer.Option(
@@ -56,7 +59,7 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     options = CompareOptions(
         tuple(_chosen(metric)), permutations, seed, margin=margins_of(margin), primary=primary
     )
-    loaded = load_results(runs)
+    loaded = load_results(expanded(runs))
     warn_of_damage(loaded.values())
     console = Console(stderr=True)
     with console.status("permuting patients …"):

@@ -8,6 +8,7 @@ import typer
 
 from krisis import registry
 from krisis.backends.prompt import build_prompt
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.commands import check_uci
@@ -15,30 +16,26 @@ from krisis.data.table.sheet import data_sheet, sheet_text
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Write and check data files of the suites."
-)
+app = new_app("Write and check data files of the suites.")
 
 for _name in registry.names("commands"):
-    app.command(_name)(registry.find("commands", _name))
+    command(app, name=_name)(registry.find("commands", _name))
 
 
-@app.command()
+@command(app, "krisis data check clinic.yaml", "krisis data check cohort.csv --json")
 def check(
     file: Path = typer.Argument(
-        ..., help="the YAML file of a table suite, or a CSV or ARFF file of the kidney suite"
+        ..., help="The YAML file of a table suite, or a CSV or ARFF file of the kidney suite."
     ),
-    task: str | None = typer.Option(None, "--task", help="only this task of the YAML file"),
+    task: str | None = typer.Option(None, "--task", help="Only this task of the YAML file."),
     sex_column: str | None = typer.Option(
-        None, "--sex-column", help="a column of the kidney suite's file that holds sex"
+        None, "--sex-column", help="A column of the kidney suite's file that holds sex."
     ),
-    as_json: bool = typer.Option(False, "--json", help="print JSON instead of text"),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
 ) -> None:
     """Print the data sheet of a table suite, or what the kidney suite reads in a file.
 
     Exits 2 when the file cannot be used: a wrong key, an open TODO, a leak of the label.
-
-    Example:  krisis data check clinic.yaml
     """
     is_suite = registry.is_suite_file(str(file))
     if is_suite and sex_column is not None:

@@ -11,6 +11,7 @@ import typer
 from krisis import registry
 from krisis.benchmark import baseline_rows
 from krisis.cli.certify import AsJson, Calibration, Confidence, Mode, calibrator_of
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
@@ -28,13 +29,14 @@ from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
-from krisis.json_values import JsonMapping, JsonObject, dumps, read_object, write_text
+from krisis.json_values import JsonMapping, JsonObject, dumps, write_text
 from krisis.metrics.items import RunItems, Source
+from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.run_items import items_of_result, read_items
 from krisis.results.store import load_run
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 # The options, one name each; those that `certify` has too are taken from there.
 Cost = Annotated[
@@ -103,11 +105,13 @@ DefaultAction = Annotated[
 ]
 
 
-@app.command(
-    epilog="Examples:  krisis decide runs/RUN  |  krisis decide runs/RUN --write-cost costs.yaml  "
-    "|  krisis decide runs/RUN --cost costs.yaml --prevalence 0.1  |  krisis decide runs/RUN "
-    "--curve --prevalence 0.1  |  krisis decide runs/RUN "
-    "--reader-sensitivity 0.9 --reader-specificity 0.95 --minutes 6 --readers 2 --arrivals 200",
+@command(
+    app,
+    "krisis decide runs/RUN",
+    "krisis decide runs/RUN --write-cost costs.yaml",
+    "krisis decide runs/RUN --cost costs.yaml --prevalence 0.1",
+    "krisis decide runs/RUN --curve --prevalence 0.1",
+    "krisis decide runs/RUN --reader-accuracy 0.9 --minutes 6 --arrivals 200",
 )
 def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
@@ -245,8 +249,8 @@ def own_baselines(run: Path) -> dict[str, RunItems]:
 
     Of suites that are registered only: to look at a run may not execute a file that it names.
     """
-    if run.is_file() and read_object(run, lenient=True).get("kind") is None:
-        return {}  # a file of a suite's own format keeps no baselines
+    if kind_of(run) not in ("run directory", "saved result"):
+        return {}  # other files keep no baselines
     result = load_run(run) if run.is_dir() else BenchmarkResult.load(run)
     config = result.provenance.config
     if not (result.baselines and config.get("suite") in registry.names("suites")):

@@ -7,16 +7,21 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.results.journal_reading import damaged_lines, mend
 from krisis.results.lock import RunLock
 from krisis.results.store import StoredRun, read_run
 
-app = typer.Typer(add_completion=False, help="Say what is damaged in a run, and mend it.")
+app = new_app()
 
 _N_LINES_SHOWN = 20
 
 
-@app.command(epilog="Examples:  krisis doctor runs/RUN  |  krisis doctor runs/RUN --mend")
+@command(
+    app,
+    "krisis doctor runs/RUN",
+    "krisis doctor runs/RUN --mend",
+)
 def doctor(
     run: Path = typer.Argument(..., help="A run directory."),
     wants_mending: bool = typer.Option(

@@ -8,6 +8,7 @@ from typing import Literal
 import typer
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.help import command, new_app
 from krisis.errors import InvalidFile
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
@@ -20,16 +21,18 @@ from krisis.results.export import (
     write_parquet,
 )
 from krisis.results.inspect_log import inspect_log
-from krisis.results.loading import load_result
+from krisis.results.loading import load_result, with_rows
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 _SUFFIX = {"csv": ".csv", "jsonl": ".jsonl", "parquet": ".parquet", "inspect": ".inspect.json"}
 
 
-@app.command(
-    epilog="Examples:  krisis export runs/RUN --to csv  |  krisis export runs/RUN --to parquet -o "
-    "rows.parquet  |  krisis export runs/RUN --to inspect -o log.json",
+@command(
+    app,
+    "krisis export runs/RUN --to csv",
+    "krisis export runs/RUN --to parquet -o rows.parquet",
+    "krisis export runs/RUN --to inspect -o log.json",
 )
 def export(
     run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
@@ -42,10 +45,8 @@ def export(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
 ) -> None:
     """Write one line per asking with a data dictionary, or a log of Inspect."""
-    result = load_result(run)
+    result = with_rows(load_result(run), run)
     warn_of_damage([result])
-    if not result.evaluation_results:
-        raise InvalidFile(f"{run} holds no rows; name a run directory or a full result")
     path = output or Path(f"{run.resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")
     table = tidy_table(result)
     texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}

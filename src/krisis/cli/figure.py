@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.help import command, new_app
 from krisis.errors import InvalidFile
 from krisis.reporting.run_figures import (
     FigureOptions,
@@ -16,13 +17,13 @@ from krisis.reporting.run_figures import (
 )
 from krisis.results.loading import load_results
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis figure runs/A runs/B --kind risk-coverage -o curves.pdf  |  "
-    "krisis figure a.json b.json c.json --kind forest -m accuracy -m deferral_alignment "
-    "--style print --width 85 -o forest.pdf",
+@command(
+    app,
+    "krisis figure runs/A runs/B --kind risk-coverage -o curves.pdf",
+    "krisis figure a.json b.json --kind forest -m accuracy --style print --width 85 -o forest.pdf",
 )
 def figure(
     runs: list[Path] = typer.Argument(..., help="One to twelve runs or saved results."),

@@ -8,6 +8,7 @@ from typing import Literal
 import typer
 from pydantic import ValidationError
 
+from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, UnknownName
 from krisis.execution.config import read_mapping
 from krisis.execution.imported.base import ImportOptions
@@ -15,20 +16,23 @@ from krisis.execution.imported.run import read_file, write_run
 from krisis.json_values import JsonObject
 from krisis.results.report import format_report
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis import logs/LOG.eval --as inspect --confidence "
-    "'pattern:Confidence: (\\d+)%' --confidence-scale 100  |  krisis import samples_TASK.jsonl "
-    "--as lm-eval  |  krisis import answers.csv --as csv --truth label --prediction answer",
+@command(
+    app,
+    "krisis import logs/LOG.eval --as inspect --confidence metadata:confidence",
+    "krisis import samples_TASK.jsonl --as lm-eval",
+    "krisis import answers.csv --as csv --truth label --prediction answer",
 )
 def import_run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
     kind: Literal["inspect", "lm-eval", "csv", "jsonl", "parquet"] = typer.Option(
-        ..., "--as", help="What the files are."
+        ..., "--as", help="What the files are: inspect, lm-eval, csv, jsonl or parquet."
     ),
-    out: Path = typer.Option(Path("runs"), "--out", "-o", help="The folder for new runs."),
+    out: Path = typer.Option(
+        Path("runs"), "--out", "-o", metavar="FOLDER", help="The folder for new runs."
+    ),
     columns: Path | None = typer.Option(
         None, "--columns", help="YAML file with these options by name; options given here win."
     ),

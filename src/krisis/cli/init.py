@@ -6,25 +6,28 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.data.table.draft import draft, n_todo
 from krisis.json_values import write_text
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command()
+@command(app, "krisis init patients.csv", "krisis init patients.csv -o clinic.yaml")
 def init(
-    file: Path = typer.Argument(..., help="a table: CSV, TSV, JSON, JSON lines or Parquet"),
+    file: Path = typer.Argument(..., help="A table: CSV, TSV, JSON, JSON lines or Parquet."),
     out: Path | None = typer.Option(
-        None, "-o", "--out", help="the YAML file to write; by default beside the table"
+        None,
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="The YAML file to write; by default beside the table.",
     ),
 ) -> None:
     """Write a commented YAML file that describes a table, with TODO where only you know.
 
     Nothing is asked and no file is replaced. Of the values, only rounded ranges and the names of
     frequent categories are written.
-
-    Example:  krisis init patients.csv
     """
     out = out or file.with_suffix(".yaml")
     text = draft(file, out)

@@ -15,22 +15,23 @@ from rich.text import Text
 
 from krisis.cli.console import drawn, warn_of_damage, wide_console
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
-from krisis.errors import InvalidFile
+from krisis.cli.help import command, new_app
 from krisis.json_values import dumps
 from krisis.reporting.run_tables import leaderboard_table
 from krisis.results.leaderboard import Cell, Column, Leaderboard, leaderboards
-from krisis.results.loading import load_results
+from krisis.results.loading import expanded, load_results
 from krisis.results.report import failure_lines
-from krisis.results.store import is_run, list_runs
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 _ANY_WIDTH = 100_000
 _NARROW = 14  # of the headings where several blocks of runs are needed
 
 
-@app.command(
-    epilog="Examples:  krisis leaderboard runs  |  krisis leaderboard runs/A runs/B b.json "
-    "--sort deferral_alignment  |  krisis leaderboard runs --format latex -o table.tex",
+@command(
+    app,
+    "krisis leaderboard runs",
+    "krisis leaderboard runs/A runs/B b.json --sort deferral_alignment",
+    "krisis leaderboard runs --format latex -o table.tex",
 )
 def leaderboard(
     runs: list[Path] = typer.Argument(..., help="Runs, saved results, or a folder of runs."),
@@ -43,7 +44,7 @@ def leaderboard(
 ) -> None:
     """Show runs side by side with intervals, ranked by the task's headline or what you choose."""
     chosen = chosen_format(output_format, as_json, output)
-    loaded = load_results(_expanded(runs))
+    loaded = load_results(expanded(runs))
     warn_of_damage(loaded.values())
     boards = leaderboards(loaded, sort=sort)
     Answer(
@@ -78,16 +79,6 @@ def draw_tables(tables: list[Leaderboard], console: Console) -> None:
     if unranked:
         keys = dict.fromkeys(column.key for table in unranked for column in table.columns)
         console.print(f"Not ranked. Choose with --sort: {', '.join(keys)}.", markup=False)
-
-
-def _expanded(paths: list[Path]) -> list[Path]:
-    found: list[Path] = []
-    for path in paths:
-        inside = list_runs(path) if path.is_dir() and not is_run(path) else [path]
-        if not inside:
-            raise InvalidFile(f"{path} contains no runs; name runs, saved results or their folder")
-        found += inside
-    return found
 
 
 def _parts(board: Leaderboard, console: Console) -> list[Table | Text]:

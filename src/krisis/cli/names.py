@@ -10,19 +10,24 @@ from rich.console import Console
 from rich.table import Table
 
 from krisis import registry
+from krisis.cli.help import command, new_app
 from krisis.errors import MissingExtra, PlugInFault
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
 Listable = Literal["suites", "backends", "metrics", "bundles"]
 
 
-@app.command(
-    epilog="Examples:  krisis list metrics  |  krisis list backends",
+@command(
+    app,
+    "krisis list metrics",
+    "krisis list backends",
 )
 def list_names(
-    kind: Listable = typer.Argument(..., help="suites, backends, metrics or bundles"),
+    kind: Listable = typer.Argument(
+        ..., help="What to list: suites, backends, metrics or bundles."
+    ),
 ) -> None:
     """List the suites, backends, metrics or bundles of metrics that are installed."""
     table = Table(box=None, pad_edge=False)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.plan import (
     Pilot,
@@ -28,13 +29,9 @@ from krisis.json_values import dumps
 from krisis.metrics.abstention import SelectiveAccuracy
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metric_from_name
-from krisis.results.loading import load_result
+from krisis.results.loading import load_result, with_rows
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Say how many patients a study needs, and what it costs.",
-)
+app = new_app("Say how many patients a study needs, and what it costs.")
 
 Metric = Annotated[str, typer.Option("--metric", "-m", help="The metric that is planned for.")]
 Power = Annotated[float, typer.Option("--power", help="How often the study must succeed.")]
@@ -79,9 +76,10 @@ Discordance = typer.Option(
 )
 
 
-@app.command(
-    epilog="Examples:  krisis plan estimate --expected 0.9 --half-width 0.03  |  krisis plan "
-    "estimate -m aurc --from runs/PILOT --half-width 0.02",
+@command(
+    app,
+    "krisis plan estimate --expected 0.9 --half-width 0.03",
+    "krisis plan estimate -m aurc --from runs/PILOT --half-width 0.02",
 )
 def estimate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     metric: Metric = "accuracy",
@@ -119,9 +117,10 @@ def estimate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the co
     _show(plan, use, pace, table, as_json)
 
 
-@app.command(
-    epilog="Examples:  krisis plan compare --difference 0.05 --discordance 0.15  |  krisis plan "
-    "compare --from runs/OLD --from runs/NEW --power 0.9",
+@command(
+    app,
+    "krisis plan compare --difference 0.05 --discordance 0.15",
+    "krisis plan compare --from runs/OLD --from runs/NEW --power 0.9",
 )
 def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     metric: Metric = "accuracy",
@@ -153,13 +152,12 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     _show(plan, use, pace, table, as_json)
 
 
-@app.command(
-    "non-inferior",
-    epilog="Example:  krisis plan non-inferior --margin 0.05 --discordance 0.1",
-)
+@command(app, "krisis plan non-inferior --margin 0.05 --discordance 0.1", name="non-inferior")
 def non_inferior(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     metric: Metric = "accuracy",
-    margin: float | None = typer.Option(None, "--margin", help="The loss to be excluded."),
+    margin: float | None = typer.Option(
+        None, "--margin", metavar="SHARE", help="The loss to be excluded."
+    ),
     difference: float = typer.Option(0.0, "--difference", help="How much better it truly is."),
     discordance: float | None = Discordance,
     power: Power = 0.8,
@@ -190,9 +188,7 @@ def non_inferior(  # noqa: PLR0913, PLR0917 - each parameter is one option of th
     _show(plan, use, pace, table, as_json)
 
 
-@app.command(
-    epilog="Example:  krisis plan certify --risk 0.05 --delta 0.1 --expected-risk 0.02",
-)
+@command(app, "krisis plan certify --risk 0.05 --delta 0.1 --expected-risk 0.02")
 def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     risk: float = typer.Option(..., "--risk", help="The bound to be certified."),
     delta: float = typer.Option(0.1, "--delta", help="How often a certificate may be wrong."),
@@ -233,7 +229,7 @@ def _pilot(paths: Sequence[Path] | None, metric: BaseMetric) -> Pilot | None:
         raise InvalidValue(f"--from takes one pilot or two, not {len(paths)}")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidValue("--from names the same run twice; name two different runs")
-    results = [load_result(path) for path in paths]
+    results = [with_rows(load_result(path), path) for path in paths]
     warn_of_damage(results)
     return Pilot(results[0], metric, *results[1:])
 

@@ -6,14 +6,17 @@ import typer
 from rich.console import Console
 
 from krisis.backends.models import PULLABLE, is_intact, path_of, pull, pullable
+from krisis.cli.help import command, new_app
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 _KNOWN = ", ".join(PULLABLE)
 
 
-@app.command(
-    epilog="Example: krisis pull smollm2, then krisis run ckd --task staging --model local/smollm2"
+@command(
+    app,
+    "krisis pull smollm2",
+    "krisis run ckd --task staging --model local/smollm2 --limit 20",
 )
 def pull_model(
     name: str = typer.Argument(..., help=f"The model to download. Known: {_KNOWN}."),

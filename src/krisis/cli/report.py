@@ -8,6 +8,7 @@ import typer
 
 from krisis.cli.certify import calibrator_of
 from krisis.cli.decide import own_baselines
+from krisis.cli.help import command, new_app
 from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
@@ -26,12 +27,14 @@ from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result, load_results, reproduce_command
 from krisis.results.run_items import read_items
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis report runs/RUN -o report.html  |  krisis report result.json "
-    "--figures figures --baseline runs/GUIDELINE  |  krisis report runs/RUN --cost costs.yaml  |  "
+@command(
+    app,
+    "krisis report runs/RUN -o report.html",
+    "krisis report result.json --figures figures --baseline runs/GUIDELINE",
+    "krisis report runs/RUN --cost costs.yaml",
     "krisis report runs/RUN --audit",
 )
 def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
+from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import resume_sweep
 from krisis.errors import InvalidFile
@@ -16,7 +17,7 @@ from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, JsonValue
 from krisis.results.store import read_manifest
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
 def resume(
@@ -49,6 +50,4 @@ def stored_config(run: Path, options: JsonObject) -> RunConfig:
     return checked_config({**manifest.config, **given_options(options)}, str(run))
 
 
-app.command(epilog="Example:  krisis resume runs/RUN --max-cost 10")(
-    with_options(resume, RESUMABLE)
-)
+command(app, "krisis resume runs/RUN --max-cost 10")(with_options(resume, RESUMABLE))

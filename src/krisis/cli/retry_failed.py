@@ -7,13 +7,14 @@ from pathlib import Path
 import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
+from krisis.cli.help import command, new_app
 from krisis.cli.resume import stored_config
 from krisis.cli.run_options import with_options
 from krisis.execution.config import RESUMABLE
 from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonValue
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
 def retry_failed(
@@ -26,6 +27,6 @@ def retry_failed(
     write_run_file(config, [carry_out(config, recorder)])
 
 
-app.command(epilog="Example:  krisis retry-failed runs/RUN --max-concurrency 2")(
+command(app, "krisis retry-failed runs/RUN --max-concurrency 2")(
     with_options(retry_failed, RESUMABLE)
 )

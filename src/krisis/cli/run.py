@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from krisis.cli.carry_out import announce, carry_out, write_run_file
+from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import start
 from krisis.errors import InvalidValue
@@ -17,48 +18,37 @@ from krisis.execution.recorder import Recorder
 from krisis.json_values import JsonObject, JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
-
-_EXAMPLES = (
-    "Examples:  krisis run ckd --model guideline  |  krisis run ckd --task staging --model "
-    "openai/NAME --limit 50 --max-concurrency 8 --max-cost 2 --prices prices.yaml  |  "
-    "krisis run phq8 --mode zero_shot --mode few_shot --model lexicon --repeats 5 "
-    "--temperature 0.7  |  krisis run clinic.yaml --model openai/NAME  |  "
-    "krisis run ckd --model guideline --model logistic --task detection --task staging  |  "
-    "krisis run --config runs/RUN/manifest.json"
-)
+app = new_app()
 
 
 def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     suite: str | None = typer.Argument(
-        None, help="Suite to run, see `krisis list suites`, or its YAML file."
+        None, help="Suite to run, or its YAML file; see `krisis list`."
     ),
     config: Path | None = typer.Option(
-        None, "--config", help="YAML file, or manifest.json of a run; options given here win."
+        None, "--config", help="Settings: YAML, or manifest.json of a run."
     ),
     print_config: bool = typer.Option(
-        False, "--print-config", help="Print the effective configuration as YAML and stop."
+        False, "--print-config", help="Print all settings as YAML; run nothing."
     ),
     dry_run: bool = typer.Option(
-        False, "--dry-run", help="Print the first prompt and the estimates; send nothing."
+        False, "--dry-run", help="Print first prompt and estimate; send nothing."
     ),
     resume: bool = typer.Option(
-        False, "--resume", help="Continue the newest unfinished run with these very settings."
+        False, "--resume", help="Continue the newest run of these settings."
     ),
     detach: bool = typer.Option(
-        False, "--detach", help="With --batch, end after submission; collect later."
+        False, "--detach", help="With --batch: submit, leave, collect later."
     ),
     mode: list[str] = typer.Option(
-        [], "--mode", help="Mode of the suite, such as few_shot; repeatable, one run for each."
+        [], "--mode", help="Mode of the suite, as few_shot; repeatable."
     ),
     model: list[str] = typer.Option(
         [],
         "--model",
-        help="Backend: a plain name such as guideline, or PROVIDER/MODEL; several are a sweep.",
+        help="Backend such as guideline, or PROVIDER/MODEL; several are a sweep.",
     ),
-    task: list[str] = typer.Option(
-        [], "--task", help="Task of the suite, such as detection; several are a sweep."
-    ),
+    task: list[str] = typer.Option([], "--task", help="Task of the suite; several are a sweep."),
     seed: list[int] = typer.Option(
         [], "--seed", min=0, help="Seed of the suite; several are a sweep."
     ),
@@ -113,4 +103,13 @@ def _recorder(settings: RunConfig, *, resume: bool) -> Recorder:
 
 
 _NAMES = [name for name in RunConfig.model_fields if name not in ("suite", *AXES.values())]
-app.command(epilog=_EXAMPLES)(with_options(run, _NAMES))
+command(
+    app,
+    "krisis run ckd --model guideline",
+    "krisis run ckd --model openai/NAME --limit 50 --dry-run",
+    "krisis run ckd --model openai/NAME -j 8 --max-cost 2 --prices prices.yaml",
+    "krisis run phq8 --mode few_shot --model openai/NAME --repeats 5",
+    "krisis run clinic.yaml --model openai/NAME",
+    "krisis run ckd --model guideline --model logistic --task staging",
+    "krisis run --config runs/RUN/manifest.json",
+)(with_options(run, _NAMES))

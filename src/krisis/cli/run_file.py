@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from krisis import registry
+from krisis.cli.help import command, new_app
 from krisis.data.base import PlainRow, PlainRun, Task
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps, read_object, write_text
@@ -16,11 +17,13 @@ from krisis.metrics.items import STATED
 from krisis.metrics.repeats import Ties, collapse_repeats, ties_of
 from krisis.results.store import load_run, read_manifest
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis run-file runs/A  |  krisis run-file runs/ZERO runs/FEW -o both.json"
+@command(
+    app,
+    "krisis run-file runs/A",
+    "krisis run-file runs/ZERO runs/FEW -o both.json",
 )
 def run_file(
     runs: list[Path] = typer.Argument(..., help="Run directories, one for each mode."),

@@ -21,11 +21,83 @@ _SINGULAR = {
 }
 # The two options that are typed most.
 _SHORT = {"max_concurrency": ("-j",), "out": ("-o",)}
+# Group of the help → option → what is written for its value, in the order of the help.
+GROUPS: dict[str, dict[str, str]] = {
+    "What to run": {
+        "model": "MODEL",
+        "task": "TASK",
+        "mode": "MODE",
+        "features": "NAME",
+        "limit": "NUMBER",
+        "seed": "NUMBER",
+        "n_synthetic": "NUMBER",
+        "data_path": "PATH",
+        "test_size": "SHARE",
+        "sex": "SEX",
+        "risk": "SHARE",
+        "suite_options": "NAME=VALUE",
+        "config": "FILE",
+    },
+    "How to ask": {
+        "batch_size": "NUMBER",
+        "repeats": "NUMBER",
+        "perturb": "FORM",
+        "temperature": "NUMBER",
+        "max_output_tokens": "NUMBER",
+        "base_url": "URL",
+        "model_options": "NAME=VALUE",
+    },
+    "Limits and money": {
+        "max_cost": "DOLLARS",
+        "prices": "FILE",
+        "max_tokens": "NUMBER",
+        "max_failures": "NUMBER",
+        "stop_when": "RULE",
+        "batch": "",
+        "batch_then_live": "",
+        "detach": "",
+        "poll_seconds": "SECONDS",
+    },
+    "Speed": {
+        "max_concurrency": "NUMBER",
+        "max_cells": "NUMBER",
+        "max_local_cells": "NUMBER",
+        "adaptive": "",
+        "requests_per_minute": "NUMBER",
+        "tokens_per_minute": "NUMBER",
+        "timeout_seconds": "SECONDS",
+        "max_retries": "NUMBER",
+        "cluster": "PLACE",
+        "cache": "",
+        "cache_path": "FILE",
+    },
+    "What comes out": {
+        "out": "FOLDER",
+        "metrics": "METRIC",
+        "baselines": "",
+        "store_features": "",
+        "display": "HOW",
+    },
+    "Before and after": {
+        "dry_run": "",
+        "print_config": "",
+        "resume": "",
+    },
+}
+_PLACES = {
+    name: (group, value) for group, options in GROUPS.items() for name, value in options.items()
+}
+_ORDER = list(_PLACES)
+
+
+def flag_of(name: str) -> str:
+    """Return how a setting is given on the command line."""
+    return "--" + _SINGULAR.get(name, name).replace("_", "-")
 
 
 def _parameter(name: str) -> inspect.Parameter:
     field = RunConfig.model_fields[name]
-    flag = "--" + _SINGULAR.get(name, name).replace("_", "-")
+    flag = flag_of(name)
     annotation: object
     default: JsonValue = None
     if name in _SINGULAR:
@@ -38,9 +110,7 @@ def _parameter(name: str) -> inspect.Parameter:
     text = field.description or ""
     if field.default not in (None, {}, []) and not field.is_required():
         in_words = {True: "on", False: "off"} if is_flag(name) else {}
-        text += f" Default: {in_words.get(field.default, field.default)}."
-    if name in ("suite_options", "model_options"):
-        text += " As NAME=VALUE; repeatable."
+        text += f" Default: {in_words.get(field.default, _plain(field.default))}."
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -49,19 +119,29 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
+def _plain(value: JsonValue) -> JsonValue:
+    return f"{value:g}" if isinstance(value, float) else value
+
+
 def with_options(function: Callable[..., object], names: Iterable[str]) -> Callable[..., object]:
     """Give a function that takes ``**options`` one option per field, in a way typer can read.
 
-    None of the options has a default of its own.
+    None of the options has a default of its own. They are shown in the groups of `GROUPS`.
     """
     own = [
         parameter
         for parameter in inspect.signature(function, eval_str=True).parameters.values()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    parameters = [*own, *map(_parameter, names)]
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {p.name: p.annotation for p in parameters}
+    options = [one for one in own if one.name in _PLACES]
+    arguments = [one for one in own if one not in options]
+    grouped = sorted([*options, *map(_parameter, names)], key=lambda one: _ORDER.index(one.name))
+    for one in grouped:
+        group, value = _PLACES[one.name]
+        one.default.rich_help_panel, one.default.metavar = group, value or None
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in grouped]
+    function.__signature__ = inspect.Signature([*arguments, *parameters])  # type: ignore[attr-defined]
+    function.__annotations__ = {p.name: p.annotation for p in (*arguments, *parameters)}
     return function
 
 

@@ -7,26 +7,29 @@ from pathlib import Path
 import typer
 
 from krisis.cli.formats import Answer, AsJson, Format, chosen_format
-from krisis.errors import InvalidFile, InvalidValue
+from krisis.cli.help import command, new_app
+from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.scoring import metrics_from_names
 from krisis.reporting.run_tables import score_tables
 from krisis.results.column_rows import ColumnRows
-from krisis.results.loading import load_result, metrics_asked
+from krisis.results.loading import load_result, metrics_asked, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report, format_report
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis score result.json  |  krisis score result.json -m accuracy "
-    "-m brier_score --format csv  |  krisis score result.json -o rescored.json",
+@command(
+    app,
+    "krisis score result.json",
+    "krisis score result.json -m accuracy -m brier_score --format csv",
+    "krisis score result.json -o rescored.json",
 )
 def score(
     results: Path = typer.Argument(
-        ..., help="A run directory, a saved result (JSON) or rows in Parquet."
+        ..., metavar="RUN", help="A run directory, a saved result (JSON) or rows in Parquet."
     ),
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric or bundle; repeatable."
@@ -41,8 +44,7 @@ def score(
     chosen_form = chosen_format(output_format, as_json)
     by_columns = results.is_file() and is_parquet(results)
     result = load_parquet(results) if by_columns else load_result(results)
-    if not result.evaluation_results:
-        raise InvalidFile(f"{results} holds scores but no rows; name the full result")
+    with_rows(result, results)
     if output is not None and isinstance(result.rows, ColumnRows):
         raise InvalidValue(
             f"{results} has {len(result.rows):,} rows, which no file can list; leave out --output "

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from krisis.cli.formats import Answer, AsJson, Format, chosen_format
+from krisis.cli.help import command, new_app
 from krisis.cli.selective_output import (
     check_plot,
     draw_evaluation,
@@ -36,7 +37,7 @@ from krisis.results.run_items import read_items
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import REPLICATE_METHODS
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 _GRID = ",".join(map(str, DEFAULT_GRID))
 
 # The options, one name each.
@@ -97,10 +98,11 @@ Plot = Annotated[
 ]
 
 
-@app.command(
-    epilog="Examples:  krisis selective --input run.json --mode few_shot  |  krisis selective "
-    "--input runs/RUN --confidence all --plot curves.svg  |  krisis selective --input a.json "
-    "--input b.json --intersection-only --output compared.json",
+@command(
+    app,
+    "krisis selective --input run.json --mode few_shot",
+    "krisis selective --input runs/RUN --confidence all --plot curves.svg",
+    "krisis selective --input runs/A --input runs/B --output compared.json",
 )
 def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
     inputs: Inputs,

@@ -7,17 +7,20 @@ from pathlib import Path
 import typer
 
 from krisis.cli.console import warn_of_damage
+from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.json_values import dumps, write_text
 from krisis.reporting.sheet import build_sheet
 from krisis.reporting.sheet_markdown import sheet_markdown
 from krisis.reporting.sheet_run import read_run_for_sheet
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis sheet runs/RUN -o sheet.md  |  krisis sheet result.json --json",
+@command(
+    app,
+    "krisis sheet runs/RUN -o sheet.md",
+    "krisis sheet result.json --json",
 )
 def sheet(
     run: Path = typer.Argument(..., help="A run directory, a saved result or a run file."),

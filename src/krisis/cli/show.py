@@ -7,19 +7,22 @@ from pathlib import Path
 import typer
 
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
+from krisis.cli.help import command, new_app
 from krisis.reporting.run_tables import score_tables
 from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command(
-    epilog="Examples:  krisis show result.json  |  krisis show result.json --format markdown"
+@command(
+    app,
+    "krisis show runs/RUN",
+    "krisis show result.json --format markdown",
 )
 def show(
     results: Path = typer.Argument(
-        ..., help="A run directory, a saved result or a metrics-only file (JSON)."
+        ..., metavar="RUN", help="A run directory, a saved result or a metrics-only file (JSON)."
     ),
     output_format: Format = "",
     as_json: AsJson = False,

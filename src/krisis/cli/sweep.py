@@ -10,6 +10,7 @@ import typer
 
 from krisis.cli.carry_out import announce, ctrl_c, even_repeats, write_run_file
 from krisis.cli.compare import print_comparison
+from krisis.cli.help import command, new_app
 from krisis.cli.leaderboard import print_tables
 from krisis.cli.run_file import run_format
 from krisis.cli.run_options import given_options, with_options
@@ -27,14 +28,9 @@ from krisis.results.leaderboard import leaderboards
 from krisis.results.lock import RunLock
 from krisis.sweep import CellEnd, Ready, SweepStop, prepare, run_sweep
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = new_app()
 # With more pairs than this, the page alone shows each of them.
 _FEW_PAIRS = 3
-_EXAMPLES = (
-    "Examples:  krisis sweep plan.yaml --dry-run  |  krisis sweep plan.yaml --max-cost 5 "
-    "--prices prices.yaml  |  krisis sweep plan.yaml -j 8 --max-cells 6  |  "
-    "krisis resume runs/SWEEP  |  krisis sweep runs/SWEEP/sweep.json (the same sweep again)"
-)
 
 
 def sweep(
@@ -67,7 +63,7 @@ def start(plan: Plan, dry_run: bool = False, print_config: bool = False) -> None
     if print_config:
         typer.echo("---\n".join(config_text(cell.config) for cell in plan.cells), nl=False)
         return
-    ready = prepare(plan)
+    ready = prepare(plan, asks=not dry_run)
     if dry_run:
         typer.echo(_grid_text(ready))
         return
@@ -218,4 +214,11 @@ _NAMES = [
     for name in RunConfig.model_fields
     if name not in ("suite", "model", "task", "mode", "seed")
 ]
-app.command(epilog=_EXAMPLES)(with_options(sweep, _NAMES))
+command(
+    app,
+    "krisis sweep plan.yaml --dry-run",
+    "krisis sweep plan.yaml --max-cost 5 --prices prices.yaml",
+    "krisis sweep plan.yaml -j 8 --max-cells 6",
+    "krisis resume runs/SWEEP",
+    "krisis sweep runs/SWEEP/sweep.json",
+)(with_options(sweep, _NAMES))

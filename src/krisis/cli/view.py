@@ -9,17 +9,21 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.execution.prompts import shown_again
 from krisis.viewer.app import create_app
 
-app = typer.Typer(add_completion=False)
+app = new_app()
+_GRACE_SECONDS = 2
 
 
-@app.command(
-    epilog="Examples:  krisis view  |  krisis view study/runs --port 9000  |  "
-    "krisis view runs/RUN --no-browser --port 0  |  krisis view --no-token  |  "
-    'curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8321/index.json'
+@command(
+    app,
+    "krisis view",
+    "krisis view study/runs --port 9000",
+    "krisis view runs/RUN --no-browser --port 0",
+    "krisis view --no-token",
 )
 def view(
     folder: Path = typer.Argument(Path("runs"), help="The folder of runs, or one run."),
@@ -53,5 +57,12 @@ def view(
     if browser:
         webbrowser.open(address)
     # No access log: it would hold the token of the address.
-    configuration = uvicorn.Config(site, log_level="warning", access_log=False, lifespan="off")
+    # Ctrl-C waits no longer than this for a page that is being worked out.
+    configuration = uvicorn.Config(
+        site,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
     uvicorn.Server(configuration).run(sockets=[listening])

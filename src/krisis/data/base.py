@@ -32,6 +32,7 @@ from krisis.data.task import (
     Task,
     TotalScale,
 )
+from krisis.display import cut
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
@@ -186,8 +187,9 @@ class BaseDataSuite(ABC):
     ``baselines`` names the backends that every
     result is read against; ``feature_sets`` are those that `load` tells apart; ``run_format`` is
     the registered file format that finished runs are also written in; ``rows_per_patient`` is the
-    largest number of records that a patient can have, where there is one. A subclass without a
-    ``name`` is called after its class.
+    largest number of records that a patient can have, where there is one; ``option_words`` says
+    what each option of `__init__` means, for `krisis info`. A subclass without a ``name`` is called
+    after its class.
 
     >>> class SepsisSuite(BaseDataSuite):
     ...     tasks = {"onset": Task("onset", "Will sepsis begin?", {0: "no", 1: "yes"})}
@@ -206,6 +208,7 @@ class BaseDataSuite(ABC):
     feature_sets: tuple[FeatureSet, ...] = ()
     run_format: str = ""
     rows_per_patient: int | None = None
+    option_words: Mapping[str, str] = MappingProxyType({})
     config: SuiteConfig = SuiteConfig()
     # What it was made with, so that a run can be continued from elsewhere.
     made_with: tuple[tuple[object, ...], dict[str, object]] = ((), {})
@@ -230,6 +233,9 @@ class BaseDataSuite(ABC):
         self.config = config or SuiteConfig()
         if self.tasks:
             self.config = replace(self.config, task=self._task_name())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({cut(self.name)!r}, task={cut(self.config.task)!r})"
 
     @abstractmethod
     def load(self) -> list[PatientRecord]:

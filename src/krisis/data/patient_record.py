@@ -106,6 +106,9 @@ class Records(list[PatientRecord]):
         super().__init__(records)
         self._content_hash = ""
 
+    def __repr__(self) -> str:
+        return f"Records({len(self):,} records)"
+
     @property
     def content_hash(self) -> str:
         """Return the hash by which two runs prove that they saw the same cases."""

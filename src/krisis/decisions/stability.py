@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from krisis.json_values import JsonObject, plain, read_object
+from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.table import canonical_label
+from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data, verdict
 from krisis.results.store import load_run
@@ -142,9 +143,7 @@ def stability_of_saved(
 def _saved(path: Path) -> BenchmarkResult | None:
     if path.is_dir():
         return load_run(path)
-    content = read_object(path, lenient=True)
-    known = content.get("kind") == "krisis.result"
-    return BenchmarkResult.from_dict(content, place=str(path)) if known else None
+    return BenchmarkResult.load(path) if kind_of(path) == "saved result" else None
 
 
 def _assumptions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis import registry
@@ -10,8 +10,9 @@ from krisis.backends.base import BaseBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.backends.chat import ChatBackend
 from krisis.backends.provider import ProviderBackend
+from krisis.backends.unready import builds_prompts, unready_backend
 from krisis.data.base import BaseDataSuite, Records, SuiteConfig
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidFile, InvalidValue, MissingExtra, MissingKey, UnknownName
 from krisis.execution.batches import (
     Batch,
     cases_of,
@@ -59,10 +60,12 @@ class Assembled:
     description: JsonObject
 
 
-def assemble(config: RunConfig, suite: BaseDataSuite | None = None) -> Assembled:
-    """Make suite, backend and metrics, and load the records; a suite given is not made again."""
+def assemble(
+    config: RunConfig, suite: BaseDataSuite | None = None, backend: BaseBackend | None = None
+) -> Assembled:
+    """Make suite, backend and metrics, and load the records; what is given is not made again."""
     suite = suite_of(config) if suite is None else suite
-    backend = backend_of(config)
+    backend = backend_of(config) if backend is None else backend
     chosen = metrics_from_names(config.metrics)
     records = suite.first(config.limit)
     description = described(suite, None)
@@ -72,7 +75,9 @@ def assemble(config: RunConfig, suite: BaseDataSuite | None = None) -> Assembled
     return Assembled(suite, backend, metrics, records, description)
 
 
-def backend_of(config: RunConfig) -> BaseBackend:
+def backend_of(
+    config: RunConfig, make: Callable[..., BaseBackend] = backend_from_name
+) -> BaseBackend:
     """Make the backend that a configuration names."""
     options = {
         "temperature": config.temperature,
@@ -81,13 +86,27 @@ def backend_of(config: RunConfig) -> BaseBackend:
         "max_retries": config.max_retries,
         **config.model_options,
     }
-    backend = backend_from_name(config.model, **options)
+    backend = make(config.model, **options)
     if isinstance(backend, ProviderBackend) and "timeout_seconds" not in config.model_options:
         backend.timeout_seconds = config.timeout_seconds  # else its own, shorter one would cut
     if config.batch:
         check_batching(config.stop_when, on_cluster=config.cluster is not None)
         batch_api_of(backend)
     return backend
+
+
+def backend_for_prompts(config: RunConfig) -> tuple[BaseBackend, str]:
+    """Return the backend of a dry run, which asks nobody, and what a real run would lack."""
+    try:
+        backend = backend_of(config)
+        if not isinstance(backend, ChatBackend) or backend.is_here:
+            return backend, ""
+        lacks = f"the model {backend.model!r} is looked up when a run begins"
+    except (MissingExtra, MissingKey, InvalidFile) as error:
+        if not builds_prompts(config.model):
+            raise
+        lacks = str(error)
+    return backend_of(config, unready_backend), lacks
 
 
 def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
@@ -236,8 +255,8 @@ def estimate_of(
 
 def dry_run_text(config: RunConfig) -> str:
     """Return the first prompt, redacted and full, and the estimates; nothing is sent."""
-    parts = assemble(config)
-    backend = parts.backend
+    backend, lacks = backend_for_prompts(config)
+    parts = assemble(config, backend=backend)
     batches = checked_batches(config, parts)
     prices = read_prices(config.prices) if config.prices else {}
     estimate = estimate_of(parts, batches, price_of(backend, prices), by_batch=config.batch)
@@ -268,6 +287,7 @@ def dry_run_text(config: RunConfig) -> str:
             f"input tokens   about {tokens[0]:,.0f} ({CHARACTERS_PER_TOKEN} letters each)",
             f"output tokens  about {tokens[1]:,.0f} ({FIRST_GUESS_OF_OUTPUT} per record)",
             f"cost           {cost}",
+            *([f"before a run   {lacks}"] if lacks else []),
             "",
         ]
     )

@@ -31,10 +31,10 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    suite: str = Field(description="Suite to run, see `krisis list suites`, or its YAML file.")
+    suite: str = Field(description="Suite to run, or its YAML file; see `krisis list`.")
     model: str = Field(description="Backend: a plain name such as guideline, or PROVIDER/MODEL.")
     task: str | None = Field(None, description="Task of the suite, such as detection.")
-    features: str | None = Field(None, description="reduced or full.")
+    features: str | None = Field(None, description="Findings to show: reduced or full.")
     seed: int | None = Field(None, ge=0, description="Seed of the suite.")
     n_synthetic: int | None = Field(None, ge=0, description="Number of synthetic patients.")
     test_size: float | None = Field(None, gt=0, lt=1, description="Share of a file held out.")
@@ -44,59 +44,53 @@ class RunConfig(BaseModel):
         None, gt=0, lt=1, description="Price of deferring, in prices of a wrong answer."
     )
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
-    suite_options: JsonObject = Field({}, description="Another option of the suite.")
+    suite_options: JsonObject = Field({}, description="Another option of the suite; repeatable.")
     limit: int | None = Field(None, ge=1, description="Only the first N records.")
     temperature: float | None = Field(None, ge=0, description="Sampling temperature.")
     max_output_tokens: int | None = Field(None, ge=1, description="Cap on a reply's tokens.")
     base_url: str | None = Field(None, description="Base URL of the provider's API.")
     max_retries: int | None = Field(None, ge=0, description="Retries of one call.")
-    model_options: JsonObject = Field({}, description="Another option of the backend.")
+    model_options: JsonObject = Field({}, description="Another option of the backend; repeatable.")
     metrics: list[str] = Field([], description="Only this metric or bundle; repeatable.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
     max_concurrency: int = Field(1, ge=1, description="Maximum concurrent calls.")
     cluster: str | None = Field(
         None,
-        description="Have the calls carried out by the workers of a Dask cluster, at "
-        "tcp://host:8786, or by N processes here, local:N; none for this process alone.",
+        description="Workers that make the calls: tcp://host:8786 (Dask), local:N processes "
+        "or none.",
     )
-    repeats: int = Field(1, ge=1, description="How many times each record is asked.")
+    repeats: int = Field(1, ge=1, description="Times each record is asked.")
     perturb: list[str] = Field(
         [],
-        description="Ask each record in another form too: feature-order, answer-order, unit, "
-        "missing-word or paraphrase; repeatable.",
+        description="Also ask in another form: feature-order, answer-order, unit, missing-word "
+        "or paraphrase; repeatable.",
     )
-    adaptive: bool = Field(True, description="Adapt the number of calls to rate limits.")
+    adaptive: bool = Field(True, description="Adapt to rate limits.")
     requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute.")
     tokens_per_minute: float | None = Field(None, gt=0, description="Maximum tokens per minute.")
-    timeout_seconds: float = Field(300.0, gt=0, description="Timeout of one call in seconds.")
+    timeout_seconds: float = Field(300.0, gt=0, description="Timeout of one call.")
     max_cost: float | None = Field(None, gt=0, description="Spend at most this many dollars.")
     max_tokens: int | None = Field(None, gt=0, description="Use at most this many tokens.")
     max_failures: float | None = Field(
-        None, ge=0, description="Stop beyond this share (below 1) or number of failures."
+        None, ge=0, description="Stop beyond this number or share of failures."
     )
-    stop_when: str | None = Field(
-        None, description="Stop when this is known, such as 'accuracy >= 0.85'; see the docs."
-    )
-    prices: str | None = Field(None, description="Price table (YAML), see the docs.")
-    batch: bool = Field(
-        False, description="Ask by provider batches, at half the price, within a day."
-    )
+    stop_when: str | None = Field(None, description="Stop once it is known: 'accuracy >= 0.85'.")
+    prices: str | None = Field(None, description="Price table (YAML).")
+    batch: bool = Field(False, description="Ask by provider batches, at half the price.")
     batch_then_live: bool = Field(
-        False, description="With --batch, ask anew in ordinary calls where a reply is malformed."
+        False, description="Ask anew in calls where a reply is malformed."
     )
-    poll_seconds: float = Field(
-        30.0, gt=0, description="First pause between two looks at provider batches, in seconds."
-    )
-    cache: bool = Field(True, description="Reuse replies that were paid for before.")
+    poll_seconds: float = Field(30.0, gt=0, description="First pause between two looks at batches.")
+    cache: bool = Field(True, description="Reuse replies paid for before.")
     cache_path: str | None = Field(None, description="File of the reply cache.")
-    baselines: bool = Field(True, description="Score the suite's baselines beside the model.")
-    out: str = Field("runs", description="Folder in which the run directory is made.")
+    baselines: bool = Field(True, description="Score the suite's baselines too.")
+    out: str = Field("runs", description="Folder for the new run.")
     store_features: bool | None = Field(
         None,
-        description="Store features in the run; by default only synthetic ones.",
+        description="Keep features of patients; else only synthetic.",
     )
     display: Literal["auto", "rich", "plain", "none"] = Field(
-        "auto", description="How progress is shown."
+        "auto", description="Progress: auto, rich, plain or none."
     )
 
     @field_validator("suite_options", "model_options")

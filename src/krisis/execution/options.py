@@ -17,7 +17,7 @@ from krisis.execution.cluster import Cluster
 from krisis.execution.pacing.account import Account
 from krisis.execution.pacing.budget import Limits, Purse
 from krisis.execution.pacing.prices import Price
-from krisis.execution.progress import NoProgress, ProgressDisplay
+from krisis.execution.progress import ProgressDisplay, progress_unasked
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 
@@ -58,6 +58,8 @@ class Execution:
     is asked as well, such as ``"unit"``. Without a ``recorder`` nothing is written, and
     without a ``cache`` no reply is reused. ``prices`` maps ``provider/model``, or a pattern of it,
     to what its tokens cost. ``stop`` lets another part of the program end the run.
+    Without a ``progress`` a notebook shows a bar where the run takes longer than a second, and a
+    script nothing.
     ``stop_when`` ends it when a question is answered, such as ``"accuracy >= 0.85"``, and asks the
     records in random order. ``baselines`` scores the suite's baselines on the same records, for the
     report. With ``batching`` the provider is handed many calls at once, for half the price.
@@ -70,7 +72,7 @@ class Execution:
     limits: Limits = field(default_factory=Limits)
     recorder: Recorder | None = None
     cache: ReplyCache | None = None
-    progress: ProgressDisplay = field(default_factory=NoProgress)
+    progress: ProgressDisplay = field(default_factory=progress_unasked)
     prices: Mapping[str, Price] = field(default_factory=dict)
     stop: Stop | None = None
     stop_when: str | None = None

@@ -1,18 +1,30 @@
-"""Showing how a run goes: a live line in a terminal, plain lines elsewhere, or nothing."""
+"""Showing how a run goes: a live line in a terminal or notebook, plain lines, or nothing."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
+from threading import RLock, Timer
 from typing import Literal, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from krisis.display import escaped
+
 Display = Literal["auto", "rich", "plain", "none"]
 PLAIN_SECONDS = 5.0
+NOTEBOOK_SECONDS = 1.0
+_REDRAWN_SECONDS = 0.25
+
+
+# Shows content by its MIME types, and returns what replaces it.
+Content = Mapping[str, str]
+Replace = Callable[[Content], object]
+Show = Callable[[Content], Replace]
 
 
 @dataclass(slots=True)
@@ -154,6 +166,85 @@ class RichProgress:
             self._progress.stop_task(self._task)
 
 
+class NotebookProgress:
+    """A bar under the cell of a notebook that works for longer than a moment.
+
+    IPython alone can show and replace it: the bars of rich and tqdm need ipywidgets there. It is
+    shown from a thread of its own, since the first call of a slow model may take minutes.
+    """
+
+    def __init__(
+        self, show: Show | None = None, *, after_seconds: float = NOTEBOOK_SECONDS
+    ) -> None:
+        self._show = show or _shown_by_ipython
+        self._after_seconds = after_seconds
+        self._lock = RLock()
+        self._tally = Tally()
+        self._replace: Replace | None = None
+        self._timer: Timer | None = None
+        self._last = 0.0
+
+    def begin(self, tally: Tally) -> None:
+        """Wait a moment before anything is shown; the bar of an earlier run stays as it is."""
+        self._tally, self._replace = tally, None
+        # A kernel tells by the context to which cell output belongs, also when the next one runs.
+        self._timer = Timer(self._after_seconds, copy_context().run, (self._appear,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def advance(self, tally: Tally) -> None:
+        """Move the bar, a few times a second."""
+        with self._lock:
+            self._tally = tally
+            if self._replace and time.monotonic() - self._last >= _REDRAWN_SECONDS:
+                self._draw(self._replace)
+
+    def end(self, tally: Tally) -> None:
+        """Leave the bar as it is, where it was shown."""
+        with self._lock:
+            self._tally = tally
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._replace:
+                self._draw(self._replace)
+
+    def _appear(self) -> None:
+        with self._lock:
+            if self._timer is not None and self._replace is None:
+                self._last = time.monotonic()
+                self._replace = self._show(self._content())
+
+    def _draw(self, replace: Replace) -> None:
+        self._last = time.monotonic()
+        replace(self._content())
+
+    def _content(self) -> Content:
+        tally = self._tally
+        words = f"{tally.n_done}/{tally.n_cases} · {tally.text()}"
+        bar = f'<progress value="{tally.n_done}" max="{max(1, tally.n_cases)}"></progress>'
+        return {"text/html": f"{bar} {escaped(words)}", "text/plain": words}
+
+
+def _shown_by_ipython(content: Content) -> Replace:
+    from IPython.display import display
+
+    handle = display(content, raw=True, display_id=True)
+    return lambda newer: handle.update(newer, raw=True)
+
+
+def is_notebook() -> bool:
+    """Say whether the program runs in the kernel of a notebook, without importing anything."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def progress_unasked() -> ProgressDisplay:
+    """Return what is shown where nothing was asked for: a bar in notebooks, nothing in scripts."""
+    return NotebookProgress() if is_notebook() else NoProgress()
+
+
 def bars(console: Console | None = None, *, named: bool = False) -> Progress:
     """Return a place for live bars, each with its name in front where there are several."""
     return Progress(
@@ -168,9 +259,11 @@ def bars(console: Console | None = None, *, named: bool = False) -> Progress:
 
 
 def progress_display(display: Display = "auto") -> ProgressDisplay:
-    """Choose a display: ``auto`` is live in a terminal and plain elsewhere."""
+    """Choose a display: ``auto`` is live in a terminal or notebook and plain elsewhere."""
     if display == "none":
         return NoProgress()
+    if display == "auto" and is_notebook():
+        return NotebookProgress()
     return RichProgress() if _is_live(display) else PlainProgress()
 
 

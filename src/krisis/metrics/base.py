@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+from krisis.display import ShortRepr, cut, format_value, listed
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping, JsonObject, JsonValue
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.rescored import Rescored
+from krisis.metrics.scores_table import scores_html
 from krisis.metrics.table import Answers, Table
 from krisis.statistics.intervals import Interval
 
@@ -20,35 +22,8 @@ Outcome = Literal["answered", "abstained", "failed"]
 Direction = Literal["higher", "lower", "neither"]
 
 
-class NoSignals(JsonMapping):
-    """The empty mapping that all rows without signals share, for rows are made by the million."""
-
-    __slots__ = ()
-
-    def __getitem__(self, key: str) -> JsonValue:
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-    def __hash__(self) -> int:
-        return hash(())
-
-    def __repr__(self) -> str:
-        return "{}"
-
-    def __reduce__(self) -> str:
-        return "NO_SIGNALS"
-
-
-NO_SIGNALS = NoSignals()
-
-
-@dataclass(slots=True)
-class EvaluationResult:
+@dataclass(slots=True, repr=False)
+class EvaluationResult(ShortRepr):
     """One record with what the model made of it.
 
     ``error`` marks a call that failed: neither an abstention nor a wrong answer; ``failure_class``
@@ -72,7 +47,7 @@ class EvaluationResult:
     total_tokens: int | None = None
     record_id: str = ""
     cluster_id: str = ""
-    signals: JsonMapping = NO_SIGNALS
+    signals: JsonMapping = NO_VALUES
     error: str | None = None
     failure_class: str = ""
     model: str = ""
@@ -111,8 +86,8 @@ def _as_float(value: object) -> float:
     return float(value)
 
 
-@dataclass(slots=True)
-class MetricScore:
+@dataclass(slots=True, repr=False)
+class MetricScore(ShortRepr):
     """The value of a metric with the counts it rests on.
 
     An undefined value is NaN, and ``details["reason"]`` says why. ``key``, ``direction`` and
@@ -170,6 +145,9 @@ class Rows(list[EvaluationResult]):
         """Return the rows at some places, in that order."""
         return Rows((self[place] for place in places), self.answers)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} rows)"
+
 
 def table_of(results: Sequence[EvaluationResult] | Table) -> Table:
     """Return the table of rows that have one, else convert."""
@@ -207,6 +185,14 @@ class MetricScores(dict[str, MetricScore]):
             return self[key]
         except KeyError:
             return default
+
+    def __repr__(self) -> str:
+        shown = [f"{cut(one.identifier)}={format_value(one.value)}" for one in self.values()]
+        return f"MetricScores({listed(shown)})"
+
+    def _repr_html_(self) -> str:
+        """Return the scores as a notebook shows them."""
+        return scores_html(self)
 
 
 def _plain_name(label: str) -> str:

@@ -139,6 +139,10 @@ class Table:
             self.rows = [row for row in rows if row.error is None]
         self._read()
 
+    def __repr__(self) -> str:
+        failed = f", {self.n_failed:,} failed" if self.n_failed else ""
+        return f"{type(self).__name__}({self.n_rows:,} rows{failed}, {len(self.labels)} answers)"
+
     @property
     def n_scored(self) -> int:
         """Count the rows that can be scored."""

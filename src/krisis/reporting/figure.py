@@ -7,16 +7,16 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from krisis.display import spelled_out
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
 from krisis.reporting import palette
 from krisis.reporting.palette import GRID, INK, MUTED, SURFACE
-from krisis.reporting.wording import spelled_out
 
 # What altair gives and takes: it has no types of its own.
 Chart: TypeAlias = JsonValue
@@ -56,6 +56,7 @@ _LINKED_MARKS = ("circle", "point", "rect")
 
 Table = Sequence[JsonObject]
 Address = Callable[[JsonObject], str]
+Draw = Callable[[JsonObject], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +98,31 @@ def _key_chart(key: Sequence[Mark]) -> JsonObject:
     return {"layer": layers, "width": 420, "height": 20 * len(key)}
 
 
+def draw_here(specification: JsonObject) -> str:
+    """Return a chart as SVG, drawn in this process."""
+    drawn: str = _converter().vegalite_to_svg(specification)
+    return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class KeptChart:
+    """A chart as text, which can be read without the charting library."""
+
+    text: str
+
+    def to_dict(self, *, validate: bool = False) -> JsonObject:
+        """Return the specification of the chart, a new one each time."""
+        specification: JsonObject = json.loads(self.text)
+        return specification
+
+
 @dataclass(frozen=True)
 class Figure:
     """A Vega-Lite chart, a sentence on how to read it, and the table that it was drawn from.
 
     ``key`` names marks that the chart itself does not; ``about`` are lines under the title: whose
     chart it is. A page says all of that beside the chart, a file of its own inside the drawing.
+    ``drawing`` is the inline one, if it was drawn before.
     """
 
     name: str
@@ -113,19 +133,23 @@ class Figure:
     key: Sequence[Mark] = ()
     about: Sequence[str] = ()
     config: JsonObject = field(default_factory=lambda: CONFIG)
+    drawing: str = ""
 
     @cached_property
     def svg(self) -> str:
         """Return the drawing on a light background with title and key, for papers and slides."""
-        drawn: str = _converter().vegalite_to_svg(self._standing_alone())
-        return drawn
+        return draw_here(self._standing_alone())
 
     @property
     def inline_svg(self) -> str:
         """Return the drawing for a page: transparent, and in the page's own colours."""
-        return self._drawn_inline(self._specification(), "img")
+        return self.drawing or self._drawn_inline(self._specification(), "img", draw_here)
 
-    def linked_svg(self, address: Address) -> str:
+    def drawn(self, draw: Draw) -> Figure:
+        """Return the figure with its inline drawing, made once and wherever one wants."""
+        return replace(self, drawing=self._drawn_inline(self._specification(), "img", draw))
+
+    def linked_svg(self, address: Address, draw: Draw = draw_here) -> str:
         """Return the inline drawing with links from the marks whose data have an address.
 
         They are for the pointer: the table beside the chart has the same links for the keyboard.
@@ -144,11 +168,10 @@ class Figure:
             return f'<a href="{to}" tabindex="-1" aria-hidden="true">{mark}</a>'
 
         _link_marks(specification, specification.get("data", {}), specification, numbered)
-        return _LINK.sub(link, self._drawn_inline(specification, "graphics-document"))
+        return _LINK.sub(link, self._drawn_inline(specification, "graphics-document", draw))
 
-    def _drawn_inline(self, specification: JsonObject, role: str) -> str:
-        body = _converter().vegalite_to_svg(specification)
-        body = _BACKGROUND.sub("", body, count=1)
+    def _drawn_inline(self, specification: JsonObject, role: str, draw: Draw) -> str:
+        body = _BACKGROUND.sub("", draw(specification), count=1)
         # Assistive technology reads the table beside the chart rather than mark after mark.
         body = _MARK_WORDS.sub("", body)
         opening = f'<svg role="{role}" aria-label="{_attribute(self.title)}" class="chart"'
@@ -195,6 +218,10 @@ class Figure:
         except OSError as error:
             raise InvalidFile(f"{folder} cannot be written: {error.strerror}") from None
         return paths
+
+    def __getstate__(self) -> JsonObject:
+        kept = KeptChart(json.dumps(self.chart.to_dict(validate=False)))
+        return {**self.__dict__, "chart": kept}
 
     def _specification(self) -> JsonObject:
         # Checking against the schema belongs in tests; here it would cost more than drawing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from krisis.reporting.wording import spelled_out
+from krisis.display import spelled_out
 
 _SIGNS = {
     "\\": r"\textbackslash{}",

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from krisis import __version__
+from krisis.display import spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.reporting import palette, wording
@@ -51,7 +52,7 @@ def environment(*packages: str) -> JsonValue:
 
 def _nothing_hidden(value: JsonValue) -> JsonValue:
     plain_text = isinstance(value, str) and not hasattr(value, "__html__")
-    return wording.spelled_out(value) if plain_text else value
+    return spelled_out(value) if plain_text else value
 
 
 def render(template: str, **context: JsonValue) -> str:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from krisis.display import spelled_out
 from krisis.metrics.base import EvaluationResult
-from krisis.reporting.wording import spelled_out
 from krisis.results.attrition import UNCLASSIFIED
 from krisis.results.base import BenchmarkResult
 

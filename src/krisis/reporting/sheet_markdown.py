@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from krisis import __version__
+from krisis.display import format_value
 from krisis.json_values import JsonMapping
 from krisis.reporting.sheet import DISCLAIMER, GUIDELINE, Item, Sheet
 from krisis.reporting.sheet_flow import flow_text, mermaid
 from krisis.reporting.sheet_run import Fact
 from krisis.reporting.wording import escaped
-from krisis.results.report import format_value
 
 
 def sheet_markdown(sheet: Sheet) -> str:

@@ -11,6 +11,7 @@ from krisis import registry
 from krisis.json_values import JsonMapping, read_object
 from krisis.metrics.base import EvaluationResult
 from krisis.reporting.sheet_flow import n_patients
+from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import reproduce_command
 from krisis.results.run_items import read_result
@@ -85,10 +86,11 @@ def read_run_for_sheet(path: str | Path, mode: str | None = None) -> SheetRun:
     """Read a run directory, a saved result or a run file."""
     result, path = read_result(path, mode), Path(path).resolve()
     if not path.is_dir():
-        content = read_object(path, lenient=True)
-        is_run_file = "kind" not in content
+        kind = kind_of(path)
+        is_run_file = kind == "run file"
         again = "" if is_run_file else reproduce_command(path)
-        ended = bool(content.get("metric_scores"))
+        is_scored = kind in ("saved result", "metrics file")
+        ended = is_scored and bool(read_object(path, lenient=True).get("metric_scores"))
         return SheetRun(result, path.name, again, ended=ended, is_run_file=is_run_file)
     stored = read_run(path)
     return SheetRun(

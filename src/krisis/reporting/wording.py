@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
+from krisis.display import HIDDEN, spelled_out
 from krisis.metrics.base import MetricScore
 from krisis.results.base import Attrition
 
@@ -96,22 +97,6 @@ def headline(scores: Mapping[str, MetricScore], attrition: Attrition) -> str:
     return ", ".join(parts) + "."
 
 
-# Controls, zero-width and direction-changing characters, soft hyphens, tags, lone surrogates.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def spelled_out(text: str) -> str:
-    """Return text in which hidden characters stand as their code points.
-
-    >>> spelled_out("zero\\u200bwidth")
-    'zero[U+200B]width'
-    """
-    return _HIDDEN.sub(lambda match: f"[U+{ord(match.group()):04X}]", text)
-
-
 # Signs that Markdown, its tables, its links and HTML give a meaning; entities mean themselves in
 # every renderer. An underscore inside a word has none.
 _MARKDOWN = re.compile(
@@ -136,7 +121,7 @@ def visible(text: object) -> Markup:
     raw = str(text)
     pieces: list[Markup] = []
     end = 0
-    for match in _HIDDEN.finditer(raw):
+    for match in HIDDEN.finditer(raw):
         name = unicodedata.name(match.group(), "control character").lower()
         code = f"{ord(match.group()):04X}"
         mark = Markup('<span class="hidden-character" title="{}">U+{}</span>').format(name, code)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krisis import __version__
-from krisis.errors import InvalidFile, InvalidValue, MissingExtra
+from krisis.display import cut
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain, read_object, write_text
 from krisis.metrics.base import (
     BaseMetric,
@@ -17,7 +19,12 @@ from krisis.metrics.base import (
     MetricScores,
     Rows,
 )
+from krisis.metrics.curve_form import CurveFigure
+from krisis.metrics.forms import Undefined
+from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.scoring import score_all
+from krisis.metrics.selective_prediction import AURC
+from krisis.metrics.table import Loss
 from krisis.results.account import (
     Agreement,
     Prompts,
@@ -28,6 +35,8 @@ from krisis.results.account import (
 )
 from krisis.results.attrition import Attrition, FailureClass
 from krisis.results.column_rows import ColumnRows
+from krisis.results.frames import frame_of, rows_frame, score_lines
+from krisis.results.notebook import result_html
 from krisis.results.rows import row_from_dict, row_to_dict, score_from_dict
 from krisis.results.stops import StopCause
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -101,6 +110,16 @@ class BenchmarkResult(RunFacts):
             n_loaded = known.attrition.n_loaded or None
             self.attrition = Attrition.of(self.evaluation_results, n_loaded)
 
+    def __repr__(self) -> str:
+        made = " / ".join(part for part in (self.provenance.suite, self.provenance.task) if part)
+        named = f"{cut(made) or 'unnamed suite'}, {cut(self.backend_name) or 'unnamed backend'}"
+        scores = textwrap.wrap(repr(self.metric_scores), 100, break_on_hyphens=False)
+        return "\n".join([f"BenchmarkResult({named})", str(self.attrition), *scores])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what became of the records, the scores, the baselines."""
+        return result_html(self)
+
     @property
     def rows(self) -> Rows:
         """The rows with what is known of their task, ready to be scored."""
@@ -154,21 +173,28 @@ class BenchmarkResult(RunFacts):
         return self.to_json(include_results=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one line per row as a pandas frame, metadata under their own names."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtra.named("frames", "to_frame()") from None
-        rows = map(row_to_dict, self.evaluation_results)
-        flat = [
-            {
-                **{name: value for name, value in row.items() if not isinstance(value, dict)},
-                **{f"metadata.{key}": value for key, value in row["metadata"].items()},
-                **{f"signals.{key}": value for key, value in row["signals"].items()},
-            }
-            for row in rows
-        ]
-        return pd.DataFrame(flat)
+        """Return one line per row as a pandas frame, metadata and signals under their own names."""
+        return rows_frame(map(row_to_dict, self.evaluation_results))
+
+    def scores_frame(self) -> pd.DataFrame:
+        """Return one line per metric as a pandas frame: value, interval, counts and direction.
+
+        ``source`` is ``all``; of a run on real and synthetic patients each kind follows.
+        """
+        found = {"all": self.metric_scores, **self.scores_by_source}
+        lines = (score_lines(scores, source) for source, scores in found.items())
+        return frame_of([line for part in lines for line in part], "scores_frame()")
+
+    def risk_coverage_curve(self, loss: Loss | None = None) -> RiskCoverageCurve:
+        """Return the risk over coverage, by falling confidence; the task names the usual loss."""
+        form = AURC(loss=loss).form(self.rows.table)
+        if isinstance(form, Undefined):
+            raise InvalidValue(
+                f"the result has no risk–coverage curve ({form.reason}); it needs answers that all "
+                "state a confidence"
+            )
+        assert isinstance(form, CurveFigure)
+        return form.curve
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the whole result to a JSON file."""

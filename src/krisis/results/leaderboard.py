@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from krisis.display import cut, format_interval, format_value, html_table, listed
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.attrition import Attrition
+from krisis.results.frames import frame_of
 from krisis.results.report_tables import headline
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Decided, Unfinished
 from krisis.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Key of a metric → its heading: those without which no other may be read come first. Any other
 # metric of a run gets a column under its own name.
@@ -56,6 +62,7 @@ BESIDE_HEADLINE = (
     "deferral_alignment",
     "expected_calibration_error",
 )
+NOT_SCORED = "not scored"
 COSTS = {"elapsed_seconds": "seconds", "token_total": "tokens", "cost": "cost ($)"}
 
 
@@ -118,6 +125,42 @@ class Leaderboard:
     hashes: Sequence[str]
     sorted_by: Sequence[str]
 
+    def __repr__(self) -> str:
+        runs = listed([cut(entry.name) for entry in self.entries])
+        return f"Leaderboard({cut(self.suite)} / {cut(self.task)}; {runs})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: every run with what became of its records first."""
+        lines = [
+            [
+                entry.name,
+                "" if entry.rank is None else f"{entry.rank:g}",
+                "; ".join([_outcomes(entry.attrition), *entry.warnings]),
+                *(_cell_words(entry.cells[column.name], column.key) for column in self.columns),
+            ]
+            for entry in self.entries
+        ]
+        head = ["run", "rank", "records", *(column.heading for column in self.columns)]
+        return html_table(head, lines, caption=f"{self.suite} / {self.task}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per run as a pandas frame: a column per metric, its interval beside."""
+        lines = []
+        for entry in self.entries:
+            line: JsonObject = {"name": entry.name, "rank": entry.rank, "ended": entry.ended}
+            counts = entry.attrition.to_dict()
+            line |= {name: n for name, n in counts.items() if name != "failures"}
+            for column in self.columns:
+                cell = entry.cells[column.name]
+                key, ends = _frame_name(column), cell.interval
+                line |= {
+                    key: cell.value,
+                    f"{key}.low": ends.low if ends else math.nan,
+                    f"{key}.high": ends.high if ends else math.nan,
+                }
+            lines.append(line)
+        return frame_of(lines, "to_frame()")
+
     def to_dict(self) -> JsonObject:
         """Return the table as JSON values."""
         return {
@@ -138,6 +181,23 @@ class Leaderboard:
                 for entry in self.entries
             ],
         }
+
+
+def _frame_name(column: Column) -> str:
+    """Name the number that is shown: of an area it is the one as if all had been answered."""
+    by_coverage = column.key in ("aurc", "augrc")
+    return f"{column.name}_normalized" if by_coverage else column.name
+
+
+def _outcomes(counts: Attrition) -> str:
+    return f"{counts.n_answered:,} answered / {counts.n_abstained:,} abstained"
+
+
+def _cell_words(cell: Cell, key: str) -> str:
+    if key in COSTS:
+        return "not known" if math.isnan(cell.value) else f"{cell.value:,.4g}"
+    value = cell.reason if cell.reason == NOT_SCORED else format_value(cell.value)
+    return f"{value} {format_interval(cell.interval)}".strip()
 
 
 def cell_dict(cell: Cell) -> JsonObject:
@@ -255,12 +315,12 @@ def _cost_cell(run: BenchmarkResult, key: str) -> Cell:
 def metric_cell(score: MetricScore | None) -> Cell:
     """Return the number that runs are compared by: of an area the one as if all were answered."""
     if score is None:
-        return Cell(math.nan, reason="not scored")
+        return Cell(math.nan, reason=NOT_SCORED)
     normalized = score.details.get(f"{score.key}_normalized")
-    if normalized is not None and score.interval is not None:
+    if normalized is not None:
         ends = score.details.get("normalized_interval") or [math.nan, math.nan]
-        interval = replace(score.interval, low=ends[0], high=ends[1])
-        return Cell(float(normalized), interval, n_evaluated=score.n_evaluated)
+        known = score.interval and replace(score.interval, low=ends[0], high=ends[1])
+        return Cell(float(normalized), known, n_evaluated=score.n_evaluated)
     reason = str(score.details.get("reason", ""))
     return Cell(score.value, score.interval, reason, score.n_evaluated)
 

@@ -1,4 +1,4 @@
-"""A run by its path, whatever form it was saved in: a run directory or a result file."""
+"""A run by its path, whatever form it was saved in: a directory, a result, a run file, Parquet."""
 
 from __future__ import annotations
 
@@ -9,29 +9,69 @@ from pathlib import Path
 
 from krisis import registry
 from krisis.errors import InvalidFile, InvalidValue
+from krisis.json_values import JsonObject, read_object
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
+from krisis.results.artefacts import kind_of, kind_of_content, refused
 from krisis.results.base import BenchmarkResult
 from krisis.results.parquet import is_parquet, load_parquet
-from krisis.results.store import load_run, read_manifest
+from krisis.results.plain_runs import plain_run, result_of_plain_run
+from krisis.results.store import is_run, list_runs, load_run, read_manifest
 
 # Enough for a look at a run that has not ended; the run itself scores with more.
 _N_RESAMPLES = 2000
 
 
-def load_result(path: Path) -> BenchmarkResult:
-    """Read a run directory, a saved result or a Parquet file of rows.
+def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
+    """Read a run directory, a saved result, a run file or a Parquet file of rows.
 
-    A run that has not ended is scored as it is.
+    ``mode`` chooses an experiment of a run file. A run that has not ended is scored as it is.
     """
     if not path.exists():
         raise InvalidFile(f"{path} does not exist; name a run directory or a saved result")
-    if path.is_file():
-        if not is_parquet(path):
-            return BenchmarkResult.load(path)
+    if path.is_dir():
+        return scored_as_it_is(load_run(path))
+    if is_parquet(path):
         return scored_as_it_is(load_parquet(path))
-    return scored_as_it_is(load_run(path))
+    content = content_of_run(path)
+    if (run := plain_run(content, mode, path)) is not None:
+        return scored_as_it_is(result_of_plain_run(run))
+    return BenchmarkResult.from_dict(content, place=str(path))
+
+
+def content_of_run(path: Path) -> JsonObject:
+    """Read the JSON of a saved result, a metrics file or a run file; say what another file is."""
+    try:
+        content = read_object(path)
+    except InvalidFile as error:
+        # Programs write a missing signal of a run file as NaN: it is refused where it is needed.
+        if kind_of(path) == "run file":
+            return read_object(path, lenient=True)
+        raise refused(path) or error from None
+    kind = kind_of_content(content)
+    if kind and kind not in ("saved result", "metrics file", "run file"):
+        raise refused(path) or InvalidFile(f"{path} is no run")
+    return content
+
+
+def with_rows(result: BenchmarkResult, path: Path) -> BenchmarkResult:
+    """Return a result that has rows, or say that the file holds scores alone."""
+    if result.evaluation_results:
+        return result
+    told = refused(path) if path.is_file() else None
+    raise told or InvalidFile(f"{path} holds no rows; name a run directory or a full result")
+
+
+def expanded(paths: Sequence[Path]) -> list[Path]:
+    """Return runs by their paths: in place of a folder of runs, or of a sweep, the runs in it."""
+    found: list[Path] = []
+    for path in paths:
+        inside = list_runs(path) if path.is_dir() and not is_run(path) else [path]
+        if not inside:
+            raise InvalidFile(f"{path} contains no runs; name runs, saved results or their folder")
+        found += inside
+    return found
 
 
 def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:

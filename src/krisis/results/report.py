@@ -6,11 +6,13 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from krisis.display import format_interval, format_value
 from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import MetricScore, MetricScores
-from krisis.results.account import EXECUTION_FIELDS
-from krisis.results.base import Attrition, BenchmarkResult, TaskFacts
+from krisis.results.account import EXECUTION_FIELDS, TaskFacts
+from krisis.results.attrition import Attrition
 from krisis.results.explanations import explained, method_lines, methods_of
 from krisis.results.report_tables import (
     DISEASE_KEYS,
@@ -28,7 +30,9 @@ from krisis.results.report_tables import (
     risk_sentence,
     stopping_lines,
 )
-from krisis.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    from krisis.results.base import BenchmarkResult
 
 NOTHING_ANSWERED = "No record was answered, so there is nothing to score."
 MOST_ANSWERS_SHOWN = 12  # a wider matrix does not fit a terminal
@@ -53,7 +57,7 @@ def format_report(result: BenchmarkResult) -> str:
     opening = [
         [*([result.damage] if result.damage else []), str(counts), *stopping_lines(result)],
         failure_lines(counts),
-        _heading(result),
+        heading_lines(result),
     ]
     if counts.n_failed and not counts.n_answered:
         return _joined([*opening, [NOTHING_ANSWERED], _execution(result)])
@@ -124,23 +128,8 @@ def format_metrics_json_report(result: BenchmarkResult) -> str:
     return result.metrics_to_json()
 
 
-def format_value(value: float) -> str:
-    """Write a figure to four decimals, and an undefined one as such.
-
-    >>> format_value(0.5), format_value(math.nan)
-    ('0.5000', 'undefined')
-    """
-    return "undefined" if math.isnan(value) else f"{value:.4f}"
-
-
-def format_interval(interval: Interval | None) -> str:
-    """Write an interval as its bounds, or nothing where there is none."""
-    if interval is None or math.isnan(interval.low):
-        return ""
-    return f"[{interval.low:.4f}, {interval.high:.4f}]"
-
-
-def _heading(result: BenchmarkResult) -> list[str]:
+def heading_lines(result: BenchmarkResult) -> list[str]:
+    """Return the suite, the backend and where the data come from."""
     made = result.provenance
     parts = [part for part in (made.suite, made.task, made.features, made.mode) if part]
     first = f" (first {made.limit} of {made.n_records} records)"
@@ -259,8 +248,23 @@ def _deferral(scores: MetricScores) -> list[str]:
 
 def _baseline_lines(result: BenchmarkResult) -> list[str]:
     """Return the run first, then every baseline on the same records."""
-    if not result.baselines:
+    shown = baseline_table(result)
+    if not shown:
         return []
+    head = next(iter(shown.values()))
+    width = max(map(len, shown))
+    widths = [max(13, len(heading) + 2) for heading in head]
+    if width + sum(widths) > _WIDEST_TABLE:
+        return _aligned(list(zip(*([one, *cells] for one, cells in shown.items()), strict=True)))
+    return [
+        one.ljust(width) + "".join(map(str.rjust, cells, widths)) for one, cells in shown.items()
+    ]
+
+
+def baseline_table(result: BenchmarkResult) -> dict[str, list[str]]:
+    """Return the headings, the run and its baselines by name; nothing where there are none."""
+    if not result.baselines:
+        return {}
     own = {
         f"this run: {result.backend_name} ({source})": scores
         for source, scores in result.scores_by_source.items()
@@ -274,18 +278,9 @@ def _baseline_lines(result: BenchmarkResult) -> list[str]:
         names = [name for name in result.metric_scores if name in scored]
         columns = dict(zip(names, names, strict=True))
     if not names:
-        return []
-    title = "Baselines on the same records"
-    width = max(len(title), *map(len, table))
-    widths = {name: max(13, len(columns[name]) + 2) for name in names}
+        return {}
     shown = {one: [_baseline_cell(found.get(n)) for n in names] for one, found in table.items()}
-    shown = {title: [columns[name] for name in names], **shown}
-    if width + sum(widths.values()) > _WIDEST_TABLE:
-        return _aligned(list(zip(*([one, *cells] for one, cells in shown.items()), strict=True)))
-    return [
-        one.ljust(width) + "".join(map(str.rjust, cells, widths.values()))
-        for one, cells in shown.items()
-    ]
+    return {"Baselines on the same records": [columns[name] for name in names], **shown}
 
 
 def _baseline_cell(score: MetricScore | None) -> str:

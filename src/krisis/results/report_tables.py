@@ -6,13 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
-from krisis.results.base import BenchmarkResult, TaskFacts
+from krisis.results.account import TaskFacts
 from krisis.results.stops import Decided
 from krisis.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    from krisis.results.base import BenchmarkResult
 
 DISEASE_KEYS = tuple(metric.key for metric in default_classification_metrics())
 _WIDEST_ANSWERS = 80  # of all answers in words, as headings beside each other

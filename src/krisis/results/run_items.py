@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-from krisis import registry
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonMapping, JsonObject, read_object
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.items import STATED, RunItems, Source
+from krisis.metrics.items import RunItems, Source
 from krisis.metrics.repeats import collapse_repeats
 from krisis.metrics.table import Table
-from krisis.results.account import Provenance, RunFacts, TaskFacts
-from krisis.results.attrition import Attrition
+from krisis.results.account import TaskFacts
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
-from krisis.results.loading import load_result, metrics_asked
+from krisis.results.loading import content_of_run, load_result, metrics_asked, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
+from krisis.results.plain_runs import PlainRun, plain_row, plain_run
 from krisis.results.store import load_run, read_manifest
 
 
@@ -33,31 +30,18 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
     if path.is_file() and is_parquet(path):
         result = load_parquet(path)
         return items_of_result(result, _source(result, mode, path))
-    # Programs write a missing signal as NaN: it is refused where a variant needs it, by name.
-    content = read_object(path, lenient=True)
-    if (run := _plain_run(content, mode, path)) is not None:
+    content = content_of_run(path)
+    if (run := plain_run(content, mode, path)) is not None:
         return _of_plain_run(run, path)
-    if "kind" not in content:
-        raise InvalidFile(
-            f"{path} is neither a krisis result (no kind) nor a file of a known format "
-            f"({', '.join(registry.names('formats'))}); name a run"
-        )
-    result = BenchmarkResult.from_dict(read_object(path), place=str(path))
-    if not result.evaluation_results:
-        raise InvalidFile(f"{path} holds scores but no rows; name the full result")
+    result = with_rows(BenchmarkResult.from_dict(content, place=str(path)), path)
     return items_of_result(result, _source(result, mode, path))
 
 
 def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:
     """Read a run as a result, whichever of the three kinds it is; scored, if it is not yet."""
     path = Path(path)
-    plain = path.is_file() and not is_parquet(path)
-    run = _plain_run(read_object(path, lenient=True), mode, path) if plain else None
-    if run is not None:
-        result = _result_of_plain_run(run)
-    else:
-        result = load_result(path)
-        _source(result, mode, path)
+    result = load_result(path, mode)
+    _source(result, mode, path)
     if result.rows and not result.metric_scores:
         return result.scored(metrics_asked(result), BootstrapOptions())
     return result
@@ -122,97 +106,12 @@ def _items_of_columns(rows: ColumnRows, task: TaskFacts, source: Source) -> RunI
     )
 
 
-class PlainRow(Protocol):
-    """One record of a run in a suite's own file format."""
-
-    cluster_id: int | str
-    item: str
-    truth: int | str | None
-    prediction: int | str | None
-    signals: JsonMapping
-    failed: str | None
-
-
-class PlainTask(Protocol):
-    """The task of such a run."""
-
-    def facts(self) -> JsonObject:
-        """Return what results keep of a task."""
-
-
-class PlainRun(Protocol):
-    """A run in a suite's own file format, as the format reads it."""
-
-    suite: str
-    task: PlainTask
-    rows: Sequence[PlainRow]
-    run_id: str | None
-    git_commit: str | None
-    mode: str | None
-    provenance: JsonMapping
-
-
-def _plain_run(content: JsonMapping, mode: str | None, path: Path) -> PlainRun | None:
-    """Read a file of a suite's own format; None if it is of no known format."""
-    for name in registry.names("formats"):
-        file_format = registry.find("formats", name)
-        if file_format.recognises(content):
-            run: PlainRun = file_format.read(content, mode, str(path))
-            return run
-    return None
-
-
-def _result_of_plain_run(run: PlainRun) -> BenchmarkResult:
-    """Return the rows of a run file with what the file says of the run."""
-    made, task = run.provenance, TaskFacts.of(run.task.facts())
-    said = made.get("suite")
-    known = {"suite": run.suite, "task": task.name, "mode": run.mode}
-    n_planned = made.get("n_items_planned")
-    return BenchmarkResult(
-        [_row(row) for row in run.rows],
-        {},
-        {**known, **said} if isinstance(said, Mapping) else known,
-        str(made.get("backend") or ""),
-        facts=RunFacts(
-            provenance=Provenance(
-                task_facts=task,
-                run_id=run.run_id,
-                git_commit=run.git_commit,
-                started_at=_text(made.get("created_at")),
-                krisis_version=_text(made.get("krisis_version")),
-            ),
-            attrition=Attrition(n_loaded=n_planned if isinstance(n_planned, int) else 0),
-        ),
-    )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _of_plain_run(run: PlainRun, path: Path) -> RunItems:
     named = {"suite": run.suite, "model": str(run.provenance.get("backend") or "")}
     source = Source(str(path), run.run_id, run.git_commit, run.mode, **named)
     # Numbers of patients are sorted as numbers, as published intervals number them.
     rows = sorted(run.rows, key=lambda row: row.cluster_id)
-    return _items([_row(row) for row in rows], TaskFacts.of(run.task.facts()), source)
-
-
-def _row(row: PlainRow) -> EvaluationResult:
-    stated = row.signals.get(STATED)
-    number = isinstance(stated, int | float) and not isinstance(stated, bool)
-    confidence = float(stated) if number and stated is not None and 0 <= stated <= 1 else None
-    return EvaluationResult(
-        row.prediction,
-        "" if row.truth is None else row.truth,
-        row.prediction is None and row.failed is None,
-        confidence,
-        metadata={"item": row.item},
-        record_id=f"{row.cluster_id}/{row.item}",
-        cluster_id=str(row.cluster_id),
-        signals=row.signals,
-        error=row.failed,
-    )
+    return _items([plain_row(row) for row in rows], TaskFacts.of(run.task.facts()), source)
 
 
 def _items(rows: Sequence[EvaluationResult], task: TaskFacts, source: Source) -> RunItems:

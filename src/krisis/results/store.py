@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, dumps, read_object
 from krisis.results.account import Imported, Prompts, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.artefacts import refused
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.cases import Cases
@@ -181,14 +182,11 @@ def started_at(manifest: Manifest) -> datetime:
 def read_manifest(path: str | Path) -> Manifest:
     """Read the manifest of a run directory."""
     directory = RunDirectory(Path(path))
-    if not directory.path.is_dir():
-        raise InvalidFile(f"{path} is not a folder; name a run directory such as runs/NAME")
-    if (directory.path / "sweep.json").is_file():
-        raise InvalidFile(
-            f"{path} is the folder of a sweep; name one of its runs, such as {path}/RUN"
-        )
+    if not directory.path.exists():
+        raise InvalidFile(f"{path} does not exist; name a run directory such as runs/NAME")
     if not directory.manifest.is_file():
-        raise InvalidFile(f"{path} is not a krisis run (no manifest.json)")
+        told = refused(directory.path, "a run directory, such as runs/NAME")
+        raise told or InvalidFile(f"{path} is not a krisis run (no manifest.json)")
     content = read_object(directory.manifest)
     if content.get("schema_version") != RUN_SCHEMA_VERSION:
         raise InvalidFile(

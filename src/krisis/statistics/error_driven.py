@@ -54,7 +54,7 @@ def error_driven_intervals(
     ``prior_icc`` is 1 for rows that repeat one case.
 
     Reference: Schweder and Hjort, Confidence, Likelihood, Probability (2016), for confidence
-    distributions; the combination is described in docs/intervals.md.
+    distributions; the combination is described in docs/explanation/intervals.md.
     """
     drawn = options or BootstrapOptions(n_resamples=N_RESAMPLES)
     if rows.confidence.size == 0:

@@ -16,6 +16,7 @@ from krisis.reporting.figure import Figure
 from krisis.reporting.metric_lines import MetricLine
 from krisis.results.report_tables import answer_words
 from krisis.viewer.catalogue import LoadedRun
+from krisis.viewer.drawing import draw
 from krisis.viewer.pages.cases import PRESETS, positions_of, query_of
 from krisis.viewer.row_index import NO_ANSWER, RowFilter, label_text
 
@@ -141,7 +142,7 @@ class CaseLinks:
             return self.number(figure.name, line, column) if column else ""
 
         key = ("drawing", figure.name)
-        return self._run.table.shared(key, lambda: figure.linked_svg(address))
+        return self._run.table.shared(key, lambda: figure.linked_svg(address, draw))
 
     def metric(self, table: str, line: MetricLine) -> str:
         """Return the rows that a metric was worked out from, where a filter finds as many."""

@@ -23,6 +23,12 @@ from krisis.results.store import RunDirectory, read_manifest, read_run, seems_wh
 
 # A journal up to this size is read in the server, a longer one in a process of its own.
 SMALL_BYTES = 16_000_000
+# How the files begin that other commands write into the folder of a run → what they are.
+ARTEFACTS = {
+    "krisis.certificate": "certificate",
+    "krisis decision": "decision",
+    "krisis.audit": "audit",
+}
 _QUIET_SECONDS = 90.0
 _OUTCOMES = ("answered", "abstained", "failed")
 _RUN_FILES = ("manifest.json", "rows.jsonl", "metrics.json", "cases.txt", "writer")
@@ -139,6 +145,19 @@ def _is_file(path: Path) -> bool:
     with suppress(OSError):
         return stat.S_ISREG(path.lstat().st_mode)
     return False
+
+
+def artefacts_in(run: Path) -> list[tuple[Path, str]]:
+    """Return the certificates, decisions and audits in the folder of a run, with their kinds."""
+    found = []
+    for path in sorted(run.glob("*.json")) if run.is_dir() else ():
+        with suppress(OSError):
+            if _is_file(path):  # opening a pipe would wait for ever
+                with path.open("rb") as file:
+                    head = file.read(200)
+                kind = next((kind for kind in ARTEFACTS if f'"{kind}"'.encode() in head), "")
+                found += [(path, kind)] if kind else []
+    return found
 
 
 def objection(path: Path) -> str:

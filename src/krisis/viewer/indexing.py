@@ -19,7 +19,7 @@ from krisis import __version__
 
 # After this many seconds a page that is asked for again has a failed indexing tried again.
 _RETRY_SECONDS = 30.0
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(slots=True)
@@ -78,8 +78,8 @@ class Indexing:
         raise BeingIndexed(job)
 
     def earlier(self, run: Path) -> Path | None:
-        """Return an index of the run in an earlier state."""
-        found = self._place.glob(f"{_short(os.fsencode(run))}-*")
+        """Return an index of the run in an earlier state, made by this version."""
+        found = self._place.glob(f"{_short(os.fsencode(run))}-{_made_by()}-*")
         return next((folder for folder in found if folder.is_dir()), None)
 
     def forget(self, run: Path, *, but: Path | None = None) -> None:
@@ -89,8 +89,8 @@ class Indexing:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _target(self, run: Path, mark: str) -> Path:
-        state = f"{_FORMAT} {__version__} {mark}".encode()
-        return self._place / f"{_short(os.fsencode(run))}-{_short(state)}"
+        names = (_short(os.fsencode(run)), _made_by(), _short(mark.encode()))
+        return self._place / "-".join(names)
 
     def _work(self) -> None:
         while True:
@@ -131,6 +131,10 @@ def _indexed(job: Job) -> None:
         job.problem = f"its process was ended by {how}; load this page again to begin anew"
     if not job.problem and not job.target.is_dir():
         job.problem = "its process left no index; load this page again to begin anew"
+
+
+def _made_by() -> str:
+    return _short(f"{_FORMAT} {__version__}".encode())
 
 
 def _short(text: bytes) -> str:

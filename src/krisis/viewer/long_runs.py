@@ -12,6 +12,7 @@ import math
 import os
 import pickle
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -40,6 +41,7 @@ from krisis.results.store import RunDirectory, StoredRun, read_manifest, read_ru
 from krisis.viewer.row_index import RowIndex
 from krisis.viewer.stored_columns import ColumnJournal, found_texts
 from krisis.viewer.stored_rows import Columns, StoredRows
+from krisis.viewer.words import WordWriter
 
 Kept = TypeVar("Kept", BenchmarkResult, RunReport)
 Tell = Callable[[str, int, int], None]
@@ -55,7 +57,8 @@ class _Journal(ColumnJournal):
 
     def __init__(self, path: Path, folder: Path, tell: Callable[[int], None]) -> None:
         self._texts_file = (folder / "texts").open("wb")
-        super().__init__(self._texts_file)
+        self._pairs_file = (folder / "pairs").open("wb")
+        super().__init__(self._texts_file, WordWriter(self._pairs_file))
         self._path, self._folder, self._tell = path, folder, tell
         self._stored: Columns | None = None
 
@@ -71,6 +74,8 @@ class _Journal(ColumnJournal):
         if self._stored is None:
             self._texts_file.close()
             self.write(self._folder)
+            self._pairs_file.close()
+            Path(self._pairs_file.name).unlink()
             self._stored = Columns(self._folder, self._path)
             self._stored.hold()
         return self._stored
@@ -181,9 +186,9 @@ class LongRun:
 
 
 def _search(columns: Columns, n_rows: int, needle: str) -> NDArray[np.bool_]:
-    """Return the rows that contain a text, reading all texts piece by piece."""
+    """Return the rows that contain a text."""
     kept = np.zeros(n_rows, dtype=np.bool_)
-    lines = found_texts(columns.folder / "texts", columns.array("text_end"), needle)
+    lines = found_texts(columns.folder, columns.array("text_end"), needle)
     rows = columns.array("row_of_line")[lines]
     kept[rows[(rows >= 0) & (rows < n_rows)]] = True
     return kept
@@ -193,6 +198,7 @@ def main(arguments: Sequence[str]) -> int:
     """Index one run as the process that does nothing else; the server reads what it says."""
     path, target = map(Path, arguments)
     os.umask(0o077)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted too: the input closes
     if sys.platform != "win32":
         os.nice(10)
     threading.Thread(target=_end_with_the_server, daemon=True).start()

@@ -18,6 +18,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.results.journal_lines import Piece
 from krisis.results.journal_reading import JournalContents
 from krisis.viewer.row_index import AnyArray, searched
+from krisis.viewer.words import END, Words, WordWriter
 
 # A column of more different values is kept as numbers, or else looked up in the journal.
 _MOST_VALUES = 100_000
@@ -26,8 +27,8 @@ CODED = (
     *("prompt", "prompt_mode"),
 )
 NUMBERS = ("confidence", "input_tokens", "output_tokens", "total_tokens", "latency_seconds")
-END = b"\xff"  # in no text of UTF-8, so that nothing is found across two of them
 _READ_BYTES = 4_000_000
+_READ_ONE_BY_ONE = 5_000
 
 
 class Column:
@@ -91,7 +92,7 @@ class Column:
 class ColumnJournal(JournalContents):
     """What a journal holds, its rows as columns: the last line of a position counts, as ever."""
 
-    def __init__(self, texts: BinaryIO) -> None:
+    def __init__(self, texts: BinaryIO, words: WordWriter) -> None:
         super().__init__()
         self.n_lines = 0
         self.fields: dict[str, Column] = {name: Column() for name in CODED}
@@ -100,12 +101,14 @@ class ColumnJournal(JournalContents):
         self.abstained = bytearray()
         self.digests = {"record": bytearray(), "cluster": bytearray()}
         self.names, self.name_ends = bytearray(), array("q")
-        self._texts_file = texts
+        self._texts_file, self._words = texts, words
 
     def keep(self, position: int, row: EvaluationResult, piece: Piece, line: JsonObject) -> None:
         """Note where a row is, and its fields."""
         number, columns = self.n_lines, self.fields
-        text = searched(row).encode("utf-8", "surrogatepass") + END
+        readable = searched(row)
+        self._words.add(readable)
+        text = readable.encode("utf-8", "surrogatepass") + END
         self._texts_file.write(text)
         before = self.places["text_end"][-1] if number else 0
         told = (position, piece.start, len(piece.text), before + len(text))
@@ -170,6 +173,7 @@ class ColumnJournal(JournalContents):
         for name, values in arrays.items():
             np.save(folder / f"{name}.npy", values)
         self._write_names(folder, lines)
+        self._words.write(folder)
         content = {"columns": described, "texts": self._texts}
         (folder / "columns.json").write_text(json.dumps(content), encoding="utf-8", newline="")
 
@@ -218,23 +222,36 @@ def first_places(codes: NDArray[np.int64], n_codes: int) -> NDArray[np.int64]:
     return first
 
 
-def found_texts(path: Path, ends: NDArray[np.int64], needle: str) -> NDArray[np.int64]:
-    """Return the numbers of the texts in a file that contain a needle, read piece by piece."""
-    wanted = needle.encode("utf-8", "surrogatepass")
-    hits = np.fromiter(_hits(path, ends, wanted), np.int64)
+def found_texts(folder: Path, ends: NDArray[np.int64], needle: str) -> NDArray[np.int64]:
+    """Return the numbers of the texts in a folder that contain a needle."""
+    words, wanted = Words(folder, ends.size), needle.encode("utf-8", "surrogatepass")
+    with (folder / "texts").open("rb") as file:
+        if words.exists:
+            among, is_exact = words.candidates(needle)
+            lines = np.flatnonzero(among)
+            if is_exact:
+                return lines
+            if lines.size <= _READ_ONE_BY_ONE:
+                return lines[[wanted in _text(file, ends, line) for line in lines.tolist()]]
+        hits = np.fromiter(_hits(file, ends, wanted), np.int64)
     return np.searchsorted(ends, hits, side="right")
 
 
-def _hits(path: Path, ends: NDArray[np.int64], wanted: bytes) -> Iterator[int]:
-    """Yield a place of every text that contains what is wanted."""
+def _text(file: BinaryIO, ends: NDArray[np.int64], line: int) -> bytes:
+    start = int(ends[line - 1]) if line else 0
+    file.seek(start)
+    return file.read(int(ends[line]) - start)
+
+
+def _hits(file: BinaryIO, ends: NDArray[np.int64], wanted: bytes) -> Iterator[int]:
+    """Yield a place of every text that contains what is wanted, reading them piece by piece."""
     start = 0
-    with path.open("rb") as file:
-        while start < ends[-1]:
-            last = min(int(np.searchsorted(ends, start + _READ_BYTES)), ends.size - 1)
-            stop = int(ends[last])
-            piece = file.read(stop - start)
-            place = piece.find(wanted)
-            while place >= 0:
-                yield start + place
-                place = piece.find(wanted, piece.find(END, place) + 1)
-            start = stop
+    while ends.size and start < ends[-1]:
+        last = min(int(np.searchsorted(ends, start + _READ_BYTES)), ends.size - 1)
+        stop = int(ends[last])
+        piece = file.read(stop - start)
+        place = piece.find(wanted)
+        while place >= 0:
+            yield start + place
+            place = piece.find(wanted, piece.find(END, place) + 1)
+        start = stop

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonMapping, JsonObject, JsonValue, read_object
-from krisis.metrics.base import NO_SIGNALS, EvaluationResult, Rows
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, read_object
+from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.labels import Label, canonical_label, hashable
 from krisis.metrics.table import (
     DEFERRAL,
@@ -30,7 +30,8 @@ from krisis.metrics.table import (
 from krisis.results.journal_lines import opened
 from krisis.results.rows import row_from_dict
 from krisis.viewer.row_index import AnyArray
-from krisis.viewer.stored_columns import CODED, END, NUMBERS, first_places, renumbered
+from krisis.viewer.stored_columns import CODED, NUMBERS, first_places, renumbered
+from krisis.viewer.words import END
 
 _BLOCK = 8192
 _ABSENT = object()
@@ -162,7 +163,7 @@ class Columns:
         """Return the metadata or the signals of some rows."""
         keys = self.keys(kind)
         if not keys:
-            return [NO_SIGNALS if kind == "signals" else {} for _ in range(places.size)]
+            return [NO_VALUES if kind == "signals" else {} for _ in range(places.size)]
         columns = [self.values(f"{kind}:{key}", places) for key in keys]
         return [
             {key: value for key, value in zip(keys, row, strict=True) if value is not _ABSENT}

@@ -27,7 +27,7 @@ def suite_file(tmp_path: Path) -> Path:
 
 
 def test_the_page_shows_the_example_file() -> None:
-    page = (ROOT / "docs" / "fhir.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "fhir.md").read_text(encoding="utf-8")
     assert f"```yaml\n{EXAMPLE.read_text(encoding='utf-8')}```" in page
 
 
@@ -37,7 +37,7 @@ def test_records_hold_the_named_paths_and_nothing_of_who_it_is(suite_file: Path)
     assert len(records) == 30
     assert {tuple(record.features) for record in records} == {("age", "sex", "hba1c", "creatinine")}
     assert all(record.record_id == record.cluster_id for record in records)
-    text = repr(records) + repr(suite.training_records())
+    text = repr([*records, *suite.training_records()])
     for secret in ("Invented", "MRN", "Nowhere", "<div", "1960-06-15", "birth"):
         assert secret not in text
     # The label is the condition that the clinic gives to those with a high HbA1c.

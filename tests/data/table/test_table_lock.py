@@ -8,6 +8,7 @@ import os
 import signal
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -199,6 +200,15 @@ class _Endless:
         self.was_told = True
 
 
+@pytest.fixture
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Undo what a shell does to the programs it starts in the background: they ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c_is_heard")
 def test_ctrl_c_ends_an_expression_that_never_ends() -> None:
     """DuckDB is told; where it does not listen, nobody waits for it."""
     endless: Any = _Endless()

@@ -434,7 +434,7 @@ def test_a_question_of_each_row_with_a_gold_maybe(tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_file_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "suites" / "table.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "suites" / "table.md").read_text()
     parts = [declaration.Declaration, declaration.Split, declaration.LabelSpec]
     parts += [declaration.TaskSpec, declaration.FeatureSpec, declaration.BaselineSpec]
     parts += [declaration.DeferralSpec, declaration.UncertaintySpec]

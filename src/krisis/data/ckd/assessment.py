@@ -154,7 +154,7 @@ def _by_guideline(features: Features) -> Array:
 
 
 # Presets of costs: a wrong answer costs 100 on the whole, one that plays the disease down three
-# times as much as one that plays it up, and deferring what the prompt says (docs/decide.md).
+# times as much as one that plays it up, and deferring what the prompt says (docs/how-to/decide.md).
 _DOWN, _UP = 150.0, 50.0
 
 

@@ -15,11 +15,11 @@ from krisis.json_values import JsonObject, write_text
 
 
 def write(
-    out: Path = typer.Option(..., "--out", help="the CSV file to write"),
-    n_patients: int = typer.Option(400, "--n-patients", help="how many patients"),
-    seed: int = typer.Option(42, "--seed", help="the same seed gives the same bytes"),
-    with_sex: bool = typer.Option(False, "--with-sex", help="add sex as a 27th column"),
-    overwrite: bool = typer.Option(False, "--overwrite", help="replace an existing file"),
+    out: Path = typer.Option(..., "--out", metavar="FILE", help="The CSV file to write."),
+    n_patients: int = typer.Option(400, "--n-patients", help="How many patients."),
+    seed: int = typer.Option(42, "--seed", help="The same seed gives the same bytes."),
+    with_sex: bool = typer.Option(False, "--with-sex", help="Add sex as a 27th column."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing file."),
 ) -> None:
     """Write patients of the embedded cohort in the 26 columns of the UCI file.
 

@@ -59,6 +59,15 @@ class CKDSuite(BaseDataSuite):
     }
     feature_sets = tuple(FeatureSet)
     baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
+    option_words: Mapping[str, str] = {
+        "data_path": "A file of your own patients in the columns of UCI, or of visits",
+        "sex": "Of a file without sex: unknown, or engineered to draw one",
+        "sex_column": "The column of the file that holds sex",
+        "split_stage_3": "Ask for G3a and G3b, not for stage 3",
+        "impute": f"How missing values are filled: {', '.join(METHODS)}",
+        "deferral": "Price of deferring, in prices of a wrong answer; 0.2 unless given",
+        "equation_error": "Ask about the measured rate, not the usual eGFR",
+    }
 
     def __init__(  # noqa: PLR0913 - each parameter is one option of the suite
         self,

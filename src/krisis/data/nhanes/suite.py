@@ -118,6 +118,10 @@ class SurveySuite(BaseDataSuite):
     """
 
     name = "survey"
+    option_words: Mapping[str, str] = {
+        "guideline": "Of hypertension: ACC/AHA 2017 or ESC 2024",
+        "deferral": "Price of deferring, in prices of a wrong answer; 0.2 unless given",
+    }
     baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
     terms = TERMS
     described: Mapping[str, FeatureDescription] = MappingProxyType({})

@@ -187,8 +187,8 @@ def adults_text(survey: Survey) -> str:
 
 
 def write(
-    out: Path = typer.Option(..., "--out", help="the CSV file to write"),
-    overwrite: bool = typer.Option(False, "--overwrite", help="replace an existing file"),
+    out: Path = typer.Option(..., "--out", metavar="FILE", help="The CSV file to write."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing file."),
 ) -> None:
     """Write the cleaned adults that the suites diabetes and hypertension ask about.
 

@@ -20,14 +20,14 @@ from krisis.json_values import JsonObject
 
 
 def write(
-    out: Path = typer.Option(..., "--out", help="the new folder to write"),
-    n_participants: int = typer.Option(200, "--n-participants", help="how many participants"),
-    seed: int = typer.Option(42, "--seed", help="the same seed gives the same bytes"),
+    out: Path = typer.Option(..., "--out", metavar="FOLDER", help="The new folder to write."),
+    n_participants: int = typer.Option(200, "--n-participants", help="How many participants."),
+    seed: int = typer.Option(42, "--seed", help="The same seed gives the same bytes."),
     withheld_rate: float = typer.Option(
-        0.3, "--withheld-rate", help="share of the items without evidence"
+        0.3, "--withheld-rate", help="Share of the items without evidence."
     ),
     cohort: Cohort = typer.Option(
-        Cohort.COMMUNITY, "--cohort", help="adults at large, or people of a clinic"
+        Cohort.COMMUNITY, "--cohort", help="community (adults at large) or clinic."
     ),
 ) -> None:
     """Write interviews of the embedded cohort in the layout of DAIC-WOZ.
@@ -47,11 +47,14 @@ def write(
 
 
 def check(
-    path: Path = typer.Argument(..., help="a directory of transcripts or a .jsonl file"),
+    path: Path = typer.Argument(..., help="A directory of transcripts or a .jsonl file."),
     labels: Path | None = typer.Option(
-        None, "--labels", help="the labels file of a directory, or the folder of several"
+        None,
+        "--labels",
+        metavar="PATH",
+        help="The labels file of a directory, or the folder of several.",
     ),
-    as_json: bool = typer.Option(False, "--json", help="print JSON instead of text"),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
 ) -> None:
     """Read interviews as the phq8 suite would and report all that is wrong in one go.
 

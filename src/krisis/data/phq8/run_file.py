@@ -120,7 +120,10 @@ def _chosen(modes: Sequence[str], mode: str | None, place: str) -> int:
     known = ", ".join(modes)
     if mode is None:
         if len(modes) > 1:
-            raise InvalidFile(f"{place} holds several experiments; name one by --mode: {known}")
+            raise InvalidFile(
+                f"{place} holds several experiments; name one by --mode: {known} (to a command "
+                "without --mode, give the run directory of one)"
+            )
         return 0
     matching = [index for index, name in enumerate(modes) if name == mode]
     if not matching:

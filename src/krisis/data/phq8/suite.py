@@ -91,6 +91,15 @@ class PHQ8Suite(BaseDataSuite):
     )
     baselines = ("rule/always-0", "majority", "lexicon", "always-abstain")
     run_format = "phq8-run"
+    option_words: Mapping[str, str] = {
+        "data": "Your own interviews: a folder such as DAIC-WOZ, or JSON lines",
+        "labels": "The labels file of that folder, or the folder of several",
+        "mode": "zero_shot, or few_shot to show scored passages of other people",
+        "split": "Who is evaluated: test, train or all",
+        "retrieval": "Of few_shot: the embedder, or its options n_references and min_similarity",
+        "withheld_rate": "Share of the items for which the interview gives no evidence",
+        "cohort": "community (adults at large) or clinic",
+    }
     rows_per_patient = len(ITEMS)
 
     def __init__(  # noqa: PLR0913 - each parameter is one option of the suite

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from krisis.backends.secrets import recognisable_keys
 from krisis.errors import InvalidValue
-from krisis.json_values import JsonMapping, JsonObject, JsonValue
-from krisis.metrics.base import NO_SIGNALS
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
 from krisis.metrics.labels import Label
 from krisis.results.stops import StopCause
 
@@ -137,7 +136,7 @@ class Asking:
     values: JsonMapping = field(default_factory=dict)
     choices: tuple[tuple[Label, str], ...] = ()
     raw_response: str = ""
-    signals: JsonMapping = NO_SIGNALS
+    signals: JsonMapping = NO_VALUES
     tokens: tuple[int | None, int | None, int | None] = (None, None, None)
     model: str = ""
     finish_reason: str = ""

@@ -23,8 +23,7 @@ from krisis.execution.imported.base import (
     without_keys,
 )
 from krisis.execution.imported.inspect_files import header_and_samples
-from krisis.json_values import JsonMapping, JsonObject, JsonValue
-from krisis.metrics.base import NO_SIGNALS
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
 from krisis.results.stops import Unfinished
 
 _EXCEPTION = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout|Cancelled))\(")
@@ -331,7 +330,7 @@ def _signals(sample: JsonMapping, asking: Asking) -> JsonMapping:
     content = _of(_first_choice(sample), "logprobs").get("content")
     places = [match.span() for match in re.finditer(rf"\b{re.escape(answer)}\b", text)]
     if not answer or not places or not isinstance(content, list):
-        return NO_SIGNALS
+        return NO_VALUES
     try:
         tokens = [
             TokenLogprob(
@@ -342,5 +341,5 @@ def _signals(sample: JsonMapping, asking: Asking) -> JsonMapping:
             for token in content
         ]
     except (KeyError, TypeError, ValueError):
-        return NO_SIGNALS
-    return token_signals(text, tokens, places[-1]) or NO_SIGNALS
+        return NO_VALUES
+    return token_signals(text, tokens, places[-1]) or NO_VALUES

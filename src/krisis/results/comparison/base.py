@@ -7,15 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
+from krisis.display import ShortRepr, cut, listed
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
 from krisis.metrics.paired import Exchanges
 from krisis.results.comparison.matching import ChangedRow, MatchedRuns
+from krisis.results.comparison.text import comparison_html, spending_of
 from krisis.results.comparison.where import Where, where_they_differ
+from krisis.results.frames import frame_of
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NO_DIFFERENCE = "no significant difference"
 NOT_COMPARABLE = "not comparable"
@@ -56,8 +63,8 @@ class CompareOptions:
         return self.margin.get(key) if isinstance(self.margin, Mapping) else self.margin
 
 
-@dataclass(slots=True)
-class MetricDelta:
+@dataclass(slots=True, repr=False)
+class MetricDelta(ShortRepr):
     """Right minus left in one metric.
 
     ``left`` and ``right`` are the scores; ``delta``, ``interval`` and ``p_value`` belong to
@@ -110,8 +117,8 @@ class MetricDelta:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+@dataclass(frozen=True, slots=True, repr=False)
+class Pair(ShortRepr):
     """Two of the runs, side by side."""
 
     left: str
@@ -135,6 +142,16 @@ class Comparison:
     n_patients: int = 0
     n_permutations: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        basis = "unpaired"
+        if self.matched is not None:
+            basis = f"{self.matched.n_compared:,} rows of {self.n_patients:,} patients"
+        return f"Comparison({listed([cut(name) for name in self.runs])}; {basis})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return comparison_html(self)
 
     @property
     def paired(self) -> bool:
@@ -193,6 +210,33 @@ class Comparison:
                 return verdict in (NO_DIFFERENCE, "not tested")
         return False
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per pair of runs and metric as a pandas frame."""
+        level = self.options.level
+        lines = [
+            {
+                "left": pair.left,
+                "right": pair.right,
+                "key": key,
+                "name": delta.name,
+                "left_value": delta.left,
+                "right_value": delta.right,
+                "delta": delta.delta,
+                "low": delta.interval.low if delta.interval else math.nan,
+                "high": delta.interval.high if delta.interval else math.nan,
+                "level": level,
+                "p_value": delta.p_value,
+                "p_adjusted": delta.p_adjusted,
+                "verdict": delta.verdict(level),
+                "direction": delta.direction,
+                "compared_by": delta.compared_by,
+                "reason": delta.reason,
+            }
+            for pair in self.pairs
+            for key, delta in pair.deltas.items()
+        ]
+        return frame_of(lines, "to_frame()")
+
     def to_dict(self) -> JsonObject:
         """Return everything as JSON values."""
         matched, options = self.matched, self.options
@@ -228,16 +272,6 @@ class Comparison:
             ],
             "tied_with_best": self.tied_with_best(),
         }
-
-
-def spending_of(run: BenchmarkResult) -> JsonObject:
-    """Return what a whole run took; None is not known."""
-    took = run.spending
-    return {
-        "elapsed_seconds": took.elapsed_seconds,
-        "token_total": took.token_total,
-        "cost": took.cost,
-    }
 
 
 def _pair_dict(pair: Pair, level: float, where: Where | None) -> JsonObject:

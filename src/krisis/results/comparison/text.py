@@ -1,4 +1,4 @@
-"""A comparison for the terminal: who was compared, what differs, and what that proves."""
+"""A comparison for people: who was compared, what differs, and what that proves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from krisis.results.comparison.base import Comparison, MetricDelta, Pair, spending_of
+from krisis.display import html_line, html_table
+from krisis.json_values import JsonObject
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
 from krisis.results.explanations import explained
 from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from krisis.results.comparison.base import Comparison, MetricDelta, Pair
+    from krisis.results.result import BenchmarkResult
 
 N_IDS_SHOWN = 5
 N_GROUPS_SHOWN = 5
@@ -63,6 +67,36 @@ def _about(comparison: Comparison) -> list[str]:
     risks = dict.fromkeys(risk_sentence(run.suite_description) for run in runs)
     cautions = (caution(run) for run in runs for caution in (mixture, optional_stopping))
     return [sentence for sentence in (*risks, *cautions) if sentence]
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return what a notebook shows: the basis, a table per pair, and how the tests were made."""
+    level = comparison.options.level
+    parts = [html_line(line) for line in heading(comparison).splitlines()]
+    for pair in comparison.pairs:
+        lines = [
+            (row_name(delta), *delta_cells(delta), _verdict_words(delta, level))
+            for delta in pair.deltas.values()
+        ]
+        head = ("Metric", pair.left, pair.right, *_COLUMNS[2:], "verdict")
+        parts.append(html_table(head, lines, caption=f"{pair.right} minus {pair.left}"))
+    closing = "\n".join(closing_lines(comparison)).splitlines()
+    return "".join([*parts, *(html_line(line) for line in closing if line)])
+
+
+def _verdict_words(delta: MetricDelta, level: float) -> str:
+    verdict = delta.verdict(level)
+    return f"{verdict}: {delta.reason}" if delta.reason else verdict
+
+
+def spending_of(run: BenchmarkResult) -> JsonObject:
+    """Return what a whole run took; None is not known."""
+    took = run.spending
+    return {
+        "elapsed_seconds": took.elapsed_seconds,
+        "token_total": took.token_total,
+        "cost": took.cost,
+    }
 
 
 def spending_words(comparison: Comparison) -> dict[str, str]:

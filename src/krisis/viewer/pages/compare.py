@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode
 
 from krisis.errors import InvalidValue, UnknownName
@@ -14,6 +14,7 @@ from krisis.reporting.comparison import ComparisonPage, comparison_page
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import distinct_names
 from krisis.viewer.catalogue import Catalogue
+from krisis.viewer.drawing import draw
 from krisis.viewer.entries import Entry, signature
 from krisis.viewer.page import Page, text_of
 
@@ -210,4 +211,5 @@ def _compare(asked: _Asked) -> Found:
     options = options_for(max(run.n_rows for run in loaded), len(loaded))
     results = [run.result for run in loaded]
     comparison = compare_runs(dict(zip(labels, results, strict=True)), options)
-    return comparison, comparison_page(comparison)
+    shown = comparison_page(comparison)
+    return comparison, replace(shown, figures=[figure.drawn(draw) for figure in shown.figures])

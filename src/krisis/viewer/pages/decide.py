@@ -25,6 +25,7 @@ from krisis.results.account import TaskFacts
 from krisis.results.loading import place_in_commands
 from krisis.results.run_items import items_of_result
 from krisis.viewer.catalogue import Catalogue, LoadedRun
+from krisis.viewer.entries import ARTEFACTS, artefacts_in
 from krisis.viewer.page import Page
 from krisis.viewer.pages.decide_asked import Asked, commands, cost_fields, cost_table
 from krisis.viewer.pages.decide_drawing import drawing
@@ -38,11 +39,6 @@ _NO_BOUND = (
     "a certificate needs a bound on the risk, chosen before looking: ask how many may be wrong"
 )
 _ROWS_LOOKED_AT = 200
-_KINDS = {
-    "krisis.certificate": "certificate",
-    "krisis decision": "decision",
-    "krisis.audit": "audit",
-}
 
 
 def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
@@ -283,22 +279,13 @@ def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -
 
 def _artefacts(run: LoadedRun) -> list[JsonObject]:
     """Return the certificates, decisions and audits that lie as JSON in the folder of a run."""
-    if not run.path.is_dir():
-        return []
     found = []
-    for file in sorted(run.path.glob("*.json")):
+    for path, kind in artefacts_in(run.path):
+        line = {"file": path.name, "kind": ARTEFACTS[kind]}
         try:
-            if file.is_symlink() or not file.is_file():
-                continue
-            with file.open("rb") as opened:
-                head = opened.read(200)
-            kind = next((k for k in _KINDS if f'"{k}"'.encode() in head), "")
-            if kind:
-                found.append(
-                    {"file": file.name, "kind": _KINDS[kind], **_artefact(run, file, kind)}
-                )
-        except (KrisisError, OSError) as error:
-            found.append({"file": file.name, "kind": "unreadable", "problem": str(error)})
+            found.append(line | _artefact(run, path, kind))
+        except KrisisError as error:
+            found.append({"file": path.name, "kind": "unreadable", "problem": str(error)})
     return found
 
 

@@ -24,7 +24,7 @@ from krisis.results.leaderboard import (
 )
 from krisis.results.report_tables import has_no_disease
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.entries import Entry
+from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, signature
 from krisis.viewer.page import Page, choice_of, text_of, whole_of
 
 STATES = ("ended", "running", "stopped", "unreadable")
@@ -287,10 +287,9 @@ def _row(entry: Entry, columns: Sequence[Column]) -> JsonObject:
         "figures": _figures(entry.scores, columns),
         "sources": sources if len(sources) > 1 else [],
         "certificates": [
-            found
-            for path in (sorted(entry.path.glob("*.json")) if entry.path.is_dir() else ())
-            if path.name not in ("manifest.json", "metrics.json") and not path.is_symlink()
-            if (found := _certificate(path, path.stat().st_mtime_ns))
+            _certificate(path, signature(path))
+            for path, kind in artefacts_in(entry.path)
+            if ARTEFACTS[kind] == "certificate"
         ],
     }
 
@@ -312,17 +311,12 @@ def _baselines(entries: Sequence[Entry], columns: Sequence[Column]) -> list[Json
 
 
 @lru_cache(maxsize=2000)
-def _certificate(path: Path, _: int) -> JsonObject | None:
-    """Say what a certificate in the folder of a run promises; nothing of any other file."""
-    content: JsonObject = {}
+def _certificate(path: Path, _: str) -> JsonObject:
+    """Say what a certificate in the folder of a run promises."""
     try:
-        content = read_object(path)
-        if content.get("kind") != "krisis.certificate":
-            return None
-        certificate = certificate_from(content, place=path.name)
+        certificate = certificate_from(read_object(path), place=path.name)
     except KrisisError as error:
-        words = "certificate not valid"
-        return {"file": path.name, "words": words, "promise": str(error)} if content else None
+        return {"file": path.name, "words": "certificate not valid", "promise": str(error)}
     met = any(part.threshold is not None for part in certificate.parts)
     words = f"{'' if met else 'not '}certified: risk ≤ {certificate.risk:.3g}"
     promise = certificate.promise if met else "no threshold is known to hold this risk"

@@ -1,0 +1,1 @@
+"""What builds the documentation site; it is no part of the package."""

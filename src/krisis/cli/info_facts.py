@@ -1,0 +1,234 @@
+"""What `krisis info` knows of a suite, a backend or a metric, as JSON values."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import re
+from collections.abc import Mapping
+
+from krisis import registry
+from krisis.backends.base import BaseBackend
+from krisis.backends.chat import ChatBackend
+from krisis.backends.provider import ProviderBackend, is_installed
+from krisis.cli.run_options import flag_of
+from krisis.data.base import BaseDataSuite, Task
+from krisis.errors import InvalidValue, UnknownName
+from krisis.execution.assembly import suite_of
+from krisis.execution.config import RunConfig, checked_config
+from krisis.json_values import JsonObject, JsonValue, plain
+from krisis.metrics.base import BaseMetric
+
+# The options of a suite that have a flag of their own; all others are given as --suite-option.
+_FLAGS = {
+    **{name: name for name in ("data_path", "sex", "mode", "risk")},
+    "data": "data_path",
+    "deferral": "risk",
+}
+# Of more records than this, the patients are not counted.
+_MOST_COUNTED = 100_000
+# What every suite understands, and where it is left out because the suite has no use for it.
+_SHARED = ("seed", "n_synthetic", "test_size", "features")
+_KIND = "krisis.info"
+
+
+def facts_of(name: str, task: str | None = None) -> JsonObject:
+    """Return what is known under a name, whichever kind of thing it is."""
+    kinds: tuple[registry.Kind, ...] = ("suites", "backends", "metrics", "bundles")
+    family = name.partition("/")[0].partition("[")[0]
+    known = {kind: registry.table(kind) for kind in kinds}
+    if registry.is_suite_file(name) or name in known["suites"]:
+        return suite_facts(name, task)
+    if registry.is_place(name):
+        found = registry.find("suites", name)
+        is_backend = isinstance(found, type) and issubclass(found, BaseBackend)
+        is_metric = isinstance(found, type) and issubclass(found, BaseMetric)
+        if not (is_backend or is_metric):
+            return suite_facts(name, task)
+        return backend_facts(name, found) if is_backend else metric_facts(name, found)
+    if family in known["backends"]:
+        return backend_facts(family, registry.find("backends", family))
+    for kind in ("metrics", "bundles"):
+        if family in known[kind]:
+            return metric_facts(family, registry.find(kind, family))
+    near = difflib.get_close_matches(name, [one for table in known.values() for one in table], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise UnknownName(
+        f"no suite, backend or metric is called {name!r}{hint} To see them, type: krisis list "
+        "suites (or backends, metrics)"
+    )
+
+
+def listed_suites() -> JsonObject:
+    """Return the installed suites with their tasks, without loading any data."""
+    suites = []
+    for name in registry.names("suites"):
+        kind = registry.find("suites", name)
+        about = {"name": name, "about": _summary(kind), "tasks": list(kind.tasks)}
+        suites.append({**about, "first_command": _first_command(name)})
+    return {"kind": _KIND, "of": "suites", "suites": suites}
+
+
+def suite_facts(name: str, task: str | None = None) -> JsonObject:
+    """Return everything about a suite; the records of one task are loaded."""
+    suite = _made(name, task=task)
+    chosen = suite.config.task
+    tasks = {one: suite if one == chosen else _made(name, task=one) for one in suite.tasks}
+    described = suite.describe()
+    return {
+        "kind": _KIND,
+        "of": "suite",
+        "name": name,
+        "about": _summary(type(suite)),
+        "tasks": [_task_facts(one.task) for one in tasks.values()] or [_task_facts(suite.task)],
+        "options": _suite_options(name, suite),
+        "loaded": {
+            "task": suite.task.name,
+            "n_records": described.get("n_records"),
+            "n_patients": _n_patients(suite, described.get("n_records")),
+            "labels": described.get("labels"),
+            "n_to_defer": described.get("n_should_abstain"),
+            "deferral_reasons": described.get("abstain_reasons")
+            or described.get("deferral_reasons"),
+            "content_hash": described.get("content_hash"),
+            **_source(described),
+        },
+        "baselines": list(suite.baselines),
+        "rules": list(suite.rules),
+        "terms": suite.terms or ("" if described.get("account") else suite.notice),
+        "first_command": _first_command(name, suite) + (f" --task {chosen}" if task else ""),
+    }
+
+
+def _n_patients(suite: BaseDataSuite, n_records: JsonValue) -> int | None:
+    if not isinstance(n_records, int) or n_records > _MOST_COUNTED:
+        return None
+    return len({record.cluster_id or position for position, record in enumerate(suite.records())})
+
+
+def _made(name: str, **chosen: JsonValue) -> BaseDataSuite:
+    given = {option: value for option, value in chosen.items() if value is not None}
+    return suite_of(checked_config({"suite": name, "model": "always-abstain", **given}, name))
+
+
+def _task_facts(task: Task) -> JsonObject:
+    return {
+        "name": task.name,
+        "question": task.question,
+        "answers": {str(answer): words for answer, words in task.answers.items()},
+        "ordered": task.ordered,
+        "abstain_when": task.abstain_when,
+        "headline": task.metrics[0] if task.metrics else None,
+        "metrics": list(task.metrics),
+        "groups": list(task.groups),
+        "person": task.person,
+        "unit": task.unit,
+    }
+
+
+def _suite_options(name: str, suite: BaseDataSuite) -> list[JsonObject]:
+    """Return the options of a suite: how each is given, its default and its meaning."""
+    parameters = inspect.signature(type(suite)).parameters
+    found = []
+    for option in _SHARED if "config" in parameters else ():
+        default = plain(getattr(suite.config, option))
+        if _takes(name, option, default):
+            words = (RunConfig.model_fields[option].description or "").rstrip(".")
+            found.append(_option(option, flag_of(option), default, words))
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for option, parameter in parameters.items():
+        if option in ("config", "path") or parameter.kind not in named:
+            continue
+        flag = _FLAGS.get(option)
+        typed = f"--suite-option {option}=…" if flag is None else flag_of(flag)
+        has_default = parameter.default is not inspect.Parameter.empty and flag != "risk"
+        default = plain(parameter.default) if has_default else None
+        found.append(_option(option, typed, default, suite.option_words.get(option, "")))
+    return found
+
+
+def _option(name: str, typed: str, default: JsonValue, meaning: str) -> JsonObject:
+    return {"name": name, "typed": typed, "default": default, "meaning": meaning}
+
+
+def _takes(suite: str, option: str, value: JsonValue) -> bool:
+    """Say whether a suite has a use for an option: one that has none refuses it."""
+    try:
+        _made(suite, **{option: "full" if option == "features" else value})
+    except InvalidValue:
+        return False
+    return True
+
+
+def _source(described: Mapping[str, JsonValue]) -> JsonObject:
+    """Return source, licence and hash of the data, wherever a suite states them."""
+    stated = described.get("provenance")
+    first: Mapping[str, JsonValue] = {}
+    if isinstance(stated, list) and stated and isinstance(stated[0], Mapping):
+        first = stated[0]
+    return {
+        "source": first.get("source") or (stated if isinstance(stated, str) else None),
+        "licence": first.get("licence") or described.get("licence"),
+        "sha256": first.get("sha256") or described.get("data_sha256"),
+        "account": described.get("account"),
+    }
+
+
+def backend_facts(name: str, kind: type) -> JsonObject:
+    """Return everything about a backend, without asking or loading a model."""
+    facts: JsonObject = {
+        "kind": _KIND,
+        "of": "backend",
+        "name": name,
+        "about": _about(kind),
+        "asks_a_model": issubclass(kind, ChatBackend),
+        "first_command": f"krisis run ckd --model {name}",
+    }
+    if issubclass(kind, ChatBackend):
+        takes_model = "model" in registry.options_of(kind)[0]
+        typed = f"{name}/NAME" if takes_model and not registry.is_place(name) else name
+        facts["first_command"] = f"krisis run ckd --model {typed} --limit 20 --dry-run"
+    if issubclass(kind, ProviderBackend):
+        keys = {variable: bool(os.environ.get(variable)) for variable in kind.key_variables}
+        facts |= {
+            "key_variables": keys,
+            "address": kind.default_base_url or None,
+            "has_provider_batches": kind.batch_api is not None,
+            "extra": kind.extra,
+            "is_installed": is_installed(kind.sdk),
+        }
+    return facts
+
+
+def metric_facts(name: str, found: JsonValue) -> JsonObject:
+    """Return everything about a metric or a bundle of metrics."""
+    return {
+        "kind": _KIND,
+        "of": "metric" if isinstance(found, type) else "bundle",
+        "name": name,
+        "label": getattr(found, "name", None) if isinstance(found, type) else None,
+        "about": _about(found),
+        "direction": getattr(found, "direction", None),
+        "first_command": f"krisis score runs/RUN -m {name}",
+    }
+
+
+def _first_command(name: str, suite: BaseDataSuite | None = None) -> str:
+    """Return what to type first: a baseline that needs no key."""
+    if name == "table":
+        return "krisis init patients.csv"
+    kind = suite or registry.find("suites", name)
+    own = [one for one in kind.baselines if not one.startswith(("always-", "rule/", "logistic"))]
+    return f"krisis run {name} --model {own[-1] if own else 'always-answer'}"
+
+
+def _summary(found: JsonValue) -> str:
+    return (inspect.getdoc(found) or "").split("\n")[0].replace("``", "`")
+
+
+def _about(found: JsonValue) -> list[str]:
+    """Return the paragraphs of a documentation string that are words, not examples."""
+    paragraphs = (inspect.getdoc(found) or "").replace("``", "`").split("\n\n")
+    words = [" ".join(part.split()) for part in paragraphs if not part.lstrip().startswith(">>>")]
+    return [re.sub(r":class:`~?([\w.]+)`", r"\1", one) for one in words if one]

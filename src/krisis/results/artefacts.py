@@ -1,0 +1,140 @@
+"""The files and folders that commands leave behind: what a path is, and which commands take it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from krisis import registry
+from krisis.errors import InvalidFile
+from krisis.json_values import JsonMapping, read_object
+
+_SCORES = ("show", "report", "compare", "leaderboard", "sheet", "check")
+_ROWS = (
+    *("score", "selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
+    *_SCORES,
+)
+# More commands than this are not listed in a sentence.
+_FEW = 7
+
+
+class Artefact(NamedTuple):
+    """A kind of file or folder: in words, who makes it, who takes it as a run, what else it is for.
+
+    ``use`` is said where a command refuses it.
+    """
+
+    words: str
+    made_by: tuple[str, ...]
+    taken_by: tuple[str, ...] = ()
+    use: str = ""
+
+
+ARTEFACTS: dict[str, Artefact] = {
+    "run directory": Artefact(
+        "a run directory",
+        ("run", "sweep", "import"),
+        (*_ROWS, "run-file", "doctor", "resume", "retry-failed", "batches", "view"),
+    ),
+    "saved result": Artefact("a saved result", ("score -o",), _ROWS),
+    "metrics file": Artefact(
+        "a metrics file, which holds scores but no rows", ("score --json", "show --json"), _SCORES
+    ),
+    "run file": Artefact("a run file", ("run phq8", "run-file"), _ROWS),
+    "Parquet rows": Artefact("a table of rows in Parquet", ("export --to parquet",), _ROWS),
+    "sweep folder": Artefact(
+        "the folder of a sweep; name one of its runs",
+        ("sweep", "run with several --model"),
+        ("leaderboard", "compare", "resume", "view"),
+    ),
+    "folder of runs": Artefact(
+        "a folder of runs, not one of them", ("run",), ("leaderboard", "compare", "view")
+    ),
+    "selective output": Artefact(
+        "the output of krisis selective", ("selective --output",), (), "no command takes it"
+    ),
+    "calibrator": Artefact(
+        "a calibrator",
+        ("calibrate",),
+        (),
+        "it is given as --calibration to krisis selective, certify, decide, audit and report",
+    ),
+    "certificate": Artefact(
+        "a certificate",
+        ("certify -o",),
+        (),
+        "it is given as --verify to krisis certify and as --certificate to krisis report",
+    ),
+    "manifest": Artefact(
+        "the manifest of a run",
+        ("run",),
+        (),
+        "its folder is the run; `krisis run --config` takes it",
+    ),
+    "journal": Artefact("the journal of a run", ("run",), (), "its folder is the run"),
+    "plan": Artefact("the plan of a sweep", ("sweep",), (), "krisis sweep takes it"),
+    "table": Artefact(
+        "a table", ("export --to csv",), (), "to make a run of predictions, type: krisis import"
+    ),
+    "suite": Artefact("a YAML file", (), (), "if it is a suite, krisis run takes it"),
+}
+_KINDS = {
+    "krisis.result": "saved result",
+    "krisis.metrics": "metrics file",
+    "krisis.run": "manifest",
+    "krisis.sweep": "plan",
+    "krisis.calibrator": "calibrator",
+    "krisis.certificate": "certificate",
+}
+_SUFFIXES = {
+    **dict.fromkeys((".csv", ".tsv", ".xlsx"), "table"),
+    **dict.fromkeys((".parquet", ".pq"), "Parquet rows"),
+    **dict.fromkeys((".yaml", ".yml"), "suite"),
+}
+
+
+def kind_of(path: Path) -> str:
+    """Return the key of `ARTEFACTS` that a path belongs to; "" of anything else."""
+    if path.is_dir():
+        return _folder(path)
+    if path.suffix.lower() in _SUFFIXES:
+        return _SUFFIXES[path.suffix.lower()]
+    if path.name == "rows.jsonl":
+        return "journal"
+    try:
+        return kind_of_content(read_object(path, lenient=True))
+    except InvalidFile:
+        return ""
+
+
+def kind_of_content(content: JsonMapping) -> str:
+    """Return the key of `ARTEFACTS` that a JSON object belongs to; "" of anything else."""
+    if "kind" in content:
+        return _KINDS.get(str(content["kind"]), "")
+    if any(
+        registry.find("formats", name).recognises(content) for name in registry.names("formats")
+    ):
+        return "run file"
+    return "selective output" if {"inputs", "population"} <= content.keys() else ""
+
+
+def _folder(path: Path) -> str:
+    if (path / "manifest.json").is_file():
+        return "run directory"
+    if (path / "sweep.json").is_file():
+        return "sweep folder"
+    has_runs = any((inside / "manifest.json").is_file() for inside in path.iterdir())
+    return "folder of runs" if has_runs else ""
+
+
+def refused(path: Path, wanted: str = "a run directory or a saved result") -> InvalidFile | None:
+    """Return the sentence for a path of another kind than wanted; None if its kind is not known."""
+    kind = kind_of(path)
+    if not kind:
+        return None
+    found = ARTEFACTS[kind]
+    use = found.use
+    if not use and len(found.taken_by) <= _FEW:
+        *others, last = found.taken_by
+        use = f"krisis {', '.join(others)} and {last} take it"
+    return InvalidFile("; ".join(filter(None, (f"{path} is {found.words}", use, f"give {wanted}"))))

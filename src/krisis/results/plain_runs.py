@@ -1,0 +1,101 @@
+"""Runs in a suite's own file format, such as the PHQ-8 run file, as results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from krisis import registry
+from krisis.json_values import JsonMapping, JsonObject
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.items import STATED
+from krisis.results.account import Provenance, RunFacts, TaskFacts
+from krisis.results.attrition import Attrition
+from krisis.results.base import BenchmarkResult
+
+
+class PlainRow(Protocol):
+    """One record of a run in a suite's own file format."""
+
+    cluster_id: int | str
+    item: str
+    truth: int | str | None
+    prediction: int | str | None
+    signals: JsonMapping
+    failed: str | None
+
+
+class PlainTask(Protocol):
+    """The task of such a run."""
+
+    def facts(self) -> JsonObject:
+        """Return what results keep of a task."""
+
+
+class PlainRun(Protocol):
+    """A run in a suite's own file format, as the format reads it."""
+
+    suite: str
+    task: PlainTask
+    rows: Sequence[PlainRow]
+    run_id: str | None
+    git_commit: str | None
+    mode: str | None
+    provenance: JsonMapping
+
+
+def plain_run(content: JsonMapping, mode: str | None, path: Path) -> PlainRun | None:
+    """Read a file of a suite's own format; None if it is of no known format."""
+    for name in registry.names("formats"):
+        file_format = registry.find("formats", name)
+        if file_format.recognises(content):
+            run: PlainRun = file_format.read(content, mode, str(path))
+            return run
+    return None
+
+
+def result_of_plain_run(run: PlainRun) -> BenchmarkResult:
+    """Return the rows of a run file with what the file says of the run."""
+    made, task = run.provenance, TaskFacts.of(run.task.facts())
+    said = made.get("suite")
+    known = {"suite": run.suite, "task": task.name, "mode": run.mode}
+    n_planned = made.get("n_items_planned")
+    return BenchmarkResult(
+        [plain_row(row) for row in run.rows],
+        {},
+        {**known, **said} if isinstance(said, Mapping) else known,
+        str(made.get("backend") or ""),
+        facts=RunFacts(
+            provenance=Provenance(
+                task_facts=task,
+                run_id=run.run_id,
+                git_commit=run.git_commit,
+                started_at=_text(made.get("created_at")),
+                krisis_version=_text(made.get("krisis_version")),
+            ),
+            attrition=Attrition(n_loaded=n_planned if isinstance(n_planned, int) else 0),
+        ),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def plain_row(row: PlainRow) -> EvaluationResult:
+    """Return a row of such a run as a row of a result."""
+    stated = row.signals.get(STATED)
+    number = isinstance(stated, int | float) and not isinstance(stated, bool)
+    confidence = float(stated) if number and stated is not None and 0 <= stated <= 1 else None
+    return EvaluationResult(
+        row.prediction,
+        "" if row.truth is None else row.truth,
+        row.prediction is None and row.failed is None,
+        confidence,
+        metadata={"item": row.item},
+        record_id=f"{row.cluster_id}/{row.item}",
+        cluster_id=str(row.cluster_id),
+        signals=row.signals,
+        error=row.failed,
+    )

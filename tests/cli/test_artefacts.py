@@ -1,0 +1,162 @@
+"""Every artefact given to every command that takes a run: the table of the docs is what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.commands import Done, krisis
+
+from krisis.cli.app import COMMANDS
+from krisis.errors import InvalidFile
+from krisis.results.artefacts import ARTEFACTS, kind_of
+from krisis.viewer.app import create_app
+
+ROOT = Path(__file__).parents[2]
+(PAGE,) = (ROOT / "docs").rglob("commands.md")
+# How each command is given a run; RUN is the artefact, OTHER a second run on the same records.
+TYPED = {
+    "show": "show RUN",
+    "score": "score RUN -m accuracy",
+    "report": "report RUN -o OUT.html",
+    "compare": "compare RUN OTHER --permutations 99 -m accuracy",
+    "leaderboard": "leaderboard RUN",
+    "sheet": "sheet RUN",
+    "check": "check RUN --require RULE",
+    "selective": "selective --input RUN --bootstrap-resamples 20",
+    "calibrate": "calibrate --input RUN -o OUT.json --force",
+    "certify": "certify RUN --risk 0.5",
+    "decide": "decide RUN --folds 2",
+    "audit": "audit RUN",
+    "plan": "plan certify --from RUN --risk 0.9 --n 3",
+    "export": "export RUN --to jsonl -o OUT.jsonl",
+    "run-file": "run-file RUN -o OUT.run.json",
+    "doctor": "doctor RUN",
+    "resume": "resume RUN",
+    "retry-failed": "retry-failed RUN",
+    "batches": "batches list RUN",
+}
+# Kinds that no command takes as a run.
+OTHERS = ("selective output", "calibrator", "certificate", "manifest", "journal", "plan", "table")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make every artefact once, of one small run of interviews."""
+    path = tmp_path_factory.mktemp("artefacts")
+    asked = "--limit 32 --n-synthetic 20 --no-cache --no-baselines --metric accuracy --display none"
+    done(path, f"run phq8 --model lexicon -o runs {asked}")
+    done(path, f"run phq8 --model majority --model rule/always-0 -o sweeps {asked}")
+    (run,) = (one for one in (path / "runs").iterdir() if one.is_dir())
+    done(path, f"score runs/{run.name} -m accuracy -o result.json")
+    (path / "metrics.json").write_text(done(path, f"show runs/{run.name} --json").stdout)
+    done(path, f"export runs/{run.name} --to parquet -o rows.parquet")
+    done(path, f"export runs/{run.name} --to csv -o rows.csv")
+    done(path, f"selective --input runs/{run.name} --output s.json --bootstrap-resamples 20")
+    done(path, f"calibrate --input runs/{run.name} -o calibrator.json --force")
+    done(path, f"certify runs/{run.name} --risk 0.9 -o certificate.json")
+    return path
+
+
+def done(path: Path, line: str) -> Done:
+    result = krisis(*line.split(), cwd=path)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def places(folder: Path) -> Mapping[str, Path]:
+    (run,) = (one for one in (folder / "runs").iterdir() if one.is_dir())
+    (sweep,) = _sweeps(folder)
+    return {
+        "run directory": run,
+        "saved result": folder / "result.json",
+        "metrics file": folder / "metrics.json",
+        "run file": run.with_name(f"{run.name}.json"),
+        "Parquet rows": folder / "rows.parquet",
+        "sweep folder": sweep,
+        "folder of runs": folder / "runs",
+        "selective output": folder / "s.json",
+        "calibrator": folder / "calibrator.json",
+        "certificate": folder / "certificate.json",
+        "manifest": run / "manifest.json",
+        "journal": run / "rows.jsonl",
+        "plan": sweep / "sweep.json",
+        "table": folder / "rows.csv",
+    }
+
+
+def _sweeps(folder: Path) -> list[Path]:
+    return [one for one in (folder / "sweeps").iterdir() if (one / "sweep.json").is_file()]
+
+
+def table_of_the_docs() -> dict[str, dict[str, bool]]:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| command | run directory"))
+    _, *kinds = cells(lines[start])
+    found = {}
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        name, *marks = cells(line)
+        assert set(marks) <= {"yes", "–"}
+        found[name.strip("`")] = dict(zip(kinds, (mark == "yes" for mark in marks), strict=True))
+    return found
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_table_of_the_docs_is_that_of_the_program() -> None:
+    shown = table_of_the_docs()
+    assert list(shown["show"]) == [kind for kind in ARTEFACTS if ARTEFACTS[kind].taken_by]
+    for command, kinds in shown.items():
+        assert {kind for kind, taken in kinds.items() if taken} == {
+            kind for kind, found in ARTEFACTS.items() if command in found.taken_by
+        }
+    assert set(shown) == {*TYPED, "view"} <= set(COMMANDS)
+
+
+def test_every_artefact_is_recognised(places: Mapping[str, Path]) -> None:
+    assert {kind: kind_of(path) for kind, path in places.items()} == {kind: kind for kind in places}
+
+
+@pytest.mark.parametrize("command", TYPED)
+def test_a_command_takes_what_the_table_says_and_names_what_it_refuses(
+    command: str, places: Mapping[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krisis.cli.report.build_report", lambda *given, **named: None)
+    monkeypatch.setattr("krisis.cli.report.report_html", lambda page: "drawn in another test")
+    taken = table_of_the_docs()[command]
+    other = next(one for one in places["sweep folder"].iterdir() if (one / "rows.jsonl").is_file())
+    for kind, path in places.items():
+        for left in folder.glob("OUT*"):
+            left.unlink()
+        # Run files name records by participant and item: one is compared with another.
+        second = other.with_name(f"{other.name}.json") if kind == "run file" else other
+        named = {"RUN": str(path), "OTHER": str(second), "RULE": "accuracy >= 0"}
+        words = [named.get(word, word) for word in TYPED[command].split()]
+        if kind == "sweep folder":  # its runs are compared with each other
+            words = [word for word in words if word != str(second)]
+        result = krisis(*words, cwd=folder)
+        if taken.get(kind) and command == "batches":
+            assert "it has no provider batches" in result.stderr
+        elif taken.get(kind):
+            assert result.returncode == 0, f"{command} of a {kind}: {result.stderr}"
+        else:
+            assert result.returncode == 2, f"{command} of a {kind}"
+            assert f"{path} is {ARTEFACTS[kind].words}; " in result.stderr
+            assert result.stderr.count("\n") == 1
+            assert not list(folder.glob("OUT*"))
+
+
+def test_the_viewer_opens_the_folders_that_the_table_says(places: Mapping[str, Path]) -> None:
+    taken = table_of_the_docs()["view"]
+    for kind in taken:
+        if taken[kind]:
+            create_app(places[kind])
+        else:
+            with pytest.raises(InvalidFile):
+                create_app(places[kind])

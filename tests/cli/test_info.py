@@ -1,0 +1,117 @@
+"""`krisis info` says of a suite, a backend or a metric what its own code says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands import krisis
+
+from krisis import registry
+from krisis.cli.info_facts import suite_facts
+from krisis.execution.assembly import suite_of
+from krisis.execution.config import checked_config
+
+TABLES = Path(__file__).parents[2] / "examples" / "tables"
+
+
+def info(*words: object) -> Any:
+    done = krisis("info", *map(str, words), "--json", cwd=TABLES)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["ckd", "phq8", "diabetes", "hypertension", "lab.yaml"])
+def test_the_facts_of_a_suite_are_those_of_its_records(name: str) -> None:
+    path = str(TABLES / name) if name.endswith(".yaml") else name
+    facts = suite_facts(path)
+    suite = suite_of(checked_config({"suite": path, "model": "majority"}, "here"))
+    records = suite.load()
+    assert [task["name"] for task in facts["tasks"]] == list(suite.tasks)
+    assert facts["tasks"][0]["question"] == suite.task.question
+    assert list(facts["tasks"][0]["answers"]) == [str(answer) for answer in suite.task.answers]
+    loaded = facts["loaded"]
+    assert loaded["n_records"] == len(records)
+    assert loaded["n_patients"] == len({record.cluster_id for record in records})
+    assert loaded["licence"]
+    assert facts["first_command"].startswith(f"krisis run {path} --model ")
+    assert facts["baselines"] == list(suite.baselines)
+    for option in facts["options"]:
+        assert option["meaning"], f"say what {option['name']} means, in option_words"
+        assert option["default"] != ""
+
+
+def test_options_that_a_suite_refuses_are_not_offered() -> None:
+    typed = {name: [o["typed"] for o in info(name)["options"]] for name in ("ckd", "diabetes")}
+    assert "--n-synthetic" in typed["ckd"]
+    assert "--features" in typed["ckd"]
+    assert typed["diabetes"] == ["--seed", "--test-size", "--risk"]
+
+
+def test_one_task_is_told_whole(tmp_path: Path) -> None:
+    done = krisis("info", "ckd", "--task", "staging", cwd=tmp_path)
+    assert "Task staging" in done.stdout
+    assert "Task detection" not in done.stdout
+    assert "200 records of 200 patients, of which 69 should be deferred" in done.stdout
+    assert "creatinine_missing 10" in done.stdout
+    assert done.stdout.endswith("Type next: krisis run ckd --model guideline --task staging\n")
+    wrong = krisis("info", "ckd", "--task", "stagin", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "did you mean 'staging'?" in wrong.stderr
+
+
+def test_without_a_name_every_suite_is_listed() -> None:
+    listed = info()["suites"]
+    assert [suite["name"] for suite in listed] == registry.names("suites")
+    assert listed[0]["tasks"] == ["detection", "staging", "progression", "albuminuria", "risk"]
+
+
+def test_a_suite_of_ones_own_is_told_as_well(tmp_path: Path) -> None:
+    (tmp_path / "clinic_told.py").write_text(
+        "from krisis.data.base import BaseDataSuite, PatientRecord, Task\n"
+        "class Clinic(BaseDataSuite):\n"
+        "    '''Lactate on the ward.'''\n"
+        "    option_words = {'limit': 'Lactate from which on sepsis is suspected'}\n"
+        "    tasks = {'onset': Task('onset', 'Will sepsis begin?', {0: 'no', 1: 'yes'})}\n"
+        "    def __init__(self, config=None, limit=2.0):\n"
+        "        super().__init__(config)\n"
+        "    def load(self):\n"
+        "        return [PatientRecord({'lactate': 4.1}, 1)]\n"
+    )
+    done = krisis("info", "clinic_told.py:Clinic", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Lactate on the ward." in done.stdout
+    assert "1 record of 1 patient\n" in done.stdout
+    assert "--suite-option limit=…\n      Lactate from which on sepsis" in done.stdout
+
+
+def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-to-be-shown")
+    monkeypatch.setattr("krisis.cli.info_facts.is_installed", lambda package: False)
+    done = krisis("info", "openai", cwd=TABLES)
+    assert "OPENAI_API_KEY is set" in done.stdout
+    assert "sk-not" not in done.stdout
+    assert "missing; type: pip install 'krisis[openai]'" in done.stdout
+    assert info("openai/some-model")["first_command"].endswith("openai/NAME --limit 20 --dry-run")
+
+
+@pytest.mark.parametrize("kind", ["backends", "metrics", "bundles"])
+def test_every_registered_name_is_told(kind: registry.Kind) -> None:
+    for name in registry.names(kind):
+        facts = info(name)
+        assert facts["name"] == name
+        assert facts["of"] == kind.removesuffix("s")
+        assert facts["about"]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    done = krisis("info", "acuracy", cwd=tmp_path)
+    assert done.returncode == 2
+    assert (
+        "no suite, backend or metric is called 'acuracy'; did you mean 'accuracy'?" in done.stderr
+    )
+    mixed = krisis("info", "accuracy", "--task", "staging", cwd=tmp_path)
+    assert "--task is for suites, and accuracy is a metric" in mixed.stderr
+    assert krisis("info", "--task", "staging", cwd=tmp_path).returncode == 2
