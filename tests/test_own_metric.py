@@ -47,9 +47,9 @@ class LongestReply(BaseMetric):
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that a package registers the first metric, under a name of its own."""
-    known = registry.table("metrics")
-    place = f"{__name__}:ConfidentErrors"
-    monkeypatch.setattr(registry, "table", lambda kind: {**known, "sure_but_wrong": place})
+    known = registry.table
+    own = {"metrics": {"sure_but_wrong": f"{__name__}:ConfidentErrors"}}
+    monkeypatch.setattr(registry, "table", lambda kind: {**known(kind), **own.get(kind, {})})
     monkeypatch.setattr(registry, "import_module", lambda name: __import__("sys").modules[name])
 
 
