@@ -71,21 +71,21 @@ def test_a_batch_is_held_to_the_schema_and_each_case_has_its_own_signals(
 def test_a_real_model_is_asked_in_every_way(
     local: LocalBackend, suite: RecordListSuite, way: Way
 ) -> None:
-    """What it answers is up to the model; that a row is an answer or a known failure is not."""
+    """What it says is up to the model; that a row is an answer or a malformed one is not."""
     local.asking = Asking(elicit=Elicitation(way))
     result = Benchmark(suite, local, [], batch_size=1).run()
     rows = result.evaluation_results
-    # Nothing holds a small model to different guesses, or to probabilities that add up to 1.
-    may_fail = {"malformed_reply"} if way is Way.TOP_K else set()
-    assert {row.failure_class for row in rows if row.error is not None} <= may_fail
+    assert {row.failure_class for row in rows if row.error is not None} <= {"malformed_reply"}
     for row in rows:
         if row.outcome == "answered" and way is not Way.ANSWER:
             assert row.signals[local.asking.elicit.signal] == row.confidence
         if row.outcome == "answered" and way is Way.RATIONALE:
             assert row.signals["rationale"]
     n_answered = sum(row.outcome == "answered" for row in rows)
+    # No schema holds a small model to different guesses, or to probabilities that add up to 1.
+    assert n_answered or way is Way.TOP_K
     if local.asking.elicit.asks_twice:
-        assert result.spending.n_api_calls == len(rows) + n_answered
+        assert result.spending.n_api_calls >= len(rows) + n_answered
 
 
 @pytest.mark.slow
