@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
 from tests.invented_runs import invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
@@ -17,6 +18,7 @@ from tests.viewer.conftest import Site, Watched, eventually
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.metrics.base import Rows
+from krisis.reporting.paired_confidence import in_bin
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.matching import verdict
 from krisis.results.loading import load_results
@@ -224,6 +226,13 @@ def test_every_square_of_confidences_leads_to_as_many_cases_as_it_says(site: Sit
         assert len(query["quadrant"]) == 1
     assert n_rows == sum(row.error is None for row in LEFT)
     assert words
+
+
+def test_a_computed_confidence_falls_into_the_bin_that_it_is_shown_in() -> None:
+    computed = np.array([1 - 0.9, 0.1, 0.8 - 0.1, 1.0])  # the first is 0.09999999999999998
+    assert in_bin(computed, 0.1).tolist() == [True, True, False, False]
+    assert in_bin(computed, 0.7).tolist() == [False, False, True, False]
+    assert in_bin(computed, 0.9).tolist() == [False, False, False, True]
 
 
 def test_both_replies_stand_beside_each_other_within_the_filter(site: Site) -> None:

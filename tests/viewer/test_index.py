@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -568,8 +569,24 @@ def test_an_earlier_index_is_one_of_this_version(
     assert made.earlier(run) == folder
     monkeypatch.setattr(indexing, "_FORMAT", indexing._FORMAT + 1)
     assert made.earlier(run) is None
+    begun = folder.with_name(f".{folder.name}.17")
+    begun.mkdir()
     made.forget(run)
     assert not folder.exists()
+    assert not begun.exists()
+
+
+def test_an_index_that_is_begun_goes_with_the_server(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "texts").write_text("of patients", encoding="utf-8")
+    ended = (
+        "import sys; from pathlib import Path; from krisis.viewer import long_runs; "
+        "long_runs._end_with_the_server(Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", ended, str(begun)]
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 3
+    assert not begun.exists()
 
 
 @pytest.mark.slow

@@ -83,10 +83,11 @@ class Indexing:
         return next((folder for folder in found if folder.is_dir()), None)
 
     def forget(self, run: Path, *, but: Path | None = None) -> None:
-        """Remove what is kept of a run."""
-        for folder in self._place.glob(f"{_short(os.fsencode(run))}-*"):
-            if folder != but:
-                shutil.rmtree(folder, ignore_errors=True)
+        """Remove what is kept of a run, and what a process that was killed left of it."""
+        for begun in ("", "."):
+            for folder in self._place.glob(f"{begun}{_short(os.fsencode(run))}-*"):
+                if folder != but:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _target(self, run: Path, mark: str) -> Path:
         names = (_short(os.fsencode(run)), _made_by(), _short(mark.encode()))

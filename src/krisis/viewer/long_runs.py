@@ -200,8 +200,8 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted too: the input closes
     if sys.platform != "win32":
         os.nice(10)
-    threading.Thread(target=_end_with_the_server, daemon=True).start()
     folder = target.with_name(f".{target.name}.{os.getpid()}")
+    threading.Thread(target=_end_with_the_server, args=(folder,), daemon=True).start()
     said = 0.0
 
     def tell(stage: str, n_done: int, n_total: int) -> None:
@@ -227,8 +227,10 @@ def _say(content: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
-def _end_with_the_server() -> None:
+def _end_with_the_server(folder: Path) -> None:
     sys.stdin.read()
+    while folder.exists():  # the other thread may still write into it
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(3)
 
 
