@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,9 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     known = registry.table
     own = {"metrics": {"sure_but_wrong": f"{__name__}:ConfidentErrors"}}
     monkeypatch.setattr(registry, "table", lambda kind: {**known(kind), **own.get(kind, {})})
-    monkeypatch.setattr(registry, "import_module", lambda name: __import__("sys").modules[name])
+    monkeypatch.setattr(
+        registry, "import_module", lambda name: sys.modules.get(name) or import_module(name)
+    )
 
 
 def scored(metrics: Sequence[BaseMetric], name: str, skill: float) -> BenchmarkResult:

@@ -96,7 +96,7 @@ def test_ties_of_repeats_are_advised_against_counted_and_explained(
     assert again.stdout.strip() == str(path)
     assert sentence in again.stderr
     judged = krisis("selective", "--input", str(path), "--bootstrap-resamples", "0")
-    assert f"Ties (input_0): {sentence}" in judged.stdout
+    assert f"Ties (lexicon): {sentence}" in judged.stdout
     assert f"so {len(lost)} of them count as abstained" in judged.stdout
     odd = krisis(
         "run", "phq8", "--model", "lexicon", "--repeats", "3", "--limit", "8", "--out", "x"
@@ -180,7 +180,9 @@ def test_every_variant_is_there_but_those_the_model_cannot_give(
         "secondary:verbalized+consistency:average",
     }  # fmt: skip
     without = figures["variants_not_evaluated"]
-    assert set(without) == {"token_msp", "token_pe", "token_energy"}
+    assert set(without) == {
+        "token_msp", "token_pe", "token_energy", "rationale", "p_true", "top_k", "two_step"
+    }  # fmt: skip
     assert all("is missing" in reason for reason in without.values())
 
 

@@ -23,7 +23,8 @@ app = new_app()
 @command(
     app,
     "krisis figure runs/A runs/B --kind risk-coverage -o curves.pdf",
-    "krisis figure a.json b.json --kind forest -m accuracy --style print --width 85 -o forest.pdf",
+    "krisis figure a.json b.json --kind forest -m accuracy -o forest.svg",
+    "krisis figure runs/A --kind reliability --style print --width 85 -o fig.pdf",
 )
 def figure(
     runs: list[Path] = typer.Argument(..., help="One to twelve runs or saved results."),
@@ -36,7 +37,7 @@ def figure(
         "screen", "--style", help="screen, or print: white, small letters, sizes in millimetres."
     ),
     width: float | None = typer.Option(
-        None, "--width", help="Width in millimetres for print: 85 for a column, 170 for a page."
+        None, "--width", help="Width for print: 85 for a column, 170 for a page."
     ),
     title: str = typer.Option("", "--title", help="A title of your own."),
 ) -> None:

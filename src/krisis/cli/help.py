@@ -50,6 +50,10 @@ _VALUES = {
     "MODEL": "--model",
     "NAME": "--cohort --confidence --filter --interval-method --loss --method --mode --rng "
     "--scorer --suite --target --task",
+    "KIND": "--kind",
+    "STYLE": "--style",
+    "MILLIMETRES": "--width",
+    "TEXT": "--title",
     "NAMES": "--features",
     "WORD": "--default-action --empty",
     "FORMAT": "--as --to --format",
