@@ -316,7 +316,7 @@ def test_debug_shows_the_traceback(krisis) -> None:
 def test_a_fault_of_krisis_itself_keeps_its_traceback(krisis, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["krisis"])
     with pytest.raises(KeyError, match="bug"):
-        main(lambda arguments: {}["bug"])  # type: ignore[arg-type, return-value]
+        main(lambda arguments, **named: {}["bug"])  # type: ignore[arg-type, return-value]
 
 
 def test_a_file_with_the_name_of_another_module_is_refused(files: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_metric_that_is_not_installed_here_is_named_and_left_out() -> None:
     runs = {name: scored(metrics, name, skill) for name, skill in (("a", 1.0), ("b", 0.7))}
     comparison = compare_runs(runs, CompareOptions(n_permutations=99))
     assert list(comparison.pairs[0].deltas) == ["accuracy"]
-    assert "not installed" in comparison.left_out["Confident errors"]
+    assert "not installed" in comparison.left_out["confident_errors"]
 
 
 class Raising(BaseMetric):

@@ -411,7 +411,7 @@ def test_the_table_names_failures_method_and_risks(run):
     assert "1 of 21 participants FAILED" in text
     assert "95 %, allowing for errors not seen; 20 participants, seed 42" in text
     assert "Risk at coverage" in text
-    assert "Totals (input_0)" in text
+    assert "Totals (run)" in text
 
 
 def test_two_runs_are_shown_with_their_differences(run):
@@ -419,7 +419,9 @@ def test_two_runs_are_shown_with_their_differences(run):
     result = krisis("selective", "--input", run, *arguments, *FAST)
     assert result.exit_code == 0, result.output
     text = result.output
-    assert "input_1 − input_0, on the same participants" in text
+    assert "B − A, on the same participants" in text
+    assert "A: run (zero_shot)" in text
+    assert "input_" not in text
     assert "which both reach" in text
     assert text.count("FAILED") == 2
 
@@ -620,7 +622,7 @@ def test_items_without_a_feature_are_counted_by_both_commands(run, tmp_path):
     zero = ["--input", run, "--mode", "zero_shot", "--confidence", "calibrated"]
     options = ["--calibration", artifact, "--bootstrap-resamples", "0"]
     shown = krisis("selective", *zero, *options)
-    assert f"(input_0): token_pe is missing on 1 items, taken as {default:g}." in shown.output
+    assert f"(run): token_pe is missing on 1 items, taken as {default:g}." in shown.output
     written = json.loads(krisis("selective", *zero, *options, "--json").stdout)["calibrator"]
     assert written == {
         "path": str(artifact),

@@ -76,3 +76,10 @@ def test_very_many_patients_are_pooled_at_random_and_evenly() -> None:
     assert np.count_nonzero(np.diff(pools.code[::2]) == 1) < n_patients / 10
     few = Rows(row(i) for i in range(MOST_UNITS)).table
     assert few.pools is few.patients
+
+
+def test_patients_stand_by_name_and_those_without_one_first() -> None:
+    names = ["p10", "p1", "", "p2", "p1", ""]
+    table = Table([row(i, cluster_id=name) for i, name in enumerate(names)])
+    # patients in the order in which they appear: p10, p1, the first without a name, p2, the second
+    assert table.patient_ranks().tolist() == [3, 2, 0, 4, 1]

@@ -27,6 +27,7 @@ from krisis.reporting.sheet_markdown import escaped, sheet_markdown
 from krisis.reporting.sheet_run import read_run_for_sheet
 from krisis.results.account import Imported
 from krisis.results.base import BenchmarkResult
+from krisis.results.explanations import explained, reason_words
 from krisis.results.loading import load_result, reproduce_command
 
 IMPORTED = Path(__file__).parents[1] / "fixtures" / "imported"
@@ -459,10 +460,10 @@ def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> Non
     assert "Baselines on the same records" not in shown  # they have neither figure
     sheet = build_sheet(read_run_for_sheet(saved))
     assert [s["name"] for s in sheet.scores if s["no_interval"]] == ["E50"]
-    for words in (f"none: {reason}", f"(no interval: {reason})"):
+    for words in (f"none: {reason}", f"(no interval: {explained(reason)})"):
         assert sheet_markdown(sheet).count(escaped(words)) == 1
     line = metric_lines(load_result(saved).metric_scores, [])[0]
-    assert (line.interval, line.method) == ("none", reason.replace("_", " "))
+    assert (line.interval, line.method) == ("none", reason_words(reason))
 
 
 def test_a_run_named_by_a_dot_is_repeated_from_where_it_is(

@@ -8,7 +8,7 @@ import math
 import pytest
 from rich.console import Console
 
-from krisis.cli.leaderboard import _drawn
+from krisis.cli.leaderboard import draw_tables
 from krisis.metrics.base import Direction, MetricScore
 from krisis.results.leaderboard import Leaderboard, leaderboards
 from krisis.results.result import BenchmarkResult
@@ -79,10 +79,28 @@ def test_a_table_too_wide_for_the_console_has_a_line_per_figure_and_keeps_every_
     for shown, line in ((scores, "Figure Number 19 [of=positive]"), ({}, "A")):
         runs = {name: BenchmarkResult([], shown, {"suite": "ckd"}, name) for name in ("A", "B")}
         (table,) = leaderboards(runs)
-        console.print(_drawn(table, console))
+        draw_tables([table], console)
         assert any(text.strip().startswith(line) for text in _text(console).splitlines())
     assert "…" not in _text(console)
     assert "-1.50 to 1.00" in _text(console)
+
+
+@pytest.mark.parametrize("n_runs", [3, 6, 9])
+def test_long_names_stand_above_numbered_columns_and_no_line_is_broken(n_runs: int) -> None:
+    names = [f"provider/model-with-a-long-name-{place}-2026-01-31" for place in range(n_runs)]
+    ends = Interval(0.25, 0.75)
+    scores = {name: MetricScore(name, 0.5, interval=ends) for name in ("Accuracy", "Answer Rate")}
+    runs = {name: BenchmarkResult([], scores, {"suite": "ckd"}, name) for name in names}
+    console = Console(width=80, file=io.StringIO())
+    draw_tables(leaderboards(runs), console)
+    lines = _text(console).splitlines()
+    assert max(map(len, lines)) <= 80
+    for place, name in enumerate(names, 1):
+        assert f"{place:>3}  {name}" in lines
+    headings = [line.split()[1:] for line in lines if line.strip().startswith("Model")]
+    shown = [number for block in headings for number in block]
+    assert shown == [str(place + 1) for place in range(n_runs)]
+    assert sum(line.count("0.25–0.75") for line in lines) == 2 * n_runs
 
 
 def _text(console: Console) -> str:

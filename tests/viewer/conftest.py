@@ -16,6 +16,7 @@ import uvicorn
 from tests.invented_runs import invented_rows, result_of, write_run
 
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.results.comparison.compare import CompareOptions
 from krisis.viewer.app import PAGES, create_app
 from krisis.viewer.pages import compare
 
@@ -83,8 +84,7 @@ def serve() -> Iterator[Callable[..., Site]]:
     """Return a function that serves a folder until the tests have ended."""
     patch = pytest.MonkeyPatch()
     patch.setattr(compare, "_WAIT_SECONDS", 100.0)  # on a busy machine pages of few rows wait too
-    patch.setattr(compare, "_LARGE", 0)
-    patch.setattr(compare, "_FEWER", 39)
+    patch.setattr(compare, "options_for", lambda *_: CompareOptions(n_permutations=39))
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(folder: Path, token: str | None = None) -> Site:

@@ -64,8 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def site(serve: Callable[..., Site], folder: Path) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "_LARGE", 0)
-        patch.setattr(compare, "_FEWER", FEW.n_permutations)
+        patch.setattr(compare, "options_for", lambda *_: FEW)
         yield serve(folder)
 
 

@@ -30,6 +30,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
         "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
         "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),
+        "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
         "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
         "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
     },

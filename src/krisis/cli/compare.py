@@ -9,14 +9,15 @@ import typer
 from rich.console import Console
 
 from krisis import registry
-from krisis.cli.console import warn_of_damage, wide_console
+from krisis.cli.console import drawn, warn_of_damage, wide_console
+from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
 from krisis.reporting.comparison import comparison_html
+from krisis.reporting.run_tables import comparison_tables
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.comparison.text import comparison_parts
 from krisis.results.loading import expanded, load_results
@@ -48,10 +49,13 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
         1999, "--permutations", min=99, help="Number of permutations."
     ),
     seed: int = typer.Option(42, "--seed", help="Seed of the permutations."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON, not tables."),
+    output_format: Format = "",
+    as_json: AsJson = False,
+    output: Output = None,
     html: Path | None = typer.Option(None, "--html", help="Write the comparison as a page."),
 ) -> None:
     """Compare runs on the same cases, pair by pair, with one set of permutations for everything."""
+    chosen, to_file = chosen_format(output_format, as_json, output), output is not None
     options = CompareOptions(
         tuple(_chosen(metric)), permutations, seed, margin=margins_of(margin), primary=primary
     )
@@ -60,10 +64,11 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
     console = Console(stderr=True)
     with console.status("permuting patients …"):
         comparison = compare_runs(loaded, options)
-    if as_json:
-        echo_json(dumps(comparison.to_dict()))
-    else:
-        print_comparison(comparison)
+    Answer(
+        text=lambda: drawn(lambda shown: draw_comparison(comparison, shown), to_file=to_file),
+        tables=lambda: comparison_tables(comparison),
+        json=lambda: dumps(comparison.to_dict()),
+    ).give(chosen, output)
     if html is not None:
         write_text(html, comparison_html(comparison))
         typer.echo(f"wrote {html}", err=True)
@@ -71,9 +76,13 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
 
 def print_comparison(comparison: Comparison) -> None:
     """Print a comparison, pair by pair."""
-    output = wide_console()
-    for part in comparison_parts(comparison, width=output.width):
-        output.print(part, markup=False) if isinstance(part, str) else output.print(part)
+    draw_comparison(comparison, wide_console())
+
+
+def draw_comparison(comparison: Comparison, console: Console) -> None:
+    """Draw a comparison on a console, pair by pair."""
+    for part in comparison_parts(comparison, width=console.width):
+        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
 
 
 def _chosen(names: Sequence[str]) -> Iterator[BaseMetric | str]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.formats import Answer, AsJson, Format, chosen_format
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.scoring import metrics_from_names
+from krisis.reporting.run_tables import score_tables
 from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import load_result, metrics_asked, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
@@ -23,7 +24,7 @@ app = new_app()
 @command(
     app,
     "krisis score result.json",
-    "krisis score result.json -m accuracy -m brier_score --json",
+    "krisis score result.json -m accuracy -m brier_score --format csv",
     "krisis score result.json -o rescored.json",
 )
 def score(
@@ -33,12 +34,14 @@ def score(
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric or bundle; repeatable."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print metrics-only JSON, not text."),
+    output_format: Format = "",
+    as_json: AsJson = False,
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Also save the rescored result to this new file."
     ),
 ) -> None:
     """Recompute the metrics of a saved result, without any model."""
+    chosen_form = chosen_format(output_format, as_json)
     by_columns = results.is_file() and is_parquet(results)
     result = load_parquet(results) if by_columns else load_result(results)
     with_rows(result, results)
@@ -51,7 +54,8 @@ def score(
     rescored = result.scored(chosen or metrics_asked(result), BootstrapOptions())
     if output is not None:
         write_text(output, rescored.to_json() + "\n")
-    if as_json:
-        echo_json(format_metrics_json_report(rescored))
-    else:
-        typer.echo(format_report(rescored))
+    Answer(
+        text=lambda: format_report(rescored),
+        tables=lambda: score_tables(rescored),
+        json=lambda: format_metrics_json_report(rescored),
+    ).give(chosen_form)

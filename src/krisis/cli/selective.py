@@ -1,4 +1,4 @@
-"""`krisis selective`: risk–coverage figures of one run, or of two runs on the same participants."""
+"""`krisis selective`: risk–coverage figures of one run, or of two runs on the same patients."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
+from krisis.cli.formats import Answer, AsJson, Format, chosen_format
 from krisis.cli.help import command, new_app
-from krisis.cli.selective_output import check_plot, draw_evaluation, print_evaluation, with_progress
-from krisis.cli.streams import echo_json
+from krisis.cli.selective_output import (
+    check_plot,
+    draw_evaluation,
+    evaluation_text,
+    run_names,
+    with_progress,
+)
 from krisis.confidence.artifact import artifact_of
 from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.confidence.evaluation import (
@@ -26,6 +32,7 @@ from krisis.json_values import dumps, read_object, write_text
 from krisis.metrics.items import RunItems
 from krisis.metrics.table import LOSSES, FloatArray
 from krisis.metrics.totals_report import totals_report
+from krisis.reporting.run_tables import selective_tables
 from krisis.results.run_items import read_items
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import REPLICATE_METHODS
@@ -59,7 +66,7 @@ AreaCoverage = Annotated[
     float, typer.Option("--area-coverage", help="Give the areas up to this coverage too.")
 ]
 Resamples = Annotated[
-    int, typer.Option("--bootstrap-resamples", help="Number of resamples of participants.")
+    int, typer.Option("--bootstrap-resamples", help="Number of resamples of patients.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the resamples.")]
 Generator = Annotated[
@@ -76,7 +83,7 @@ Calibration = Annotated[
 ]
 IntersectionOnly = Annotated[
     bool,
-    typer.Option("--intersection-only", help="Compare the participants that both runs have."),
+    typer.Option("--intersection-only", help="Compare the patients that both runs have."),
 ]
 Output = Annotated[
     Path | None,
@@ -89,7 +96,6 @@ Output = Annotated[
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw the curves to a new .svg, .png or .html file.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the JSON artifact, not the table.")]
 
 
 @command(
@@ -113,9 +119,11 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     intersection_only: IntersectionOnly = False,
     output: Output = None,
     plot: Plot = None,
+    output_format: Format = "",
     as_json: AsJson = False,
 ) -> None:
     """Judge how well confidence ranks the answers of one run, or of two runs compared."""
+    chosen = chosen_format(output_format, as_json)
     check_plot(plot)
     if output is not None and output.exists() and not output.is_dir():
         raise InvalidFile(f"{output} exists already; choose another name")
@@ -129,7 +137,7 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     )
     calibrator = None if calibration is None else _calibrator(calibration, runs)
     values, absent = _confidences(runs, confidence, calibrator)
-    with with_progress(options.bootstrap.n_resamples, quiet=as_json) as progress:
+    with with_progress(options.bootstrap.n_resamples, quiet=chosen == "json") as progress:
         evaluation = evaluate(runs, values, options=options, absent=absent, progress=progress)
     wanted = None if evaluation.without_intervals else BootstrapOptions(seed=seed)
     artifact = artifact_of(
@@ -149,12 +157,13 @@ def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         write_text(output, dumps(artifact) + "\n")
     if plot is not None:
         draw_evaluation(evaluation, plot)
-    if as_json:
-        echo_json(dumps(artifact))
-    else:
-        print_evaluation(evaluation, artifact, calibrator)
+    Answer(
+        text=lambda: evaluation_text(evaluation, artifact, calibrator),
+        tables=lambda: selective_tables(evaluation, run_names(runs)),
+        json=lambda: dumps(artifact),
+    ).give(chosen)
     for written in filter(None, (output, plot)):
-        typer.echo(f"wrote {written}", err=as_json)
+        typer.echo(f"wrote {written}", err=chosen != "table")
 
 
 def new_name(folder: Path, runs: Sequence[RunItems]) -> Path:

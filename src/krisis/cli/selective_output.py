@@ -12,22 +12,26 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
+from krisis.cli.console import drawn
 from krisis.confidence.artifact import EXCESS_NOTE, population
 from krisis.confidence.calibrators import Calibrator, missing_lines
 from krisis.confidence.evaluation import Evaluation
 from krisis.confidence.variants import CALIBRATED, constant_value
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, write_text
+from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
 from krisis.metrics.weighted_curve import area_key
 from krisis.reporting.figure import altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
+from krisis.reporting.run_tables import AREAS
+from krisis.results.explanations import method_lines
+from krisis.results.loading import distinct_names
 from krisis.statistics.intervals import Interval
 
-_SHOWN = ("aurc", "augrc", "eaurc", "eaugrc", "aurc_normalized", "augrc_normalized")
-_HEADINGS = ("AURC", "AUGRC", "excess AURC", "excess AUGRC", "AURC / Cmax", "AUGRC / Cmax²")
-
+_SHOWN = {name: heading for name, heading in AREAS.items() if name != "cmax"}
 
 # The smallest number of patients in the simulation that the intervals were checked by.
 _FEW = 15
@@ -43,15 +47,33 @@ def with_progress(n_resamples: int, *, quiet: bool) -> Iterator[Callable[[int], 
         yield None
         return
     with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("resampling participants", total=n_resamples)
+        task = bar.add_task("resampling patients", total=n_resamples)
         yield lambda n_done: bar.advance(task, n_done)
 
 
-def print_evaluation(
+def run_names(runs: Sequence[RunItems]) -> list[str]:
+    """Name every run by its model; by mode or file as well where one model ran twice."""
+    sources = [run.source for run in runs]
+    files = [Path(one.path).name.removesuffix(".json") for one in sources]
+    models = [one.model or file for one, file in zip(sources, files, strict=True)]
+    modes = [one.mode or "" for one in sources]
+    places = [one.path for one in sources] if len(set(files)) < len(files) else files
+    return distinct_names(models, places if len(set(modes)) < len(modes) else modes)
+
+
+def evaluation_text(
     evaluation: Evaluation, artifact: JsonMapping, calibrator: Calibrator | None
+) -> str:
+    """Return every run, the deltas of two, and what must be known to read them."""
+    return drawn(lambda console: _print(evaluation, artifact, calibrator, console))
+
+
+def _print(
+    evaluation: Evaluation,
+    artifact: JsonMapping,
+    calibrator: Calibrator | None,
+    console: Console,
 ) -> None:
-    """Print every run, the deltas of two, and what must be known to read them."""
-    console = Console(highlight=False, width=None if Console().is_terminal else 130)
     for position in range(len(evaluation.runs)):
         for line in _population_lines(evaluation, position):
             console.print(line, markup=False, soft_wrap=True)
@@ -75,7 +97,7 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
     if run.n_left_out:
         start += f"{run.n_left_out} left out because the other run lacks them; "
     return [
-        f"input_{position}: {source.path}{mode}",
+        f"{run_names(evaluation.runs)[position]}: {source.path}{mode}",
         (
             f"{start}{counts['participants_included']} {people}, "
             f"{counts['items_total']} {items}: "
@@ -106,7 +128,8 @@ def _with_interval(value: float, interval: Interval) -> str:
 
 
 def _empty_table(headings: Sequence[str], title: str = "") -> Table:
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    shown = Text(title) if title else None  # a name may hold what rich takes for markup
+    table = Table(title=shown, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("variant", overflow="fold")
     for heading in headings:
         table.add_column(heading, no_wrap=True, justify="right")
@@ -114,7 +137,7 @@ def _empty_table(headings: Sequence[str], title: str = "") -> Table:
 
 
 def _table(evaluation: Evaluation, position: int) -> Table:
-    table = _empty_table(_HEADINGS)
+    table = _empty_table(list(_SHOWN.values()))
     for variant, curves in evaluation.curves.items():
         figures = curves[position].figures
         cells = [
@@ -136,12 +159,13 @@ def _risk_table(evaluation: Evaluation, position: int) -> Table:
 
 def _delta_table(evaluation: Evaluation) -> Table:
     common = next(iter(evaluation.curves.values()))[0].common_coverage
-    shown = dict(zip(("cmax", *_SHOWN), ("Cmax", *_HEADINGS), strict=True))
+    shown = dict(AREAS)
     if common is not None:
         shown[area_key("aurc", common)] = f"AURC to {common:.3f}, which both reach"
         shown[area_key("augrc", common)] = f"AUGRC to {common:.3f}, which both reach"
-    title = f"input_1 − input_0, on the same {evaluation.runs[0].words[0]}s"
-    table = _empty_table(("figure", "input_0", "input_1", "difference", "95 % interval"), title)
+    left, right = run_names(evaluation.runs)
+    title = f"B − A, on the same {evaluation.runs[0].words[0]}s\nA: {left}\nB: {right}"
+    table = _empty_table(("figure", "A", "B", "difference", "95 % interval"), title)
     for variant, runs in evaluation.curves.items():
         for name, heading in shown.items():
             value, interval = evaluation.delta(variant, name)
@@ -154,19 +178,19 @@ def _delta_table(evaluation: Evaluation) -> Table:
 def _notes(
     evaluation: Evaluation, artifact: JsonMapping, calibrator: Calibrator | None
 ) -> list[str]:
-    people = f"{evaluation.runs[0].words[0]}s"
+    people, names = f"{evaluation.runs[0].words[0]}s", run_names(evaluation.runs)
     notes = [f"Loss: {artifact['loss']['definition']}. {_interval_note(evaluation, people)}"]
     if evaluation.n_clusters < _FEW and not evaluation.without_intervals:
         notes.append(
             f"Only {evaluation.n_clusters} {people}: the intervals were checked from {_FEW} on."
         )
     notes += [
-        f"Totals (input_{position}): {report['summary']}"
+        f"Totals ({names[position]}): {report['summary']}"
         for position, report in enumerate(artifact["totals"])
         if report is not None
     ]
     notes += [
-        f"Ties (input_{position}): {Ties(**found)}."
+        f"Ties ({names[position]}): {Ties(**found)}."
         for position, found in enumerate(artifact["ties"])
         if found and found["n_tied"]
     ]
@@ -186,6 +210,13 @@ def _notes(
         notes += [f"Calibrated: {note}."] if note else []
         notes += _calibration_lines(evaluation, calibrator)
     notes += [f"not evaluated: {name}: {why}" for name, why in evaluation.absent.items()]
+    methods = [
+        evaluation.interval(variant, position, figure)
+        for variant in evaluation.curves
+        for position in range(len(evaluation.runs))
+        for figure in AREAS
+    ]
+    notes += method_lines(one.method for one in methods if one.defined)
     return notes
 
 
@@ -202,12 +233,12 @@ def _interval_note(evaluation: Evaluation, people: str) -> str:
 
 
 def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[str]:
-    lines = []
+    lines, names = [], run_names(evaluation.runs)
     for position, run in enumerate(evaluation.runs):
         if not run.predicted.any():
             continue
         found = missing_lines(calibrator.missing_in(run))
-        lines += [f"Calibrated (input_{position}): {line}." for line in found]
+        lines += [f"Calibrated ({names[position]}): {line}." for line in found]
         try:
             before, old, new = calibrator.judged_on(run)
         except InvalidValue:
@@ -215,7 +246,7 @@ def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[s
         changes = ", ".join(
             f"{name.upper()} {figure(old[name])} → {figure(new[name])}" for name in old
         )
-        lines.append(f"Calibrated (input_{position}), against {before} as it is: {changes}.")
+        lines.append(f"Calibrated ({names[position]}), against {before} as it is: {changes}.")
     return lines
 
 
@@ -232,8 +263,9 @@ def _about(evaluation: Evaluation) -> list[str]:
 
 def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     """Draw the first variants (or both runs of the first) to an SVG, PNG or HTML file."""
+    names = run_names(evaluation.runs)
     runs = [
-        (variant if len(both) == 1 else f"{variant}, input_{position}", run)
+        (variant if len(both) == 1 else f"{names[position]}, {variant}", run)
         for variant, both in evaluation.curves.items()
         for position, run in enumerate(both)
         if run.losses.size

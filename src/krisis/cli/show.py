@@ -6,8 +6,9 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
-from krisis.cli.streams import echo_json
+from krisis.reporting.run_tables import score_tables
 from krisis.results.loading import load_result
 from krisis.results.report import format_metrics_json_report, format_report
 
@@ -17,17 +18,21 @@ app = new_app()
 @command(
     app,
     "krisis show runs/RUN",
-    "krisis show result.json --json",
+    "krisis show result.json --format markdown",
 )
 def show(
     results: Path = typer.Argument(
         ..., metavar="RUN", help="A run directory, a saved result or a metrics-only file (JSON)."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print metrics-only JSON, not text."),
+    output_format: Format = "",
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Print the report of a saved result."""
+    chosen = chosen_format(output_format, as_json, output)
     result = load_result(results)
-    if as_json:
-        echo_json(format_metrics_json_report(result))
-    else:
-        typer.echo(format_report(result))
+    Answer(
+        text=lambda: format_report(result),
+        tables=lambda: score_tables(result),
+        json=lambda: format_metrics_json_report(result),
+    ).give(chosen, output)

@@ -6,15 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Rows
 from krisis.reporting import pages
 from krisis.reporting.figure import Chart, Figure, alt, data, percent_axis, unit_scale
 from krisis.reporting.paired_confidence import Panel, confidence_panels
-from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, WRONG
 from krisis.reporting.risk_curves import KEPT_ERRORS, curve_points, run_curve
+from krisis.reporting.style import series
 from krisis.results.account import TaskFacts
 from krisis.results.comparison.compare import Comparison, MetricDelta
 from krisis.results.comparison.matching import OUTCOMES, ChangedRow
@@ -34,15 +33,6 @@ from krisis.statistics.intervals import Interval
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
-# Colour, dash and mark differ together, so that curves can be told apart without colour.
-_STYLES = (
-    (CORRECT, [1, 0], "circle"),
-    (WRONG, [7, 3], "square"),
-    (ABSTAINED, [2, 2], "triangle-up"),
-    (REFERENCE, [9, 3, 2, 3], "diamond"),
-    (INK, [4, 2], "cross"),
-    (MUTED, [1, 3], "triangle-down"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +250,8 @@ def _curves(comparison: Comparison) -> list[Figure]:
 
 
 def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
-    tones, dashes, marks = zip(*islice(cycle(_STYLES), len(names)), strict=True)
+    looks = series(names).values()
+    tones, dashes = [str(one.tone) for one in looks], [one.dash for one in looks]
     ends = [[row for row in drawn if row["run"] == name][-1] for name in names]
     legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=380)
 
@@ -271,9 +262,12 @@ def _curve_chart(drawn: list[JsonObject], names: list[str]) -> Chart:
     encoding = {
         "x": alt.X("coverage:Q", scale=unit_scale(), axis=percent_axis()),
         "y": alt.Y("selective_risk:Q", title=KEPT_ERRORS, axis=percent_axis()),
-        "color": styled(alt.Color, [str(tone) for tone in tones], legend),
+        "color": styled(alt.Color, tones, legend),
     }
-    dash, shape = styled(alt.StrokeDash, dashes, legend), styled(alt.Shape, marks, None)
+    dash, shape = (
+        styled(alt.StrokeDash, dashes, legend),
+        styled(alt.Shape, [one.shape for one in looks], None),
+    )
     lines = alt.Chart(data(drawn)).mark_line(strokeWidth=2).encode(**encoding, strokeDash=dash)
     points = alt.Chart(data(ends)).mark_point(size=80, filled=True, opacity=1)
     return (lines + points.encode(**encoding, shape=shape)).properties(width=560, height=300)

@@ -132,6 +132,7 @@ class Figure:
     table: Table = field(default_factory=list)
     key: Sequence[Mark] = ()
     about: Sequence[str] = ()
+    config: JsonObject = field(default_factory=lambda: CONFIG)
     drawing: str = ""
 
     @cached_property
@@ -181,6 +182,15 @@ class Figure:
         pixels: bytes = _converter().vegalite_to_png(self._standing_alone(), scale=scale)
         return pixels
 
+    def pdf(self) -> bytes:
+        """Return the drawing as a page of its own size."""
+        page: bytes = _converter().vegalite_to_pdf(self._standing_alone())
+        return page
+
+    def _repr_svg_(self) -> str:
+        """Return what a notebook shows."""
+        return self.svg
+
     def csv(self) -> str:
         """Return the numbers of the chart as comma-separated values."""
         if not self.table:
@@ -216,7 +226,7 @@ class Figure:
     def _specification(self) -> JsonObject:
         # Checking against the schema belongs in tests; here it would cost more than drawing.
         specification: JsonObject = self.chart.to_dict(validate=False)
-        return {**specification, "config": CONFIG}
+        return {**specification, "config": self.config}
 
     def _standing_alone(self) -> JsonObject:
         whole = self._specification()

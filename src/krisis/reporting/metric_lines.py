@@ -17,6 +17,7 @@ from krisis.metrics.scoring import score_all
 from krisis.metrics.table import canonical_label
 from krisis.results.account import ScoresByName
 from krisis.results.base import BenchmarkResult, TaskFacts, rows_by_source
+from krisis.results.explanations import reason_words
 from krisis.results.report_tables import has_no_disease, shown_name
 from krisis.statistics.intervals import Interval
 
@@ -131,11 +132,11 @@ def _line(score: MetricScore, direction: str, others: tuple[float, ...]) -> Metr
     return MetricLine(
         name=score.name,
         value=score.value,
-        reason=str(score.details.get("reason", "")).replace("_", " ") if undefined else "",
+        reason=reason_words(str(score.details.get("reason", ""))) if undefined else "",
         interval=f"{interval.low:.4f} to {interval.high:.4f}"
         if interval
         else "none" * bool(missing),
-        method=(interval.method if interval else missing).replace("_", " "),
+        method=interval.method if interval else reason_words(missing),
         n_evaluated=score.n_evaluated,
         arrow=arrow,
         direction_words=words,

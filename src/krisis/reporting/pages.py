@@ -12,6 +12,7 @@ from krisis.display import spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.reporting import palette, wording
+from krisis.results.explanations import method_lines, reason_words
 
 
 @cache
@@ -45,7 +46,7 @@ def environment(*packages: str) -> JsonValue:
         finalize=_nothing_hidden,
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
-    built.filters.update(beside=wording.percent_beside)
+    built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
     return built
 
 

@@ -24,6 +24,7 @@ from krisis.reporting.sheet_data import (
 from krisis.reporting.sheet_flow import flow, n_patients
 from krisis.reporting.sheet_run import Fact, SheetRun
 from krisis.results.base import BenchmarkResult
+from krisis.results.explanations import explained
 from krisis.results.report_tables import (
     has_no_disease,
     headline,
@@ -188,9 +189,9 @@ def _dates(run: SheetRun) -> list[Fact]:
 def score_words(score: MetricScore) -> str:
     """Write a score with its interval and count, or why it is undefined."""
     if math.isnan(score.value):
-        return f"undefined: {score.details.get('reason', 'no reason was given')}"
+        return f"undefined: {explained(str(score.details.get('reason', 'no reason was given')))}"
     interval = format_interval(score.interval)
-    why = f" (no interval: {score.interval.reason})" if score.interval else ""
+    why = f" (no interval: {explained(score.interval.reason)})" if score.interval else ""
     ends = f" {interval}" if interval else why
     return f"{format_value(score.value)}{ends}, n = {score.n_evaluated:,}"
 

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from krisis import __version__
-from krisis.display import format_value, spelled_out
+from krisis.display import format_value
 from krisis.json_values import JsonMapping
 from krisis.reporting.sheet import DISCLAIMER, GUIDELINE, Item, Sheet
 from krisis.reporting.sheet_flow import flow_text, mermaid
 from krisis.reporting.sheet_run import Fact
-
-# Signs that Markdown, its tables, its links and HTML give a meaning; entities mean themselves in
-# every renderer. An underscore inside a word has none.
-_SIGNS = re.compile(r"[&<>|#`*\[\]~$\\@{}^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.")
-
-
-def escaped(text: object) -> str:
-    """Return text on one line in which no sign is markup.
-
-    >>> escaped("a|b <i> *c* d_e\\nf")
-    'a&#124;b &#60;i&#62; &#42;c&#42; d_e f'
-    """
-    line = " ".join(spelled_out(str(text)).split())
-    return _SIGNS.sub(lambda match: f"&#{ord(match[0])};", line)
+from krisis.reporting.wording import escaped
 
 
 def sheet_markdown(sheet: Sheet) -> str:

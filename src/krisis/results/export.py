@@ -118,9 +118,9 @@ def csv_lines(
     ``rows`` is called twice: once for the columns, once for the lines; none is kept.
     """
     further = further_columns(rows())
-    yield _csv_line([*(column.name for column in _FIXED), *further.values()])
+    yield csv_line([*(column.name for column in _FIXED), *further.values()])
     for row in rows():
-        yield _csv_line(_guarded(tidy_line(result, row, further)))
+        yield csv_line(guarded(tidy_line(result, row, further)))
 
 
 def _stata_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:
@@ -191,19 +191,21 @@ def csv_text(table: TidyTable) -> tuple[str, int]:
 
     Such a text would be computed by a spreadsheet that opens the file.
     """
-    lines, n_guarded = [_csv_line(table.names)], 0
+    lines, n_guarded = [csv_line(table.names)], 0
     for line in table.lines:
-        cells = _guarded(line)
+        cells = guarded(line)
         n_guarded += sum(new is not old for new, old in zip(cells, line, strict=True))
-        lines.append(_csv_line(cells))
+        lines.append(csv_line(cells))
     return "".join(lines), n_guarded
 
 
-def _guarded(line: Sequence[Cell]) -> list[Cell]:
+def guarded(line: Sequence[Cell]) -> list[Cell]:
+    """Put an apostrophe in front of texts that a spreadsheet would compute."""
     return [f"'{c}" if isinstance(c, str) and _FORMULA.match(c) else c for c in line]
 
 
-def _csv_line(cells: Sequence[Cell]) -> str:
+def csv_line(cells: Sequence[Cell]) -> str:
+    """Return one line of CSV; what is not known is empty."""
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\n").writerow(cells)
     return out.getvalue()

@@ -83,6 +83,7 @@ class Cell:
     value: float
     interval: Interval | None = None
     reason: str = ""
+    n_evaluated: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,8 +320,9 @@ def metric_cell(score: MetricScore | None) -> Cell:
     if normalized is not None:
         ends = score.details.get("normalized_interval") or [math.nan, math.nan]
         known = score.interval and replace(score.interval, low=ends[0], high=ends[1])
-        return Cell(float(normalized), known)
-    return Cell(score.value, score.interval, str(score.details.get("reason", "")))
+        return Cell(float(normalized), known, n_evaluated=score.n_evaluated)
+    reason = str(score.details.get("reason", ""))
+    return Cell(score.value, score.interval, reason, score.n_evaluated)
 
 
 def _ranked(entries: Sequence[Entry], columns: Sequence[Column]) -> list[Entry]:

@@ -13,6 +13,7 @@ from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.results.account import EXECUTION_FIELDS, TaskFacts
 from krisis.results.attrition import Attrition
+from krisis.results.explanations import explained, method_lines, methods_of
 from krisis.results.report_tables import (
     DISEASE_KEYS,
     deferral_table,
@@ -82,6 +83,7 @@ def _figures(scores: MetricScores, task: TaskFacts | None) -> list[list[str]]:
     """Return every block about the scores of one kind of patients."""
     return [
         _metric_table(scores),
+        method_lines(methods_of(scores.values())),
         _undefined(scores),
         note_lines(scores),
         _calibration(scores),
@@ -211,11 +213,12 @@ def _confident_errors(scores: MetricScores) -> list[str]:
 
 def _undefined(scores: MetricScores) -> list[str]:
     return [
-        f"{score.name} is undefined: {score.details.get('reason', 'no reason was given')}"
+        f"{score.name} is undefined: "
+        + explained(str(score.details.get("reason", "no reason was given")))
         for score in scores.values()
         if math.isnan(score.value) and not has_no_disease(score)
     ] + [
-        f"{score.name} has no interval: {score.interval.reason}"
+        f"{score.name} has no interval: {explained(score.interval.reason)}"
         for score in scores.values()
         if score.interval and score.interval.reason and not math.isnan(score.value)
     ]

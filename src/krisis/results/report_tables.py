@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult
 
 DISEASE_KEYS = tuple(metric.key for metric in default_classification_metrics())
+_WIDEST_ANSWERS = 80  # of all answers in words, as headings beside each other
 _DEFERRAL_WORDS = (
     "Deferred when needed is the sensitivity of deferral, answered when safe its specificity, "
     "balanced their mean. Always answering would have 0, 1, 0.5 and no MCC, and the last column as "
@@ -143,13 +144,16 @@ def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> l
     if not matrix:
         return []
     names = [answer_words(label, task) for label in matrix["labels"]]
+    # Longer headings do not fit a terminal; the first column then says what the answers mean.
+    short = sum(map(len, names)) <= _WIDEST_ANSWERS
+    headings = [f"answered {one}" for one in (names if short else matrix["labels"])]
     no_answer = any(matrix["no_answer"])
     failed = matrix.get("failed", [0] * len(names))  # older results do not have it
     columns = (matrix["counts"], matrix["no_answer"], matrix["abstained"], failed)
     return [
         {
             "truth": name,
-            **{f"answered {label}": n for label, n in zip(matrix["labels"], counts, strict=True)},
+            **dict(zip(headings, counts, strict=True)),
             **({"no answer": n_without} if no_answer else {}),
             "abstained": n_abstained,
             **({"failed": n_failed} if any(failed) else {}),

@@ -107,7 +107,8 @@ def _items_of_columns(rows: ColumnRows, task: TaskFacts, source: Source) -> RunI
 
 
 def _of_plain_run(run: PlainRun, path: Path) -> RunItems:
-    source = Source(str(path), run.run_id, run.git_commit, run.mode, run.suite)
+    named = {"suite": run.suite, "model": str(run.provenance.get("backend") or "")}
+    source = Source(str(path), run.run_id, run.git_commit, run.mode, **named)
     # Numbers of patients are sorted as numbers, as published intervals number them.
     rows = sorted(run.rows, key=lambda row: row.cluster_id)
     return _items([plain_row(row) for row in rows], TaskFacts.of(run.task.facts()), source)

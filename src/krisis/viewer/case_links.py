@@ -217,7 +217,9 @@ class CaseLinks:
             return None
         wanted = RowFilter(truth=truth)
         if column.startswith("answered "):
-            return replace(wanted, predicted=label_text(column.removeprefix("answered ")))
+            given = column.removeprefix("answered ")
+            labels = {answer_words(one, task): one for one in self._run.choices("predicted")}
+            return replace(wanted, predicted=label_text(labels.get(given, given)))
         if column == NO_ANSWER:
             return replace(wanted, predicted=NO_ANSWER)
         return wanted if column == "in all" else replace(wanted, outcome=column)

@@ -61,9 +61,11 @@ def _metrics(
         found = _metric_of(score)
         theirs = [other.get(score.identifier) for other in others]
         if any(other is None or other.parameters != score.parameters for other in theirs):
-            left_out[score.name] = "not every run was scored with it and these parameters"
+            left_out[score.identifier] = "not every run was scored with it and these parameters"
         elif found is None:
-            left_out[score.name] = "its class is not installed here; pass the metric from Python"
+            left_out[score.identifier] = (
+                "its class is not installed here; pass the metric from Python"
+            )
         else:
             metrics.append(found)
     if not metrics:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from krisis.display import html_line, html_table
 from krisis.json_values import JsonObject
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
+from krisis.results.explanations import explained
 from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
             yield f"  {label}: {', '.join(names)}"
     for label, reason in comparison.left_out.items():
         yield f"Not compared: {label}: {reason}."
+    reasons = {(d.name, d.reason): None for p in comparison.pairs for d in p.deltas.values()}
+    yield from (f"Not comparable: {n}: {explained(why)}." for n, why in reasons if why)
     yield from compared_by_lines(comparison)
     deltas = [delta for pair in comparison.pairs for delta in pair.deltas.values()]
     described = not_tested(comparison)

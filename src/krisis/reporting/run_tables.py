@@ -1,0 +1,325 @@
+"""The tables that a paper takes from runs: scores, a leaderboard, a comparison, areas of risk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from krisis.confidence.artifact import NOTHING_PREDICTED
+from krisis.confidence.evaluation import Evaluation
+from krisis.metrics.base import MetricScore
+from krisis.metrics.weighted_curve import risk_key
+from krisis.reporting.tables import Cell, Estimate, EstimateTable
+from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.base import Comparison, MetricDelta, Pair
+from krisis.results.comparison.text import compared_by_lines, p_words, row_name
+from krisis.results.explanations import explained, method_lines, methods_of
+from krisis.results.export import Cell as PlainCell
+from krisis.results.leaderboard import COSTS, Leaderboard
+from krisis.results.leaderboard import Cell as Figure
+from krisis.results.report_tables import mixture, shown_name
+
+# Figure of selective prediction → its heading.
+AREAS = {
+    "cmax": "Cmax",
+    "aurc": "AURC",
+    "augrc": "AUGRC",
+    "eaurc": "excess AURC",
+    "eaugrc": "excess AUGRC",
+    "aurc_normalized": "AURC / Cmax",
+    "augrc_normalized": "AUGRC / Cmax²",
+}
+_DECIMALS = {"elapsed_seconds": 1, "token_total": 0, "cost": 4}
+_NOT_REACHED = "coverage_is_never_reached"
+_INTERVAL = "value (95\u00a0% interval)"
+
+
+def score_tables(result: BenchmarkResult) -> list[EstimateTable]:
+    """Return the scores of a run: one table, or one for each kind of patients."""
+    if not result.scores_by_source:
+        return [_score_table(result, result.metric_scores)]
+    return [
+        _score_table(result, scores, source) for source, scores in result.scores_by_source.items()
+    ]
+
+
+def _score_table(
+    result: BenchmarkResult, scores: Mapping[str, MetricScore], source: str = ""
+) -> EstimateTable:
+    made, task, known = result.provenance, result.provenance.task_facts, list(scores.values())
+    place = {"suite": made.suite, "task": made.task, "model": result.backend_name}
+    estimates = [_estimate(score) for score in known]
+    counts = result.attrition
+    of = f", {source} patients" if source else f", n = {_n_scored(result):,}"
+    failed = f" ({counts.n_failed:,} failed)" if counts.n_failed else ""
+    return EstimateTable(
+        f"{result.backend_name or 'unnamed model'} on {_suite(made.suite, made.task)}{of}{failed}",
+        ("metric", _INTERVAL, "n", "method"),
+        [
+            [shown_name(score, task), one, score.n_evaluated, _method(one)]
+            for score, one in zip(known, estimates, strict=True)
+        ],
+        [
+            {
+                **place,
+                "patients": source or None,
+                "metric": score.identifier,
+                "name": score.name,
+                **one.record(),
+                "n": score.n_evaluated,
+                "n_abstained": score.n_abstained,
+                "direction": score.direction,
+            }
+            for score, one in zip(known, estimates, strict=True)
+        ],
+        [
+            *([mixture(result)] if source else []),
+            *_missing(zip((score.name for score in known), estimates, strict=True)),
+            *method_lines(methods_of(known)),
+        ],
+    )
+
+
+def _estimate(score: MetricScore) -> Estimate:
+    undefined = math.isnan(score.value)
+    reason = str(score.details.get("reason", "no reason was given")) if undefined else ""
+    return Estimate(score.value, score.interval, reason)
+
+
+def _missing(named: Iterable[tuple[str, Estimate]]) -> list[str]:
+    """Say of every number without a value or an interval why, each once."""
+    lines: dict[str, None] = {}
+    for name, one in named:
+        reason = str(one.record()["reason"] or "")
+        if math.isnan(one.value):
+            lines[f"{name} is undefined: {explained(reason or 'no reason was given')}"] = None
+        elif reason:
+            lines[f"{name} has no interval: {explained(reason)}"] = None
+    return list(lines)
+
+
+def _n_scored(result: BenchmarkResult) -> int:
+    return result.attrition.n_answered + result.attrition.n_abstained
+
+
+def _suite(suite: str, task: str) -> str:
+    return " / ".join(filter(None, (suite or "unnamed suite", task)))
+
+
+def leaderboard_table(board: Leaderboard) -> EstimateTable:
+    """Return runs side by side: a line per model, a column per metric."""
+    found = {
+        (entry.name, column.name): _of_cell(entry.cells[column.name], column.key)
+        for entry in board.entries
+        for column in board.columns
+    }
+    ranked = any(entry.rank is not None for entry in board.entries)
+    counts = sorted(e.attrition.n_answered + e.attrition.n_abstained for e in board.entries)
+    n = " to ".join(f"{one:,}" for one in dict.fromkeys((counts[0], counts[-1])))
+    return EstimateTable(
+        f"{_suite(board.suite, board.task)}, {len(board.entries)} runs, n = {n}",
+        ["model", *(["rank"] if ranked else []), *(column.heading for column in board.columns)],
+        [
+            [
+                _with_warnings(entry.name, entry.warnings),
+                *([_rank(entry.rank)] if ranked else []),
+                *(found[entry.name, column.name] for column in board.columns),
+            ]
+            for entry in board.entries
+        ],
+        [
+            {
+                "suite": board.suite,
+                "task": board.task,
+                "model": entry.name,
+                "rank": entry.rank,
+                "metric": column.name,
+                "name": column.heading,
+                **found[entry.name, column.name].record(),
+                "n": entry.cells[column.name].n_evaluated,
+                "direction": column.direction,
+            }
+            for entry in board.entries
+            for column in board.columns
+        ],
+        _leaderboard_notes(board, found, ranked),
+    )
+
+
+def _leaderboard_notes(
+    board: Leaderboard, found: Mapping[tuple[str, str], Estimate], ranked: bool
+) -> list[str]:
+    shown = {column.name: column.heading for column in board.columns if column.key not in COSTS}
+    named = [(f"{shown[key]} of {name}", one) for (name, key), one in found.items() if key in shown]
+    return [
+        *([f"Ranked by {', '.join(board.sorted_by)}."] if ranked else []),
+        *([_OTHER_CASES] if len(board.hashes) > 1 else []),
+        *_missing(named),
+        *method_lines(_methods(one for _, one in named)),
+    ]
+
+
+_OTHER_CASES = "The runs did not all see the same cases: do not rank them against each other."
+
+
+def _of_cell(cell: Figure, key: str) -> Estimate:
+    return Estimate(cell.value, cell.interval, cell.reason, _DECIMALS.get(key, 3))
+
+
+def _methods(estimates: Iterable[Estimate]) -> list[str]:
+    return [found for one in estimates if (found := _method(one))]
+
+
+def _method(estimate: Estimate) -> str:
+    return str(estimate.record()["method"] or "")
+
+
+def _with_warnings(name: str, warnings: Sequence[str]) -> str:
+    return f"{name} ({', '.join(warnings)})" if warnings else name
+
+
+def _rank(rank: float | None) -> str:
+    return "–" if rank is None else f"{rank:g}"
+
+
+def comparison_tables(comparison: Comparison) -> list[EstimateTable]:
+    """Return the differences of every pair of runs, metric by metric."""
+    return [_pair_table(comparison, pair) for pair in comparison.pairs]
+
+
+def _pair_table(comparison: Comparison, pair: Pair) -> EstimateTable:
+    made, matched = comparison.runs[pair.left].provenance, comparison.matched
+    level, deltas = comparison.options.level, list(pair.deltas.values())
+    n = f", n = {matched.n_compared:,} of {comparison.n_patients:,} patients" if matched else ""
+    estimates = [Estimate(d.delta, d.interval, d.reason, signed=True) for d in deltas]
+    place = {"suite": made.suite, "task": made.task, "left": pair.left, "right": pair.right}
+    rows = list(zip(pair.deltas.items(), estimates, strict=True))
+    return EstimateTable(
+        f"{pair.right} minus {pair.left} on {_suite(made.suite, made.task)}{n}",
+        (
+            "metric",
+            "left",
+            "right",
+            "difference (95\u00a0% interval)",
+            "p",
+            "adjusted p",
+            "verdict",
+        ),
+        [_delta_line(delta, one, level) for (_, delta), one in rows],
+        [
+            {
+                **place,
+                "metric": key,
+                **_delta_record(delta, one, level),
+                "n": matched.n_compared if matched else None,
+            }
+            for (key, delta), one in rows
+        ],
+        [
+            *compared_by_lines(comparison),
+            *_missing((delta.name, one) for (_, delta), one in rows),
+            *method_lines(_methods(estimates)),
+        ],
+    )
+
+
+def _delta_record(delta: MetricDelta, difference: Estimate, level: float) -> dict[str, PlainCell]:
+    return {
+        "name": delta.name,
+        "left_value": _known(delta.left),
+        "right_value": _known(delta.right),
+        **difference.record(),
+        "p_value": _known(delta.p_value),
+        "p_adjusted": _known(delta.p_adjusted),
+        "verdict": delta.verdict(level),
+        "compared_by": delta.compared_by or None,
+        "margin": delta.margin,
+        "non_inferior": None if delta.non_inferior is None else int(delta.non_inferior),
+        "direction": delta.direction,
+    }
+
+
+def _delta_line(delta: MetricDelta, difference: Estimate, level: float) -> list[Cell]:
+    return [
+        row_name(delta),
+        Estimate(delta.left),
+        Estimate(delta.right),
+        difference,
+        p_words(delta.p_value),
+        p_words(delta.p_adjusted),
+        delta.verdict(level),
+    ]
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def selective_tables(evaluation: Evaluation, names: Sequence[str]) -> list[EstimateTable]:
+    """Return the areas and risks of every variant, run by run, then the differences of two."""
+    tables = [
+        _selective_table(evaluation, _of_run(evaluation, place), (name, ""), place)
+        for place, name in enumerate(names)
+    ]
+    if len(names) == 2:
+        found = {
+            (variant, figure): Estimate(*evaluation.delta(variant, figure), signed=True)
+            for variant in evaluation.curves
+            for figure in AREAS
+        }
+        tables.append(_selective_table(evaluation, found, (names[1], names[0]), 0))
+    return tables
+
+
+_Estimates = Mapping[tuple[str, str], Estimate]
+
+
+def _of_run(evaluation: Evaluation, place: int) -> _Estimates:
+    risks = [risk_key(coverage) for coverage in evaluation.options.coverages]
+    found: dict[tuple[str, str], Estimate] = {}
+    for variant, curves in evaluation.curves.items():
+        for figure in (*AREAS, *risks):
+            value = curves[place].figures[figure]
+            reason = _NOT_REACHED if math.isnan(value) and figure in risks else ""
+            reason = reason if curves[place].losses.size else NOTHING_PREDICTED
+            ends = evaluation.interval(variant, place, figure)
+            found[variant, figure] = Estimate(value, ends, reason)
+    return found
+
+
+def _selective_table(
+    evaluation: Evaluation, found: _Estimates, names: tuple[str, str], place: int
+) -> EstimateTable:
+    (model, minus), run = names, evaluation.runs[place]
+    source, n_predicted = run.source, int(run.predicted.sum())
+    where: dict[str, PlainCell] = {"suite": source.suite, "task": source.task, "model": model}
+    people, items = (f"{word}s" for word in run.words)
+    whose = f"{model} minus {minus}" if minus else model
+    answered = "" if minus else f", {n_predicted:,} answered"
+    headings = {f: AREAS.get(f, f"risk at coverage {f[-4:]}") for _, f in found}
+    return EstimateTable(
+        f"{whose} on {_suite(source.suite, source.task)}, loss {evaluation.options.loss}, "
+        f"n = {run.n_items:,} {items} of {evaluation.n_clusters:,} {people}{answered}",
+        ["confidence", *evaluation.curves],
+        [
+            [heading, *(found[variant, figure] for variant in evaluation.curves)]
+            for figure, heading in headings.items()
+        ],
+        [
+            {
+                **where,
+                "minus": minus or None,
+                "variant": variant,
+                "metric": figure,
+                "name": headings[figure],
+                **one.record(),
+                "n": run.n_items,
+                "n_answered": None if minus else n_predicted,
+            }
+            for (variant, figure), one in found.items()
+        ],
+        [
+            *_missing((headings[figure], one) for (_, figure), one in found.items()),
+            *method_lines(_methods(found.values())),
+        ],
+    )

@@ -1,0 +1,167 @@
+"""Figures of several runs: what is drawn, what is said of gaps, and that nothing is overwritten."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.commands import krisis
+from tests.invented_runs import ANSWERS, invented_rows, result_of
+
+from krisis.errors import UserError
+from krisis.metrics.base import EvaluationResult, Rows
+from krisis.reporting.interval_panels import deferral_drawing, forest_drawing
+from krisis.reporting.run_figures import FigureOptions, figure_file, runs_figure
+from krisis.reporting.style import MOST_RUNS, look_of, series
+from krisis.results.result import BenchmarkResult
+
+pytest.importorskip("vl_convert", reason="the extra charts is not installed")
+ROWS = invented_rows(60)
+SILENT = Rows((replace(row, confidence=None) for row in ROWS), ANSWERS)
+ABSTAINING = Rows((replace(row, prediction=None, abstained=True) for row in ROWS), ANSWERS)
+RUNS = {"provider/first-model": result_of(ROWS), "second": result_of(ROWS, "second")}
+GAPS = {**RUNS, "silent": result_of(SILENT, "silent"), "mute": result_of(ABSTAINING, "mute")}
+KINDS = ("risk-coverage", "reliability", "forest", "deferral")
+
+
+def texts(svg: str) -> str:
+    return " | ".join(re.sub(r"<[^>]+>", "\n", svg).split("\n"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_figure_names_models_suite_task_and_n(kind: str) -> None:
+    shown = texts(runs_figure(RUNS, FigureOptions(kind, title="A title of my own")).svg)
+    for said in ("A title of my own", "ckd · detection", "2 runs", "n = ", "second", "95 %"):
+        assert said in shown
+
+
+def test_a_run_that_cannot_be_drawn_is_named_with_the_reason() -> None:
+    figure = runs_figure(GAPS, FigureOptions("risk-coverage"))
+    assert figure.about[-2:] == [
+        "Not drawn: silent: no answer states a confidence.",
+        "Not drawn: mute: nothing was answered.",
+    ]
+    assert {row["run"] for row in figure.table} == set(RUNS)
+
+
+@pytest.mark.parametrize(
+    ("runs", "options", "told"),
+    [
+        ({"silent": GAPS["silent"]}, {"kind": "reliability"}, "no answer states a confidence"),
+        ({"mute": GAPS["mute"]}, {"kind": "risk-coverage"}, "nothing was answered"),
+        (RUNS, {"kind": "pie"}, "unknown kind of figure 'pie'"),
+        (RUNS, {"kind": "forest", "metrics": ["acuracy"]}, "did you mean 'accuracy'"),
+        (RUNS, {"kind": "deferral", "metrics": ["accuracy"]}, "chooses the panels of a forest"),
+        (RUNS, {"style": "paper"}, "unknown style 'paper'"),
+        (RUNS, {"style": "print", "width": 3.0}, "--width must be 40 to 400 mm, not 3"),
+        (RUNS, {"width": 85.0}, "add --style print"),
+        ({}, {}, f"1 to {MOST_RUNS} runs, not 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_sentence(
+    runs: dict[str, BenchmarkResult], options: dict[str, object], told: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(told)):
+        runs_figure(runs, FigureOptions(**options))  # type: ignore[arg-type]
+
+
+def test_runs_of_other_tasks_and_scores_without_rows_are_refused() -> None:
+    other = result_of(ROWS)
+    other.suite_description = {**other.suite_description, "task": "staging"}
+    with pytest.raises(UserError, match="task differs"):
+        runs_figure({**RUNS, "other": other}, FigureOptions("forest"))
+    bare = BenchmarkResult([], other.metric_scores, RUNS["second"].suite_description, "bare")
+    with pytest.raises(UserError, match="bare has scores but no rows"):
+        runs_figure({"bare": bare}, FigureOptions("deferral"))
+    assert runs_figure({"bare": bare}, FigureOptions("forest")).table
+
+
+def test_deferral_by_hand() -> None:
+    cases = [(True, True)] * 3 + [(True, False)] + [(False, True)] + [(False, False)] * 4
+    rows = [
+        EvaluationResult(None if did else 1, 1, did, 0.5, metadata={"should_abstain": due})
+        for due, did in cases
+    ]
+    table = Rows([replace(row, record_id=str(i)) for i, row in enumerate(rows)]).table
+    drawing = deferral_drawing({"m": table}, series(["m"]), look_of("screen"))
+    due, safe = drawing.table
+    assert (due["value"], due["n"], safe["value"], safe["n"]) == (0.75, 4, 0.8, 5)
+    assert due["low"] < 0.75 < due["high"]
+
+
+def test_a_forest_shows_the_numbers_of_the_runs_in_the_metrics_chosen() -> None:
+    drawing = forest_drawing(
+        RUNS, series(list(RUNS)), look_of("print", 85), ["brier_score", "accuracy"]
+    )
+    scores = RUNS["second"].metric_scores
+    found = {(row["panel"].split(" (")[0], row["run"]): row for row in drawing.table}
+    assert len(found) == 4
+    for heading, key in (("Accuracy", "accuracy"), ("Brier", "brier_score")):
+        row, score = found[heading, "second"], scores[key]
+        ends = (score.interval.low, score.interval.high)
+        assert (row["value"], row["low"], row["high"]) == (score.value, *ends)
+
+
+def test_no_two_runs_share_dash_and_mark() -> None:
+    looks = list(series([str(i) for i in range(MOST_RUNS)]).values())
+    assert len({(tuple(one.dash), one.shape) for one in looks}) == MOST_RUNS
+    assert len({(one.tone.name, one.shape) for one in looks}) == MOST_RUNS
+
+
+def test_print_has_the_width_asked_for_and_the_same_bytes_again() -> None:
+    options = FigureOptions("deferral", "print", 85)
+    first, again = (runs_figure(RUNS, options) for _ in range(2))
+    svg = figure_file(first, ".svg", "print").decode()
+    width = re.search(r'width="([\d.]+)mm"', svg)
+    assert width is not None
+    assert float(width[1]) == pytest.approx(85, abs=1.5)
+    for suffix, start in ((".svg", b"<svg"), (".pdf", b"%PDF"), (".png", b"\x89PNG")):
+        made = figure_file(first, suffix, "print")
+        assert made.startswith(start)
+        assert made == figure_file(again, suffix, "print")
+    assert first._repr_svg_() == first.svg
+
+
+def test_a_long_name_is_broken_and_no_letter_lost() -> None:
+    look = look_of("print", 85)
+    name = "provider/some-model_with:many-parts-and-a-very-long-name"
+    lines = look.broken(name, 60)
+    assert "".join(lines) == name
+    assert max(map(len, lines)) <= 60 / (0.5 * look.font)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("figures")
+    for name in ("provider/first-model", "second"):
+        RUNS[name].save(made / f"{name.partition('/')[0]}.json")
+    return made
+
+
+def test_the_command_writes_a_new_file_and_never_over_an_old_one(folder: Path) -> None:
+    asked = ("figure", "provider.json", "second.json", "--kind", "deferral", "-o")
+    done = krisis(*asked, "new/figure.pdf", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "wrote new/figure.pdf\n")
+    before = (folder / "new" / "figure.pdf").read_bytes()
+    for name, told in (
+        ("new/figure.pdf", "new/figure.pdf exists already"),
+        ("figure.tiff", "a figure is a .pdf, .svg or .png file, not 'figure.tiff'"),
+    ):
+        done = krisis(*asked, name, cwd=folder)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+    assert (folder / "new" / "figure.pdf").read_bytes() == before
+    assert not (folder / "figure.tiff").exists()
+
+
+def test_the_points_of_a_curve_are_those_of_the_run() -> None:
+    figure = runs_figure({"second": RUNS["second"]}, FigureOptions("risk-coverage"))
+    table = ROWS.table
+    wrong = table.answered & ~table.correct
+    last = [row for row in figure.table if "selective_risk" in row][-1]
+    assert last["coverage"] == pytest.approx(table.answered.mean())
+    assert last["selective_risk"] == pytest.approx(wrong.sum() / table.answered.sum())
+    assert np.isfinite(last["threshold"])

@@ -1,0 +1,254 @@
+"""Tables of numbers: CSV for programs, Markdown and LaTeX for papers, from one object."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.commands import krisis
+from tests.invented_runs import invented_rows, result_of
+
+from krisis.reporting.latex import latex_text
+from krisis.reporting.tables import Estimate, EstimateTable, written
+from krisis.statistics.intervals import Interval
+
+MODELS = ("openai/some_model-50 %", "own & \\free{} ~x^2 #1 $ | <b> é ≥ – ² 中", "guideline")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with three runs on the same cases, whose names are hard to write."""
+    made = tmp_path_factory.mktemp("tables")
+    rows = invented_rows(60)
+    for place, model in enumerate(MODELS):
+        result_of(rows, model).save(made / f"r{place}.json")
+    return made
+
+
+COMMANDS = {
+    "score": ("score", "r0.json", "-m", "accuracy", "-m", "risk_at_80_coverage", "-m", "e50"),
+    "show": ("show", "r1.json"),
+    "leaderboard": ("leaderboard", "r0.json", "r1.json", "r2.json"),
+    "compare": ("compare", "r0.json", "r1.json", "-m", "accuracy", "--permutations", "99"),
+    "selective": ("selective", "--input", "r1.json", "--bootstrap-resamples", "50"),
+}
+
+
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> dict[tuple[str, str], str]:
+    """Return what every command prints in every format."""
+    found = {}
+    for name, words in COMMANDS.items():
+        for kind in ("table", "csv", "markdown", "latex", "json"):
+            done = krisis(*words, "--format", kind, cwd=folder)
+            assert done.returncode == 0, done.stderr
+            found[name, kind] = done.stdout
+    return found
+
+
+def test_an_estimate_is_written_with_its_interval_and_an_undefined_one_as_a_dash() -> None:
+    ends = Interval(-0.0004, 0.98765, 0.9, "mid_p")
+    assert str(Estimate(0.5, ends)) == "0.500 [0.000, 0.988]"
+    assert str(Estimate(0.5, ends, signed=True)) == "+0.500 [0.000, +0.988]"
+    assert str(Estimate(-12345.678, decimals=1)) == "−12,345.7"
+    assert str(Estimate(math.nan, ends, "no_rows")) == "–"
+    assert Estimate(0.5, ends).record() == {
+        "value": 0.5,
+        "low": -0.0004,
+        "high": 0.98765,
+        "level": 0.9,
+        "method": "mid_p",
+        "reason": None,
+    }
+    missing = Interval.undefined("no_method_was_shown_to_cover")
+    assert Estimate(0.5, missing).record()["reason"] == "no_method_was_shown_to_cover"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_csv_has_one_line_per_number_with_keys_and_full_precision(
+    command: str, printed: dict[tuple[str, str], str]
+) -> None:
+    lines = list(csv.DictReader(io.StringIO(printed[command, "csv"])))
+    assert lines
+    for line in lines:
+        assert {"suite", "task", "metric", "value", "low", "high", "level", "method", "n"} <= {
+            name for name in line if re.fullmatch("[a-z_]+", name)
+        }
+        assert re.fullmatch(r"[a-z0-9_.]+(\[.*\])?", line["metric"])
+        assert (line["suite"], line["task"]) == ("ckd", "detection")
+        assert bool(line["value"]) or bool(line["reason"])
+        assert bool(line["low"]) == bool(line["level"])
+    assert len({json.dumps(line) for line in lines}) == len(lines)
+
+
+def test_csv_of_scores_holds_the_numbers_of_the_result(
+    folder: Path, printed: dict[tuple[str, str], str]
+) -> None:
+    lines = list(csv.DictReader(io.StringIO(printed["show", "csv"])))
+    content = json.loads((folder / "r1.json").read_text(encoding="utf-8"))
+    stored = {score["key"]: score for score in content["metric_scores"].values()}
+    assert [line["metric"] for line in lines] == list(stored)
+    for line in lines:
+        score = stored[line["metric"]]
+        assert float(line["value"]) == score["value"]
+        assert float(line["low"]) == score["interval"]["low"]
+        assert (line["method"], int(line["n"])) == (
+            score["interval"]["method"],
+            score["n_evaluated"],
+        )
+
+
+def test_a_text_that_a_spreadsheet_would_compute_is_guarded() -> None:
+    table = EstimateTable("c", ("a",), [["x"]], [{"model": "=1+1", "value": -0.5}])
+    assert written([table], "csv") == "model,value\n'=1+1,-0.5\n"
+
+
+def test_why_a_number_is_missing_is_said_by_code_and_in_words(
+    printed: dict[tuple[str, str], str],
+) -> None:
+    lines = {line["metric"]: line for line in csv.DictReader(io.StringIO(printed["score", "csv"]))}
+    assert lines["e50"]["reason"] == "no_method_was_shown_to_cover"
+    assert (lines["e50"]["low"], lines["e50"]["level"]) == ("", "")
+    for kind in ("markdown", "table"):
+        assert (
+            "no_method_was_shown_to_cover (no method was shown to cover" in printed["score", kind]
+        )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_markdown_has_as_many_cells_in_every_line_whatever_a_name_holds(
+    command: str, printed: dict[tuple[str, str], str]
+) -> None:
+    lines = printed[command, "markdown"].splitlines()
+    grouped = groupby(lines, key=lambda line: line.startswith("|"))
+    found = [list(block) for is_table, block in grouped if is_table]
+    assert found
+    for block in found:
+        assert len({line.count("|") for line in block}) == 1
+        assert re.fullmatch(r"\|( ---:? \|)+", block[1])
+    assert "<b>" not in printed[command, "markdown"]
+
+
+def check_latex(text: str) -> None:
+    """Fail where LaTeX would stop: other signs, open groups, rows with too many cells."""
+    assert text.isascii()
+    bare = re.sub(r"\\[\\&%#$_{}]", "", text)
+    assert bare.count("{") == bare.count("}")
+    assert bare.count("$") % 2 == 0
+    assert "#" not in bare
+    opened = re.findall(r"\\(begin|end)\{(\w+)\}", text)
+    stack: list[str] = []
+    for verb, name in opened:
+        if verb == "begin":
+            stack.append(name)
+        else:
+            assert stack.pop() == name
+    assert not stack
+    for body in re.findall(r"\\begin\{tabular\}\{(.*?)\\end\{tabular\}", text, re.DOTALL):
+        head, *lines = body.split("\n")
+        n_columns = len(re.findall(r"(?<![a-z\\])[lr](?=[lr@])|\}(?=[lr@])", head)) or 1
+        rows = [line for line in lines if line.endswith(r" \\")]
+        cells = {len(re.findall(r"(?<!\\)&", re.sub(r"\\shortstack\[.\]", "", r))) for r in rows}
+        assert len(cells) == 1, cells
+        assert cells.pop() + 1 >= n_columns
+    comments = [line for line in text.splitlines() if re.search(r"(?<!\\)%", line)]
+    assert comments == [r"% Needs \usepackage{booktabs} and \usepackage{array}."]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_latex_is_well_formed_and_plain_ascii(
+    command: str, printed: dict[tuple[str, str], str]
+) -> None:
+    check_latex(printed[command, "latex"])
+    assert r"\toprule" in printed[command, "latex"]
+    assert re.search(r"\\caption\{.*ckd / detection.*n = \d", printed[command, "latex"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.text(max_size=40))
+def test_no_text_is_a_command_of_latex(text: str) -> None:
+    table = EstimateTable(text, ("name", "value"), [[text, Estimate(0.5)], [text, 3]], [], [text])
+    check_latex(written([table], "latex"))
+
+
+def test_signs_are_written_as_latex_writes_them() -> None:
+    assert latex_text("a_b & 50 % ≥ ² – é") == r"a\_b \& 50 \% $\geq$ $^{2}$ {--} \'{e}"
+    assert latex_text("中") == "{[}U+4E2D{]}"
+    assert latex_text("a--b") == "a{-}{-}b"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_pdflatex_sets_the_tables_of_every_command(
+    printed: dict[tuple[str, str], str], tmp_path: Path
+) -> None:
+    signs = "".join(map(chr, range(32, 0x180))) + "".join(map(chr, range(0x2010, 0x2300)))
+    hard = EstimateTable("signs", ("a", "b"), [[s, 1] for s in signs.split()], [], [signs])
+    tables = [printed[name, "latex"] for name in COMMANDS] + [written([hard], "latex")]
+    text = "\n\\clearpage\n".join(tables)
+    whole = (
+        "\\documentclass{article}\n\\usepackage{booktabs}\n\\usepackage{array}\n"
+        f"\\begin{{document}}\n{text}\n\\end{{document}}\n"
+    )
+    (tmp_path / "tables.tex").write_text(whole, encoding="ascii")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:].decode("latin-1")
+
+
+def test_json_is_the_same_by_both_names_and_keyed_by_keys(
+    folder: Path, printed: dict[tuple[str, str], str]
+) -> None:
+    for name in ("score", "leaderboard", "compare"):
+        assert krisis(*COMMANDS[name], "--json", cwd=folder).stdout == printed[name, "json"]
+    scores = json.loads(printed["score", "json"])["metric_scores"]
+    assert [score["key"] for score in scores.values()] == ["accuracy", "risk_at_80_coverage", "e50"]
+    (board,) = json.loads(printed["leaderboard", "json"])
+    assert "accuracy" in board["entries"][0]["figures"]
+    (pair,) = json.loads(printed["compare", "json"])["pairs"]
+    assert list(pair["deltas"]) == ["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("show", "r0.json", "--format", "markdwn"), "unknown format 'markdwn'; did you mean"),
+        (("show", "r0.json", "--json", "--format", "csv"), "--json and --format csv contradict"),
+        # Said before a run is read.
+        (("leaderboard", "absent.json", "-o", "r1.json"), "r1.json exists already"),
+    ],
+)
+def test_a_wrong_format_or_an_existing_file_is_one_sentence(
+    words: tuple[str, ...], told: str, folder: Path
+) -> None:
+    before = (folder / "r1.json").read_bytes()
+    done = krisis(*words, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"krisis: {told}")
+    assert done.stderr.count("\n") == 1
+    assert (folder / "r1.json").read_bytes() == before
+
+
+def test_a_file_takes_the_format_of_its_ending(
+    folder: Path, printed: dict[tuple[str, str], str], tmp_path: Path
+) -> None:
+    words = COMMANDS["leaderboard"]
+    for suffix, kind in (
+        (".csv", "csv"),
+        (".md", "markdown"),
+        (".tex", "latex"),
+        (".txt", "table"),
+    ):
+        path = tmp_path / f"board{suffix}"
+        done = krisis(*words, "--output", str(path), cwd=folder)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert path.read_text(encoding="utf-8") == printed["leaderboard", kind]
