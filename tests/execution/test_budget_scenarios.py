@@ -236,6 +236,24 @@ def reliable() -> Scenario:
     return scenario
 
 
+@pytest.mark.parametrize("way", ["p-true", "two-step"])
+def test_a_budget_with_room_for_one_call_more_begins_no_answer_in_two(
+    way: str, in_virtual_time: InVirtualTime
+) -> None:
+    asking, n_calls = Asking(elicit=Elicitation.parsed(way)), set()
+    for max_tokens in range(6000, 24_000, 1000):
+        scenario = reliable()
+        scenario.n_records, scenario.n_workers, scenario.cap = 4, 1, 3500
+        scenario.small = scenario.large = 3000
+        result, provider = in_virtual_time(run(scenario, Limits(max_tokens=max_tokens), asking))
+        assert provider.n_input + provider.n_output <= max_tokens
+        n_more = provider.n_calls - 2 * len(result.evaluation_results)
+        # Begun on trust with less than it needs, the last reply may be cut, and the run ends.
+        assert n_more == 0 or provider.caps[-1] < 3000, max_tokens
+        n_calls.add(provider.n_calls)
+    assert n_calls >= {2, 4}
+
+
 def test_a_small_budget_is_used_up_instead_of_stopping_at_the_calls_in_progress(
     in_virtual_time: InVirtualTime,
 ) -> None:

@@ -25,7 +25,7 @@ from krisis.data.base import FeatureDescription, RecordListSuite, Task
 from krisis.errors import InvalidValue, ProviderUnavailable, RunConflict
 from krisis.execution.cache import ReplyCache
 from krisis.execution.grid import plan_of
-from krisis.execution.options import Batching, Execution
+from krisis.execution.options import Execution, batch_api_of
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.base import BenchmarkResult
@@ -235,13 +235,12 @@ def test_the_stored_prompt_shows_no_value_in_either_call(way: Way) -> None:
     assert result.prompts.prompt_data_policy == "redacted"
 
 
-def test_provider_batches_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+def test_provider_batches_are_refused_before_anything_is_sent() -> None:
     model = OpenAIBackend("m", api_key="sk-1234567890abcdef", base_url="http://127.0.0.1:9/v1")
+    assert batch_api_of(model)
     model.asking = Asking(elicit=Elicitation(Way.P_TRUE))
-    execution = Execution(recorder=Recorder(tmp_path / "runs"), batching=Batching())
     with pytest.raises(InvalidValue, match="--elicit p-true takes two calls for an answer"):
-        Benchmark(RecordListSuite(records(2), TASK), model, [], execution=execution).run()
-    assert not list_runs(tmp_path / "runs")
+        batch_api_of(model)
 
 
 def recorded(tmp_path: Path, asking: Asking, recorder: Recorder) -> BenchmarkResult:
