@@ -43,9 +43,10 @@ TEXTS = {
     "common word": "confidence",
     "one letter": "e",
     "word that is nowhere": "qqzzy",
-    "rare phrase": "case-0777777",
+    "name of a record": "case-0777777",
+    "three common words": "albumin is not",
 }
-COMMON_PHRASE = "albumin is not"
+COMMON_PHRASE = '"albumin is not"'
 _REPLY = "The patient has an eGFR near the threshold and the albumin is not stated. " * 5
 
 

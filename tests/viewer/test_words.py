@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from krisis.metrics.base import EvaluationResult
 from krisis.viewer import stored_columns, words
+from krisis.viewer.row_index import RowFilter, RowIndex
 from krisis.viewer.stored_columns import found_texts
-from krisis.viewer.words import END, Words, WordWriter
+from krisis.viewer.words import END, Words, WordWriter, sought
 
 TEXTS = [
     "case-01\nno\nthe egfr is 43.2, near the threshold",
@@ -74,10 +76,45 @@ def test_any_text_is_found_by_its_words_as_by_reading(
         assert found_texts(Path(folder), ends, needle).tolist() == looked_for(texts, needle)
 
 
-def test_letters_and_digits_are_found_without_reading_a_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("needle", "found"), [("thresh", [0, 4]), ("3.2", [0]), ("case", [0, 1, 2, 4])]
+)
+def test_words_are_found_without_reading_a_text(
+    tmp_path: Path, needle: str, found: list[int]
+) -> None:
     ends = written(tmp_path, TEXTS)
     (tmp_path / "texts").write_bytes(b"")
-    assert found_texts(tmp_path, ends, "thresh").tolist() == [0, 4]
+    assert found_texts(tmp_path, ends, needle).tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("typed", "parts"),
+    [
+        ("egfr 43.2,", ["egfr", "43.2"]),
+        ("case-07 case-07", ["case", "07"]),
+        (' "is not" ', ["is not"]),
+        ('"is" "not"', ['is" "not']),
+        ('""', ['""']),
+        ("→", ["→"]),
+    ],
+)
+def test_a_search_is_for_every_word_or_for_the_phrase_in_quotes(
+    typed: str, parts: list[str]
+) -> None:
+    assert sought(typed) == parts
+
+
+def test_every_word_is_looked_for_in_any_order() -> None:
+    rows = [
+        EvaluationResult(1, 1, raw_response=text, record_id=f"case-{number}")
+        for number, text in enumerate(["Albumin is not stated", "is albumin stated", "albumin"])
+    ]
+    index = RowIndex(rows, {})
+    found = {
+        text: index.select(RowFilter(text=text)).tolist()
+        for text in ("stated ALBUMIN", '"is not"', "albumin 1")
+    }
+    assert found == {"stated ALBUMIN": [0, 1], '"is not"': [0], "albumin 1": [0, 1, 2]}
 
 
 @pytest.mark.parametrize("limit", ["_MOST_WORDS", "_MOST_CHARACTERS"])

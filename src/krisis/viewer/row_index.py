@@ -19,6 +19,7 @@ from krisis.reporting.breakdown import group_label
 from krisis.reporting.costliest import is_correct
 from krisis.reporting.deferral import CELLS, deferral_cell
 from krisis.results.attrition import UNCLASSIFIED
+from krisis.viewer.words import sought
 
 OUTCOMES = ("answered", "abstained", "failed")
 SCORED = "scored"  # answered or abstained: everything but failed
@@ -146,7 +147,8 @@ class RowIndex:
         if wanted.record:
             kept &= self.arrays["record"] == _record_code(wanted.record)
         if wanted.text:
-            kept &= self.search(wanted.text.casefold())
+            for part in sought(wanted.text.casefold()):
+                kept &= self.search(part)
         return self._ordered(kept, wanted.sort)
 
     def _of_outcome(self, wanted: RowFilter) -> NDArray[np.bool_]:

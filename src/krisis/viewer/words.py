@@ -17,12 +17,27 @@ BoolArray = NDArray[np.bool_]
 
 # In no text of UTF-8, so that nothing is found across two texts or two words.
 END = b"\xff"
-_WORD = re.compile(r"\w+")
+# A decimal number is one word.
+_WORD = re.compile(r"\w+(?:\.\w+)*")
 # With more different words, as in languages without spaces, the texts themselves are searched.
 _MOST_WORDS = 3_000_000
 _MOST_CHARACTERS = 48_000_000
 _PAIRS_AT_ONCE = 2_000_000
 _WORDS_ONE_BY_ONE = 200
+
+
+def sought(text: str) -> list[str]:
+    """Return what a text must contain to be found: every word, or what is in quotes as it is.
+
+    >>> sought("albumin, 3.5")
+    ['albumin', '3.5']
+    >>> sought('"albumin, 3.5"')
+    ['albumin, 3.5']
+    """
+    quoted = text.strip()
+    if len(quoted) > 2 and quoted[0] == quoted[-1] == '"':
+        return [quoted[1:-1]]
+    return list(dict.fromkeys(_WORD.findall(text))) or [text]
 
 
 class WordWriter:
@@ -120,8 +135,8 @@ class Words:
     def candidates(self, needle: str) -> tuple[BoolArray, bool]:
         """Return the texts that have all words of a needle, and whether these all contain it.
 
-        A needle of letters and digits alone lies within one word of a text that contains it, and
-        so no text has to be read. Of any other one the texts still have to be.
+        A needle that is one word, or a part of one, lies within one word of a text that contains
+        it, and so no text has to be read. Of any other one the texts still have to be.
         """
         kept = np.ones(self._n_texts, dtype=np.bool_)
         parts = _WORD.findall(needle)
