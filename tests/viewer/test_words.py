@@ -112,7 +112,7 @@ def test_every_word_is_looked_for_in_any_order() -> None:
     index = RowIndex(rows, {})
     found = {
         text: index.select(RowFilter(text=text)).tolist()
-        X
+        for text in ("stated ALBUMIN", '"is not"', "albumin case-2")
     }
     assert found == {"stated ALBUMIN": [0, 1], '"is not"': [0], "albumin case-2": [2]}
 
