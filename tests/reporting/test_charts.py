@@ -31,6 +31,7 @@ from krisis.reporting.deferral import confusion_figure, confusion_table, deferra
 from krisis.reporting.pages import style_sheet
 from krisis.reporting.palette import TONES
 from krisis.reporting.report import build_report, chart_sections
+from krisis.reporting.risk_curves import curve_band, run_curve
 from krisis.results.result import BenchmarkResult
 
 
@@ -291,3 +292,17 @@ def test_an_exported_chart_says_whose_it_is_and_what_its_marks_mean(one_level: b
 def test_print_shows_no_toggle() -> None:
     printed = style_sheet().split("@media print{")[1]
     assert "details:not([open]){display:none}" in printed
+
+
+def test_the_band_of_a_curve_allows_for_errors_that_were_not_seen() -> None:
+    """At each threshold the limits are those of a share: of 0 in n, 0 and 1 - 0.05^(1/n)."""
+    levels = [0.9] * 30 + [0.6] * 14
+    table = Rows([EvaluationResult(1, 1, confidence=c) for c in levels]).table
+    curve = run_curve(table)
+    assert curve is not None
+    first, last = curve_band(table, curve)
+    assert (first["coverage"], last["coverage"]) == (30 / 44, 1)
+    assert [first["selective_low"], last["selective_low"]] == [0, 0]
+    assert first["selective_high"] == pytest.approx(1 - 0.05 ** (1 / 30))
+    assert last["selective_high"] == pytest.approx(1 - 0.05 ** (1 / 44))
+    assert first["generalized_high"] == pytest.approx(1 - 0.05 ** (1 / 44))

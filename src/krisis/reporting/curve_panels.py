@@ -14,7 +14,7 @@ from krisis.reporting.confidence_charts import reliability_table
 from krisis.reporting.figure import Chart, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import GRID, MUTED
 from krisis.reporting.panels import Drawing, grid, n_columns, panel_title, point_of
-from krisis.reporting.risk_curves import curve_band, curve_points, run_curve
+from krisis.reporting.risk_curves import area_or_bar, curve_band, curve_points, run_curve
 from krisis.reporting.style import Look, Series
 from krisis.results.explanations import reason_words
 
@@ -22,8 +22,8 @@ MOST_OVERLAID = 4  # with more, bands hide each other
 _BAND = 0.14
 _FIRST_SHARE = 0.05
 _CURVE_NOTE = (
-    "Risk: errors among the answers kept. Bands: 95 % of resamples of patients. Mark: every answer "
-    "is kept."
+    "Risk: errors among the answers kept. Bands: 95 % intervals at each threshold, by patient. "
+    "Mark: every answer is kept."
 )
 
 
@@ -48,7 +48,7 @@ def risk_coverage_drawing(
         curve = None if name in reasons else run_curve(table)
         if curve is not None:
             points[name] = [{"run": name, **point} for point in curve_points(curve)]
-            bands[name] = [{"run": name, **row} for row in curve_band(table, curve.cmax)]
+            bands[name] = [{"run": name, **row} for row in curve_band(table, curve)]
     ends = [row["selective_risk"] for rows in points.values() for row in rows if _shown(row)]
     ends += [row["selective_high"] for rows in bands.values() for row in rows if _shown(row)]
     top = max(*ends, 0.05) if ends else 1.0
@@ -60,7 +60,7 @@ def risk_coverage_drawing(
         (
             "Keep only the answers above a confidence: coverage is what is left, risk the share of "
             "errors in it. Each curve ends in its mark, where every answer is kept; bands are 95 % "
-            "of resamples of patients, point by point."
+            "intervals by patient, threshold by threshold."
         ),
         whole.together if overlaid else whole.apart,
         [row for name in points for row in (*points[name], *bands[name])],
@@ -123,9 +123,7 @@ class _Curves:
 
     def _layers(self, name: str) -> list[Chart]:
         one = self.marks[name]
-        band = alt.Chart(data(self.bands[name])).mark_area(
-            color=str(one.tone), opacity=_BAND, clip=True
-        )
+        band = area_or_bar(self.bands[name], str(one.tone), opacity=_BAND, clip=True)
         places = {"y": alt.Y("selective_low:Q"), "y2": alt.Y2("selective_high:Q")}
         end = alt.Chart(data([self.points[name][-1]])).mark_point(**point_of(one, self.look))
         risk = {"x": alt.X("coverage:Q"), "y": alt.Y("selective_risk:Q")}

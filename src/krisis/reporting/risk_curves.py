@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from krisis.json_values import JsonObject
-from krisis.metrics.curve_form import curve_of, items_of, optimal_of
+from krisis.metrics.curve_form import curve_of, optimal_of
+from krisis.metrics.forms import Share
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import IntArray, Table
 from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG, Tone
-from krisis.reporting.risk_coverage import risk_band
 from krisis.statistics.bootstrap import BootstrapOptions
 
 N_POINTS = 300
-N_RESAMPLES = 400
+# The band has so many points; each costs a look at all rows.
+_BAND_POINTS, _BAND_POINTS_OF_MANY, _MANY = 30, 10, 200_000
 MODEL, BEST = "this model", "best possible ranking"
 KEPT_ERRORS = "errors among the answers kept"
 
@@ -31,10 +32,14 @@ def run_curve(table: Table) -> RiskCoverageCurve | None:
 
 def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     """Return the working points, thinned out evenly in coverage where there are very many."""
+    return points_at(curve, _evenly(curve, N_POINTS))
+
+
+def _evenly(curve: RiskCoverageCurve, n_points: int) -> IntArray:
     coverage = curve.coverage
-    steps = np.searchsorted(coverage, np.linspace(coverage[0], coverage[-1], N_POINTS))
-    kept = np.unique(steps) if coverage.size > N_POINTS else np.arange(coverage.size)
-    return points_at(curve, kept)
+    if coverage.size <= n_points:
+        return np.arange(coverage.size)
+    return np.unique(np.searchsorted(coverage, np.linspace(coverage[0], coverage[-1], n_points)))
 
 
 def points_at(curve: RiskCoverageCurve, kept: IntArray) -> list[dict[str, float]]:
@@ -44,23 +49,27 @@ def points_at(curve: RiskCoverageCurve, kept: IntArray) -> list[dict[str, float]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def curve_band(table: Table, cmax: float) -> list[dict[str, float]]:
-    """Return where both risks lie in 95 % of resamples of patients, on a grid of coverages.
+def curve_band(table: Table, curve: RiskCoverageCurve) -> list[dict[str, float]]:
+    """Return the 95 % intervals of both risks at thresholds along the curve.
 
-    At one coverage the generalized risk is the selective risk times that coverage.
+    At a threshold each risk is a share, of the answers kept or of all cases; its interval is that
+    of a share by patient, so that a curve without an error has a band too.
     """
-    items = items_of(table, "error", table.pools)
-    band = risk_band(items, cmax, options=BootstrapOptions(n_resamples=N_RESAMPLES))
-    return [
-        {
-            "coverage": row["coverage"],
-            "selective_low": row["low"],
-            "selective_high": row["high"],
-            "generalized_low": row["low"] * row["coverage"],
-            "generalized_high": row["high"] * row["coverage"],
+    wrong = table.answered & ~table.correct
+    n_points = _BAND_POINTS if table.n_scored <= _MANY else _BAND_POINTS_OF_MANY
+    band = []
+    for index in _evenly(curve, n_points).tolist():
+        kept = table.answered & (table.confidence >= curve.threshold[index])
+        shares = {
+            "selective": Share(wrong, among=kept),
+            "generalized": Share(wrong & kept, among=table.everyone),
         }
-        for row in band
-    ]
+        row = {"coverage": float(curve.coverage[index])}
+        for risk, share in shares.items():
+            interval = share.uncertainty(table, BootstrapOptions()).interval
+            row |= {f"{risk}_low": interval.low, f"{risk}_high": interval.high}
+        band.append(row)
+    return band
 
 
 def risk_figures(table: Table) -> list[Figure]:
@@ -69,7 +78,7 @@ def risk_figures(table: Table) -> list[Figure]:
     if curve is None:
         return []
     best = optimal_of(table, "error")
-    band = curve_band(table, curve.cmax)
+    band = curve_band(table, curve)
     return [
         _figure("selective", curve, best, band=band),
         _figure("generalized", curve, best, band=band),
@@ -83,7 +92,7 @@ _WORDS = {
         (
             "Keep only the answers above a confidence: coverage is what is left, risk the share of "
             "errors in it. If confidence is useful, risk falls to the left. The dashed line is the "
-            "same answers in the best order, the band 95 % of resamples of patients; at Cmax "
+            "same answers in the best order, the band the 95 % interval at each threshold; at Cmax "
             "({cmax}) every answer is kept. AURC {area:.4f}, of which {excess:.4f} could be "
             "avoided by ranking."
         ),
@@ -148,21 +157,27 @@ def _key(tone: Tone, one_level: bool) -> list[Mark]:
     return [
         Mark("dot", tone, model) if one_level else Mark("line", tone, MODEL),
         Mark("dashes", MUTED, f"{BEST} of the same answers"),
-        Mark("box", tone, "95 % of resamples of patients"),
+        Mark("box", tone, "95 % interval at each threshold"),
         *([] if one_level else [Mark("dot", INK, "Cmax: every answer is kept")]),
     ]
 
 
 def _band_layer(band: list[dict[str, float]], kind: str, tone: str) -> Chart:
-    return (
-        alt.Chart(data(band))
-        .mark_area(color=tone, opacity=0.18)
-        .encode(
-            x=alt.X("coverage:Q", title="coverage"),
-            y=alt.Y(f"{kind}_low:Q"),
-            y2=alt.Y2(f"{kind}_high:Q"),
-        )
+    return area_or_bar(band, tone, opacity=0.18).encode(
+        x=alt.X("coverage:Q", title="coverage"),
+        y=alt.Y(f"{kind}_low:Q"),
+        y2=alt.Y2(f"{kind}_high:Q"),
     )
+
+
+def area_or_bar(
+    band: Sequence[JsonObject], tone: str, *, opacity: float, clip: bool = False
+) -> Chart:
+    """Return the mark of a band: an area between points, of a single one a bar."""
+    base = alt.Chart(data(band))
+    if len(band) > 1:
+        return base.mark_area(color=tone, opacity=opacity, clip=clip)
+    return base.mark_rule(color=tone, opacity=2 * opacity, strokeWidth=12, clip=clip)
 
 
 def _line(
