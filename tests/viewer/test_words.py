@@ -90,8 +90,8 @@ def test_words_are_found_without_reading_a_text(
 @pytest.mark.parametrize(
     ("typed", "parts"),
     [
-        ("egfr 43.2,", ["egfr", "43.2"]),
-        ("case-07 case-07", ["case", "07"]),
+        ("egfr 43.2", ["egfr", "43.2"]),
+        (" case-07  case-07 ", ["case-07"]),
         (' "is not" ', ["is not"]),
         ('"is" "not"', ['is" "not']),
         ('""', ['""']),

@@ -29,15 +29,15 @@ _WORDS_ONE_BY_ONE = 200
 def sought(text: str) -> list[str]:
     """Return what a text must contain to be found: every word, or what is in quotes as it is.
 
-    >>> sought("albumin, 3.5")
+    >>> sought("albumin 3.5")
     ['albumin', '3.5']
-    >>> sought('"albumin, 3.5"')
-    ['albumin, 3.5']
+    >>> sought('"albumin 3.5"')
+    ['albumin 3.5']
     """
     quoted = text.strip()
     if len(quoted) > 2 and quoted[0] == quoted[-1] == '"':
         return [quoted[1:-1]]
-    return list(dict.fromkeys(_WORD.findall(text))) or [text]
+    return list(dict.fromkeys(text.split()))
 
 
 class WordWriter:
