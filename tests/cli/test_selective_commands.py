@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -570,6 +571,30 @@ def test_a_krisis_run_with_an_answer_without_confidence_names_the_patient(tmp_pa
     path = tmp_path / "result.json"
     BenchmarkResult(rows, {}, {}, "b").save(path)
     assert "patient-7" in sentence("selective", "--input", path)
+
+
+def test_a_confidence_asked_for_apart_is_calibrated_and_not_the_stated_one(
+    tmp_path,
+):
+    rows = [
+        EvaluationResult(
+            i % 2,
+            1,
+            confidence=i / 40,
+            cluster_id=str(i),
+            signals={"stated_confidence": 0.9, "p_true_confidence": i / 40},
+        )
+        for i in range(40)
+    ]
+    path = tmp_path / "result.json"
+    BenchmarkResult(rows, {}, {}, "b").save(path)
+    made = krisis("calibrate", "--input", path, "--output", tmp_path / "c.json")
+    assert made.output.startswith("logistic on p_true_confidence → correctness: 40 records")
+    rows = [replace(row, confidence=0.5, signals={"llm_evidence_count": None}) for row in rows]
+    BenchmarkResult(rows, {}, {}, "b").save(tmp_path / "same.json")
+    problem = sentence("selective", "--input", tmp_path / "same.json", "--confidence", "all")
+    assert "no variant can be evaluated" in problem
+    assert "stated: it is 0.5 for each of the 40" in problem
 
 
 def test_calibrating_and_applying(run, tmp_path):

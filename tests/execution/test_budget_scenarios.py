@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
@@ -251,6 +252,9 @@ def test_a_budget_with_room_for_one_call_more_begins_no_answer_in_two(
         # Begun on trust with less than it needs, the last reply may be cut, and the run ends.
         assert n_more == 0 or provider.caps[-1] < 3000, max_tokens
         n_calls.add(provider.n_calls)
+        if result.stop is not None and not result.evaluation_results and not provider.n_calls:
+            (stated,) = re.findall(r"in two calls, may take ([\d,]+) tokens", str(result.stop))
+            assert int(stated.replace(",", "")) > max_tokens
     assert n_calls >= {2, 4}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
+from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.openai import OpenAIBackend
 from krisis.backends.scripted import ScriptedBackend
@@ -141,6 +142,28 @@ def test_rows_scores_and_counts_are_those_of_one_machine(
     here, there = run(backend, 60, None), run(backend, 60, Cluster(address))
     assert comparable(there) == comparable(here)
     assert {row.failure_class for row in there.evaluation_results} - {None, ""}
+
+
+def in_two_calls(request: ChatRequest) -> ChatReply:
+    """Answer every case alike; a second reply about several cases cannot be read."""
+    kinds = request.schema["properties"]
+    names = kinds["results"]["items"]["properties"]["id"]["enum"] if "results" in kinds else []
+    is_second = "probability" in json.dumps(request.schema)
+    one: dict[str, Any] = {"abstained": False, "prediction": 1, "confidence": 0.8}
+    one = {"probability": 0.3} if is_second else one
+    rows = [{"id": name, **one} for name in names]
+    text = json.dumps({"results": rows} if names else one)
+    return ChatReply("cut" if is_second and len(names) > 1 else text, "stop", "script", 10, 3)
+
+
+@pytest.mark.parametrize("way", ["p-true", "two-step"])
+def test_an_answer_in_two_calls_is_that_of_one_machine(way: str, address: str) -> None:
+    backend = ScriptedBackend(in_two_calls)
+    backend.asking = Asking(elicit=Elicitation.parsed(way))
+    here, there = run(backend, 8, None), run(backend, 8, Cluster(address))
+    assert comparable(there) == comparable(here)
+    assert {row.confidence for row in there.evaluation_results} == {0.3}
+    assert there.spending.n_api_calls == 2 * (1 + 1 + 2 + 4)  # halved to single cases
 
 
 class FakeConnection:

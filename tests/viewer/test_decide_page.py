@@ -27,6 +27,7 @@ from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.working_point import Desk, Question
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
+from krisis.metrics.table import Table
 from krisis.reporting.wording import percent_beside, threshold_beside
 from krisis.results.loading import load_result, reproduce_command
 from krisis.results.run_items import read_items
@@ -165,6 +166,14 @@ def test_costs_of_the_address_are_those_of_decide(site: Site, folder: Path) -> N
     assert (low, high) == pytest.approx((expected.low, expected.high), rel=0.05)
     assert "no costs of its own" in facts(site, "double", "wrong=20")["costs"]["reason"]
     assert "must be a number" in facts(site, "hand", "defer=x&cost.0.1=1")["costs"]["reason"]
+
+
+def test_the_stated_score_is_that_of_the_answer_where_another_was_asked_for_apart() -> None:
+    signals = {"stated_confidence": 0.9, "p_true_confidence": 0.2}
+    rows = [EvaluationResult(1, 1, confidence=0.2, cluster_id="a", signals=signals)]
+    items = RunItems(Table(rows), Source(""), default_confidence="p_true")
+    scores = {name: Desk.of(items, ScoreOptions(confidence=name)).score for name in ("", "stated")}
+    assert (scores[""].tolist(), scores["stated"].tolist()) == ([0.2], [0.9])
 
 
 def test_the_halves_share_no_patient_and_the_second_had_no_say(folder: Path, site: Site) -> None:

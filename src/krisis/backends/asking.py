@@ -23,6 +23,7 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 
 RATIONALE = "rationale"
+GUESSES = "guesses"
 # A row keeps no more of the reasoning than this.
 MAX_RATIONALE_CHARACTERS = 4000
 N_GUESSES = 3
@@ -56,6 +57,8 @@ class Elicitation:
         """
         if match := _TOP_K.fullmatch(text):
             return cls(Way.TOP_K, int(match[1] or N_GUESSES))
+        if text.startswith("top-k:"):
+            raise InvalidValue(f"the guesses of top-k are 1 to 99, as in top-k:5, not {text!r}")
         if text not in list(Way):
             known = [*(way.value for way in Way), "top-k:N"]
             raise UnknownName.among("way to ask for confidence", text, known)
@@ -79,6 +82,11 @@ class Elicitation:
     def signal(self) -> str:
         """Return the signal of a row that only this way of asking writes."""
         return f"{self.variant}_confidence"
+
+    @property
+    def member(self) -> str:
+        """Return the member of a reply that this way adds to an answer in one call, if any."""
+        return {Way.RATIONALE: RATIONALE, Way.TOP_K: GUESSES}.get(self.way, "")
 
     def task(self, task: Task) -> Task:
         """Return the task as it is asked: with the reasoning as its first reply field, if any."""

@@ -56,7 +56,7 @@ class ChatRequest:
     ``template`` is the same text with every patient value redacted; it is built beside the prompt,
     not cut out of it, and is what a run stores. ``n_shared_characters`` is the length of the text
     that the cases share, such as an interview. ``history`` are earlier turns of the conversation,
-    each with what was asked and what was replied.
+    each with what was asked and what was replied. ``asking`` is how `build` put the question.
     """
 
     provider: str
@@ -72,6 +72,7 @@ class ChatRequest:
     sample_index: int = 0
     n_shared_characters: int = 0
     history: tuple[tuple[str, str], ...] = ()
+    asking: Asking = field(default_factory=Asking, compare=False)
 
     @property
     def turns(self) -> list[tuple[Literal["user", "assistant"], str]]:
@@ -193,6 +194,7 @@ class ChatBackend(BaseBackend):
             base_url=self.base_url,
             sample_index=sample_index,
             n_shared_characters=len(context),
+            asking=self.asking,
         )
         return self.adapted(request)
 
@@ -313,8 +315,10 @@ class ChatBackend(BaseBackend):
             )
         features, context = [record.features for record in records], contexts.pop()
         request = self.build(features, mode=mode, context=context)
+        check_built(self, request)
         reply = self._completed(request)
         responses = self.read(request, reply)
+        check_read(self, responses)
         first = FirstCall(features, request, reply.text, responses, context)
         if not self.asking.elicit.asks_twice or not first.answered:
             return responses
@@ -327,6 +331,25 @@ class ChatBackend(BaseBackend):
     def _completed(self, request: ChatRequest) -> ChatReply:
         policy = replace(RetryPolicy.of(self), max_reconnects=1)
         return blocking.run(call_with_retries(lambda: self.complete(request), policy))
+
+
+def check_built(backend: ChatBackend, request: ChatRequest) -> None:
+    """Refuse a request by a `build` of the user's own that ignores how the model is to be asked."""
+    if request.asking != backend.asking:
+        raise InvalidValue(
+            f"{type(backend).__name__}.build ignores how to ask ({', '.join(backend.asking.words)})"
+            "; let it call super().build(), or leave --prompt and --elicit out"
+        )
+
+
+def check_read(backend: ChatBackend, responses: Sequence[BackendResponse]) -> None:
+    """Refuse answers by a `read` of the user's own that lack what the way of asking is about."""
+    member = backend.asking.elicit.member
+    if any(member not in one.signals for one in responses if member and not one.abstained):
+        raise InvalidValue(
+            f"{type(backend).__name__}.read ignores --elicit {backend.asking.elicit}: its answers "
+            f"have no {member}; let it call super().read(), or leave --elicit out"
+        )
 
 
 def _refuse_filtered(reply: ChatReply) -> None:

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from krisis.backends.asking import MAX_RATIONALE_CHARACTERS, RATIONALE, Elicitation, Way
+from krisis.backends.asking import (
+    GUESSES,
+    MAX_RATIONALE_CHARACTERS,
+    RATIONALE,
+    Elicitation,
+    Way,
+)
 from krisis.backends.json_text import JsonObject, Token, objects_in
 from krisis.backends.schema import case_name, checker
 from krisis.data.base import Label, Task
@@ -198,7 +204,7 @@ def _answer(
         guesses = _guesses(row, task, elicit, abstained=abstained)
         # Of equally probable guesses the first counts.
         best = max(guesses, key=lambda guess: guess[1], default=(None, None))
-        signals["guesses"] = [list(guess) for guess in guesses]
+        signals[GUESSES] = [list(guess) for guess in guesses]
         prediction, confidence = best
     else:
         prediction = _prediction(row.get("prediction"), task)
@@ -229,7 +235,7 @@ def _guesses(
     row: JsonMapping, task: Task, elicit: Elicitation, *, abstained: bool
 ) -> list[tuple[Label, float]]:
     """Return the guesses of an answer, none twice and no more probable than 1 together."""
-    given = row.get("guesses") if abstained else _member(row, "guesses")
+    given = row.get(GUESSES) if abstained else _member(row, GUESSES)
     given = [] if given is None else given
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
         raise MalformedReply('the reply has no list of objects under "guesses"')

@@ -94,6 +94,8 @@ def read_template(path: str | Path) -> PromptTemplate:
 def _check(name: str, text: str) -> None:
     """Raise for a template that lacks something, or says something twice."""
     where = f"the prompt {name!r}"
+    if not name.strip() or not name.isprintable():
+        raise InvalidValue(f"{where} has a name that cannot be printed on a line; rename its file")
     if not text.strip():
         raise InvalidValue(f"{where} is empty; begin with: krisis run --print-prompt")
     before, *rest = _HEADING.split(text)

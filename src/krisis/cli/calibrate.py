@@ -10,7 +10,7 @@ import typer
 from krisis.cli.help import command, new_app
 from krisis.confidence.calibrators import Calibrator, fit_calibrator, missing_lines
 from krisis.json_values import JsonObject, dumps, write_text
-from krisis.metrics.items import STATED
+from krisis.metrics.items import ELICITED, STATED, RunItems
 from krisis.results.run_items import read_items
 
 app = new_app()
@@ -33,7 +33,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
         help="temperature_scaling (or temperature), logistic, linear or isotonic.",
     ),
     features: str = typer.Option(
-        "", "--features", help="Signals, with commas; default: the stated confidence."
+        "", "--features", help="Signals, with commas; default: the confidence asked for."
     ),
     target: str = typer.Option(
         "correctness", "--target", help="correctness, near_correct (error ≤ 1) or loss."
@@ -46,15 +46,20 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the c
     """Fit a calibrator on a run: from signals of confidence to a probability."""
     run = read_items(input_, mode)
     named = [name.strip() for name in features.split(",") if name.strip()]
-    has_stated = any(signals[STATED] is not None for signals in run.signals)
-    default = STATED if has_stated else "verbalized_confidence"
-    chosen = named or [default]
+    chosen = named or [_default_feature(run)]
     how: JsonObject = {"method": method, "target": target}  # checked where they are used
     calibrator = fit_calibrator(run, chosen, **how, seed=seed, force=force)
     write_text(output, dumps(calibrator.model_dump(mode="json")) + "\n")
     for line in summary(calibrator, run.words):
         typer.echo(line)
     typer.echo(f"wrote {output}")
+
+
+def _default_feature(run: RunItems) -> str:
+    """Return the signal that holds the confidence which the model was asked for."""
+    given = {name for one in run.signals for name, value in one.items() if value is not None}
+    known = (*ELICITED, STATED)
+    return next((name for name in known if name in given), "verbalized_confidence")
 
 
 def summary(calibrator: Calibrator, words: tuple[str, str]) -> list[str]:

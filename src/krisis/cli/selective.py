@@ -243,8 +243,9 @@ def _confidences(
         variant = runs[0].default_confidence if name == "default" else name
         values[variant] = [confidence_of(t, variant, calibrator=calibrator) for t in runs]
     if not values:
+        chosen = runs[0].default_confidence
+        chosen = chosen if chosen in absent else next(iter(absent))
         raise InvalidValue(
-            f"no variant can be evaluated for {runs[0].source.path}; the first of them: "
-            f"{next(iter(absent.values()))}"
+            f"no variant can be evaluated for {runs[0].source.path}; {chosen}: {absent[chosen]}"
         )
     return values, absent

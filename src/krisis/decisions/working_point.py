@@ -97,7 +97,7 @@ class Desk:
     def of(cls, run: RunItems, options: ScoreOptions) -> Desk:
         """Take the rows of a run, which need not be sorted by patient."""
         table, variant = run.table, options.variant(run)
-        if variant == "stated":
+        if variant == "stated" == run.default_confidence:
             score = np.where(table.answered, table.confidence, math.nan)
         else:
             score = scores_of(run, variant, calibrator=options.calibrator)

@@ -11,7 +11,7 @@ from typing import TypedDict
 import numpy as np
 
 from krisis.backends.base import BackendResponse
-from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
+from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode, check_built
 from krisis.backends.second_call import FirstCall
 from krisis.data.base import BaseDataSuite, PatientRecord, Records
 from krisis.data.perturbation import (
@@ -61,13 +61,15 @@ Batch = list[Case]
 def request_about(cases: Sequence[Case], backend: ChatBackend) -> ChatRequest:
     """Return the request that puts these cases to a model."""
     mode: PromptMode = "batch" if len(cases) > 1 else "single"
-    return backend.build(
+    request = backend.build(
         [case.record.features for case in cases],
         mode=mode,
         sample_index=cases[0].sample_index,
         context=cases[0].record.context,
         **cases[0].form,
     )
+    check_built(backend, request)
+    return request
 
 
 def first_call(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
-from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
+from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode, check_read
 from krisis.backends.provider import ProviderBackend
 from krisis.backends.retry import RetryPolicy, call_with_retries
 from krisis.backends.scrubbing import Shown, ShownRecords, scrub
@@ -274,9 +274,11 @@ class ChatCaller:
     def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
         """Return one response per case; whatever goes wrong is a `BackendError`."""
         read = self._backend.read
-        return self.checked(
+        responses = self.checked(
             request, reply, lambda: checked_count(read(request, reply), request.n_records)
         )
+        check_read(self._backend, responses)
+        return responses
 
     def checked(self, request: ChatRequest, reply: ChatReply, read: Callable[[], R]) -> R:
         """Read a reply, and let whatever goes wrong be a `BackendError`."""

@@ -23,6 +23,7 @@ from krisis.execution.batches import (
     in_random_order,
     perturbed_batches,
     plan_batches,
+    request_about,
 )
 from krisis.execution.callers import (
     Attempts,
@@ -98,6 +99,8 @@ class Session:
                 description=job.description,
             )
         self._batches = plan_batches(self._asked, job.batch_size)
+        if asking_of(job.backend).words and self._batches and isinstance(job.backend, ChatBackend):
+            request_about(self._batches[0], job.backend)  # refuses a build that ignores them
         self._kinds = check_perturb(execution.perturb, execution.stop_when)
         self._n_plain = len(self._cases)
         if self._kinds:

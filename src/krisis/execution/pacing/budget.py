@@ -215,12 +215,7 @@ class Budget:
         ):  # whoever came first is served first, however small the others are
             while (reservation := self._fitting(asked)) is None:
                 if not self._purse.is_in_use:
-                    trusting = not self._paid.total
-                    n_tokens = self._most_input(asked, trusting=trusting)
-                    n_tokens += self._least_output(asked)
-                    self.stop(
-                        f"the next call may take {n_tokens:,} tokens and could exceed the budget"
-                    )
+                    self.stop(self._too_much(asked))
                 self._purse.settled.clear()
                 await self._purse.settled.wait()
                 self._stop.check()
@@ -229,6 +224,15 @@ class Budget:
                 self._begin(reservation.then)
                 asked.then.held = reservation.then
         return reservation
+
+    def _too_much(self, asked: Asked) -> str:
+        n_tokens = self._most_input(asked, trusting=not self._paid.total)
+        n_tokens += self._least_output(asked)
+        what = "call"
+        if asked.then is not None:
+            following, what = asked.then.asked, "answer, in two calls,"
+            n_tokens += self._most_input(following) + self._least_output(following)
+        return f"the next {what} may take {n_tokens:,} tokens and could exceed the budget"
 
     def _begin(self, reservation: Reservation) -> None:
         self._held = self._held.plus(reservation.most)
