@@ -405,12 +405,15 @@ def test_gaps_are_null_where_nothing_was_lost(run):
 
 
 def test_the_table_names_failures_method_and_risks(run):
-    result = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
+    result = krisis(
+        "selective", "--input", run, "--mode", "few_shot", "--coverage-grid", "0.1,1", *FAST
+    )
     assert result.exit_code == 0
     text = result.output
     assert "1 of 21 participants FAILED" in text
     assert "95 %, allowing for errors not seen; 20 participants, seed 42" in text
     assert "Risk at coverage" in text
+    assert "Risk at coverage –: coverage_is_never_reached (fewer cases were" in text
     assert "Totals (run)" in text
 
 
@@ -423,6 +426,7 @@ def test_two_runs_are_shown_with_their_differences(run):
     assert "A: run (zero_shot)" in text
     assert "input_" not in text
     assert "which both reach" in text
+    assert "permutation_t: studentised permutation of patients" in text
     assert text.count("FAILED") == 2
 
 
