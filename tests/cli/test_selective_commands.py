@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import io
 import json
 import math
 import subprocess
@@ -370,6 +372,10 @@ def test_an_all_abstained_run_is_null_with_a_reason_and_never_zero(run):
     assert variant["cmax"] == 0.0
     shown = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
     assert "Nothing was predicted" in shown.output
+    asked = ["--input", run, "--mode", "few_shot", "--format", "csv", *FAST]
+    lines = csv.DictReader(io.StringIO(krisis("selective", *asked).output))
+    cmax = next(line for line in lines if line["metric"] == "cmax")
+    assert (cmax["value"], cmax["reason"]) == ("0.0", "")
 
 
 def test_coverage_of_an_all_abstained_run_is_still_compared(run):

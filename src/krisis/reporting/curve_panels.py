@@ -8,6 +8,7 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.explanations import reason_words
 from krisis.metrics.selective_prediction import WITHOUT_CONFIDENCE
 from krisis.metrics.table import Table
 from krisis.reporting.confidence_charts import reliability_table
@@ -16,7 +17,6 @@ from krisis.reporting.palette import GRID, MUTED
 from krisis.reporting.panels import Drawing, grid, n_columns, panel_titles, point_of
 from krisis.reporting.risk_curves import curve_band, curve_points, run_curve
 from krisis.reporting.style import Look, Series
-from krisis.results.explanations import reason_words
 
 MOST_OVERLAID = 4  # with more, bands hide each other
 _BAND = 0.14

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.metrics.explanations import reason_words
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Table
 from krisis.reporting.figure import Chart, alt, data
@@ -15,7 +16,6 @@ from krisis.reporting.panels import Drawing, point_of
 from krisis.reporting.style import Look, Series
 from krisis.reporting.tables import Estimate
 from krisis.results.base import BenchmarkResult
-from krisis.results.explanations import reason_words
 from krisis.results.leaderboard import COSTS, Cell, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval

@@ -45,7 +45,8 @@ def grid(panels: Sequence[Chart], look: Look) -> Chart:
 def panel_titles(titles: Mapping[str, Sequence[str]], look: Look) -> dict[str, Chart]:
     """Return the names of panels; in a row of the grid all have as many lines as the longest."""
     columns = n_columns(look, len(titles))
-    names, made = list(titles), {}
+    names = list(titles)
+    made: dict[str, Chart] = {}
     for start in range(0, len(names), columns):
         row = names[start : start + columns]
         n_lines = max(len(titles[name]) for name in row)

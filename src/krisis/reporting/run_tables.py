@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from krisis.confidence.artifact import NOTHING_PREDICTED
 from krisis.confidence.evaluation import Evaluation
 from krisis.metrics.base import MetricScore
+from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.weighted_curve import risk_key
 from krisis.reporting.tables import Cell, Estimate, EstimateTable
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.text import compared_by_lines, p_words, row_name
-from krisis.results.explanations import explained, method_lines, methods_of
 from krisis.results.export import Cell as PlainCell
 from krisis.results.leaderboard import COSTS, Leaderboard
 from krisis.results.leaderboard import Cell as Figure
@@ -284,8 +284,9 @@ def _of_run(evaluation: Evaluation, place: int) -> _Estimates:
     for variant, curves in evaluation.curves.items():
         for figure in (*AREAS, *risks):
             value = curves[place].figures[figure]
-            reason = NOT_REACHED if math.isnan(value) and figure in risks else ""
-            reason = reason if curves[place].losses.size else NOTHING_PREDICTED
+            missing = NOT_REACHED if figure in risks else ""
+            missing = missing if curves[place].losses.size else NOTHING_PREDICTED
+            reason = missing if math.isnan(value) else ""
             ends = evaluation.interval(variant, place, figure)
             found[variant, figure] = Estimate(value, ends, reason)
     return found

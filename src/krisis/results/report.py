@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from krisis.display import format_interval, format_value
 from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import MetricScore, MetricScores
+from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.results.account import EXECUTION_FIELDS, TaskFacts
 from krisis.results.attrition import Attrition
-from krisis.results.explanations import explained, method_lines, methods_of
 from krisis.results.report_tables import (
     DISEASE_KEYS,
     deferral_table,
