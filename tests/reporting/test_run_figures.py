@@ -187,3 +187,11 @@ def test_the_points_of_a_curve_are_those_of_the_run() -> None:
     assert last["coverage"] == pytest.approx(table.answered.mean())
     assert last["selective_risk"] == pytest.approx(wrong.sum() / table.answered.sum())
     assert np.isfinite(last["threshold"])
+
+
+def test_a_run_with_one_confidence_is_a_point_with_its_interval_and_says_so() -> None:
+    rows = Rows((replace(row, confidence=0.8) for row in ROWS), ANSWERS)
+    figure = runs_figure({"second": result_of(rows, "second")}, FigureOptions("risk-coverage"))
+    ends = [row for row in figure.table if "selective_low" in row]
+    assert [row["coverage"] for row in ends] == [pytest.approx(rows.table.answered.mean())]
+    assert "All answers state one confidence, so there is one point: second." in texts(figure.svg)

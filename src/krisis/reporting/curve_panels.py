@@ -49,6 +49,8 @@ def risk_coverage_drawing(
         if curve is not None:
             points[name] = [{"run": name, **point} for point in curve_points(curve)]
             bands[name] = [{"run": name, **row} for row in curve_band(table, curve.cmax)]
+            # A single confidence can only keep all answers: other coverages do not exist.
+            bands[name] = bands[name] if len(points[name]) > 1 else bands[name][-1:]
     ends = [row["selective_risk"] for rows in points.values() for row in rows if _shown(row)]
     ends += [row["selective_high"] for rows in bands.values() for row in rows if _shown(row)]
     top = max(*ends, 0.05) if ends else 1.0
@@ -65,8 +67,15 @@ def risk_coverage_drawing(
         whole.together if overlaid else whole.apart,
         [row for name in points for row in (*points[name], *bands[name])],
         reasons,
-        [_CURVE_NOTE],
+        [_CURVE_NOTE, *_one_point(points)],
         overlaid,
+    )
+
+
+def _one_point(points: Mapping[str, Sequence[JsonObject]]) -> list[str]:
+    names = [name for name, rows in points.items() if len(rows) == 1]
+    return [f"All answers state one confidence, so there is one point: {', '.join(names)}."] * bool(
+        names
     )
 
 
@@ -122,9 +131,11 @@ class _Curves:
 
     def _layers(self, name: str) -> list[Chart]:
         one = self.marks[name]
-        band = alt.Chart(data(self.bands[name])).mark_area(
-            color=str(one.tone), opacity=_BAND, clip=True
-        )
+        band = alt.Chart(data(self.bands[name]))
+        if len(self.points[name]) > 1:
+            band = band.mark_area(color=str(one.tone), opacity=_BAND, clip=True)
+        else:
+            band = band.mark_rule(color=str(one.tone), strokeWidth=self.look.stroke)
         places = {"y": alt.Y("selective_low:Q"), "y2": alt.Y2("selective_high:Q")}
         end = alt.Chart(data([self.points[name][-1]])).mark_point(**point_of(one, self.look))
         risk = {"x": alt.X("coverage:Q"), "y": alt.Y("selective_risk:Q")}

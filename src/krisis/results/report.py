@@ -204,7 +204,8 @@ def _confident_errors(scores: MetricScores) -> list[str]:
     score = scores.get("aurc")
     details = score.details if score is not None else {}
     right, wrong = (details.get(f"mean_confidence_{kind}") for kind in ("right", "wrong"))
-    if right is None or wrong is None or wrong <= right:
+    # Means of equal confidences differ in their last bits.
+    if right is None or wrong is None or wrong <= right or math.isclose(wrong, right):
         return []
     means = f"({format_value(wrong)} on average) than right ones ({format_value(right)})"
     advice = "the interval of AURC may be short, prefer AUGRC"
