@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -195,3 +196,18 @@ def test_a_run_with_one_confidence_is_a_point_with_its_interval_and_says_so() ->
     ends = [row for row in figure.table if "selective_low" in row]
     assert [row["coverage"] for row in ends] == [pytest.approx(rows.table.answered.mean())]
     assert "All answers state one confidence, so there is one point: second." in texts(figure.svg)
+
+
+def test_the_resources_of_a_pdf_are_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = runs_figure(RUNS, FigureOptions("risk-coverage"))
+    page = figure.pdf()
+    entries = re.search(rb"/ExtGState <<\n((?: +/gs\d+ \d+ 0 R\n){2,})", page)
+    assert (
+        entries is not None
+    )  # else the converter writes otherwise, and the order must be looked at
+    lines = entries[1].splitlines(keepends=True)
+    turned = page.replace(entries[1], b"".join(reversed(lines)))
+    assert turned != page
+    converter = SimpleNamespace(vegalite_to_pdf=lambda _: turned)
+    monkeypatch.setattr("krisis.reporting.figure._converter", lambda: converter)
+    assert figure.pdf() == page
