@@ -21,7 +21,7 @@ from krisis.execution.config import RunConfig
 
 # What a program calls its values, which a help must not; `<str>`, `list[Path]`, `None`.
 _PROGRAMMERS_WORDS = re.compile(
-    r"<\w+[>|\[ ]|\b(bool|boolean|str|int|float|dict|tuple|NoneType|None|True|False)\b|list\["
+    r"<\w+[>|\[ ]|\b(bool|boolean|str|int|float|dict|tuple|NoneType|None|True|False)\b|list\[|\['"
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import io
 import json
 import math
 import subprocess
@@ -371,6 +373,10 @@ def test_an_all_abstained_run_is_null_with_a_reason_and_never_zero(run):
     assert variant["cmax"] == 0.0
     shown = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
     assert "Nothing was predicted" in shown.output
+    asked = ["--input", run, "--mode", "few_shot", "--format", "csv", *FAST]
+    lines = csv.DictReader(io.StringIO(krisis("selective", *asked).output))
+    cmax = next(line for line in lines if line["metric"] == "cmax")
+    assert (cmax["value"], cmax["reason"]) == ("0.0", "")
 
 
 def test_coverage_of_an_all_abstained_run_is_still_compared(run):
@@ -406,12 +412,15 @@ def test_gaps_are_null_where_nothing_was_lost(run):
 
 
 def test_the_table_names_failures_method_and_risks(run):
-    result = krisis("selective", "--input", run, "--mode", "few_shot", *FAST)
+    result = krisis(
+        "selective", "--input", run, "--mode", "few_shot", "--coverage-grid", "0.1,1", *FAST
+    )
     assert result.exit_code == 0
     text = result.output
     assert "1 of 21 participants FAILED" in text
     assert "95 %, allowing for errors not seen; 20 participants, seed 42" in text
     assert "Risk at coverage" in text
+    assert "Risk at coverage –: coverage_is_never_reached (fewer cases were" in text
     assert "Totals (run)" in text
 
 
@@ -424,6 +433,7 @@ def test_two_runs_are_shown_with_their_differences(run):
     assert "A: run (zero_shot)" in text
     assert "input_" not in text
     assert "which both reach" in text
+    assert "permutation_t: studentised permutation of patients" in text
     assert text.count("FAILED") == 2
 
 

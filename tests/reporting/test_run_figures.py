@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of
 from krisis.errors import UserError
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.reporting.interval_panels import deferral_drawing, forest_drawing
+from krisis.reporting.panels import n_columns, panel_titles
 from krisis.reporting.run_figures import FigureOptions, figure_file, runs_figure
 from krisis.reporting.style import MOST_RUNS, look_of, series
 from krisis.results.result import BenchmarkResult
@@ -105,6 +107,26 @@ def test_a_forest_shows_the_numbers_of_the_runs_in_the_metrics_chosen() -> None:
         assert (row["value"], row["low"], row["high"]) == (score.value, *ends)
 
 
+def test_a_long_name_costs_height_in_its_own_row_alone() -> None:
+    look = look_of("screen")
+    titles = {str(number): ["name", "n"] for number in range(5)} | {"0": [*"name", "n"]}
+    found = panel_titles(titles, look)
+    assert n_columns(look, 5) == 4
+    assert [len(found[name].text) for name in titles] == [5, 5, 5, 5, 2]
+
+
+def test_a_forest_of_long_names_shows_fewer_metrics_so_that_a_page_holds_it() -> None:
+    look = look_of("print", 170)
+    long = "provider/" + "a-very-long-name-of-a-model-" * 4
+    many = {f"{name}{number}": RUNS["second"] for number in range(6) for name in ("m", long)}
+    short = {f"m{number}": RUNS["second"] for number in range(12)}
+    panels = [
+        {row["panel"] for row in forest_drawing(runs, series(list(runs)), look).table}
+        for runs in (short, many)
+    ]
+    assert (len(panels[0]), len(panels[1])) == (3, 1)
+
+
 def test_no_two_runs_share_dash_and_mark() -> None:
     looks = list(series([str(i) for i in range(MOST_RUNS)]).values())
     assert len({(tuple(one.dash), one.shape) for one in looks}) == MOST_RUNS
@@ -130,6 +152,7 @@ def test_a_long_name_is_broken_and_no_letter_lost() -> None:
     name = "provider/some-model_with:many-parts-and-a-very-long-name"
     lines = look.broken(name, 60)
     assert "".join(lines) == name
+    assert lines[0] == "provider/some-"  # as much of a name as fits
     assert max(map(len, lines)) <= 60 / (0.5 * look.font)
 
 
@@ -165,3 +188,26 @@ def test_the_points_of_a_curve_are_those_of_the_run() -> None:
     assert last["coverage"] == pytest.approx(table.answered.mean())
     assert last["selective_risk"] == pytest.approx(wrong.sum() / table.answered.sum())
     assert np.isfinite(last["threshold"])
+
+
+def test_a_run_with_one_confidence_is_a_point_with_its_interval_and_says_so() -> None:
+    rows = Rows((replace(row, confidence=0.8) for row in ROWS), ANSWERS)
+    figure = runs_figure({"second": result_of(rows, "second")}, FigureOptions("risk-coverage"))
+    ends = [row for row in figure.table if "selective_low" in row]
+    assert [row["coverage"] for row in ends] == [pytest.approx(rows.table.answered.mean())]
+    assert "All answers state one confidence, so there is one point: second." in texts(figure.svg)
+
+
+def test_the_resources_of_a_pdf_are_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = runs_figure(RUNS, FigureOptions("risk-coverage"))
+    page = figure.pdf()
+    entries = re.search(rb"/ExtGState <<\n((?: +/gs\d+ \d+ 0 R\n){2,})", page)
+    assert (
+        entries is not None
+    )  # else the converter writes otherwise, and the order must be looked at
+    lines = entries[1].splitlines(keepends=True)
+    turned = page.replace(entries[1], b"".join(reversed(lines)))
+    assert turned != page
+    converter = SimpleNamespace(vegalite_to_pdf=lambda _: turned)
+    monkeypatch.setattr("krisis.reporting.figure._converter", lambda: converter)
+    assert figure.pdf() == page

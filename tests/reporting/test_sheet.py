@@ -20,6 +20,7 @@ from krisis.data.phq8.items import ITEM_KEYS
 from krisis.errors import InvalidFile
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.explanations import explained, reason_words
 from krisis.reporting.metric_lines import metric_lines
 from krisis.reporting.sheet import AUTHOR, DISCLAIMER, NOT_IN_RUN, Sheet, build_sheet, entries
 from krisis.reporting.sheet_flow import Box, flow, flow_text, mermaid
@@ -27,7 +28,6 @@ from krisis.reporting.sheet_markdown import escaped, sheet_markdown
 from krisis.reporting.sheet_run import read_run_for_sheet
 from krisis.results.account import Imported
 from krisis.results.base import BenchmarkResult
-from krisis.results.explanations import explained, reason_words
 from krisis.results.loading import load_result, reproduce_command
 
 IMPORTED = Path(__file__).parents[1] / "fixtures" / "imported"

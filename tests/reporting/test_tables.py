@@ -61,6 +61,8 @@ def test_an_estimate_is_written_with_its_interval_and_an_undefined_one_as_a_dash
     assert str(Estimate(0.5, ends)) == "0.500 [0.000, 0.988]"
     assert str(Estimate(0.5, ends, signed=True)) == "+0.500 [0.000, +0.988]"
     assert str(Estimate(-12345.678, decimals=1)) == "−12,345.7"
+    # 0.875 − 0.8375 and 0.125 − 0.0875 are the same number, a few bits apart.
+    assert str(Estimate(0.875 - 0.8375)) == str(Estimate(0.0375)) == str(Estimate(0.125 - 0.0875))
     assert str(Estimate(math.nan, ends, "no_rows")) == "–"
     assert Estimate(0.5, ends).record() == {
         "value": 0.5,

@@ -260,3 +260,6 @@ def test_errors_that_are_more_confident_than_right_answers_are_pointed_out() -> 
     ]
     assert "more confident" not in format_report(result_of(turned))
     assert "more confident" not in format_report(result_of(rows[:2]))
+    # The means of nine and of fourteen times 0.6 are not the same float.
+    equal = [EvaluationResult(int(n > 8), 1, confidence=0.6) for n in range(23)]
+    assert "more confident" not in format_report(result_of(equal))

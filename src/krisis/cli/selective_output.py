@@ -17,17 +17,17 @@ from rich.text import Text
 from krisis.cli.console import drawn
 from krisis.confidence.artifact import EXCESS_NOTE, population
 from krisis.confidence.calibrators import Calibrator, missing_lines
-from krisis.confidence.evaluation import Evaluation
+from krisis.confidence.evaluation import Evaluation, VariantCurve
 from krisis.confidence.variants import CALIBRATED, constant_value
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, write_text
+from krisis.metrics.explanations import explained, method_lines
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
 from krisis.metrics.weighted_curve import area_key
 from krisis.reporting.figure import altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
-from krisis.reporting.run_tables import AREAS
-from krisis.results.explanations import method_lines
+from krisis.reporting.run_tables import AREAS, NOT_REACHED
 from krisis.results.loading import distinct_names
 from krisis.statistics.intervals import Interval
 
@@ -210,14 +210,29 @@ def _notes(
         notes += [f"Calibrated: {note}."] if note else []
         notes += _calibration_lines(evaluation, calibrator)
     notes += [f"not evaluated: {name}: {why}" for name, why in evaluation.absent.items()]
-    methods = [
-        evaluation.interval(variant, position, figure)
-        for variant in evaluation.curves
-        for position in range(len(evaluation.runs))
-        for figure in AREAS
-    ]
-    notes += method_lines(one.method for one in methods if one.defined)
-    return notes
+    return [*notes, *_not_reached(curves, evaluation), *method_lines(_methods(evaluation))]
+
+
+def _not_reached(curves: Sequence[VariantCurve], evaluation: Evaluation) -> list[str]:
+    """Say why some risks are missing, where there is a curve at all."""
+    asked = evaluation.options.coverages
+    missing = any(
+        one.losses.size and one.curve.risk_at(coverage) is None
+        for one in curves
+        for coverage in asked
+    )
+    return [f"Risk at coverage –: {explained(NOT_REACHED)}."] if missing else []
+
+
+def _methods(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the methods of the intervals shown, those of differences last."""
+    for variant in evaluation.curves:
+        for position in range(len(evaluation.runs)):
+            shown = [evaluation.interval(variant, position, figure) for figure in AREAS]
+            yield from (one.method for one in shown if one.defined)
+    if len(evaluation.runs) > 1:
+        deltas = [evaluation.delta(v, figure)[1] for v in evaluation.curves for figure in AREAS]
+        yield from (one.method for one in deltas if one.defined)
 
 
 def _interval_note(evaluation: Evaluation, people: str) -> str:

@@ -132,6 +132,8 @@ class _OfLabelled(BaseMetric, ABC):
         share = self.share(table)
         if share.n_evaluated:
             return share
+        if not table.n_scored:
+            return Undefined("no_scored_rows", _NO_LABELS)
         if (table.should_abstain < 0).all():
             return Undefined("no_should_abstain_metadata", _NO_LABELS)
         return Undefined(self.no_case)

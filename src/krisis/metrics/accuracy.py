@@ -78,7 +78,8 @@ class BalancedAccuracy(BaseMetric):
         recalls = MeanOfShares(table.correct, classes=table.truth, labels=table.labels)
         if len(recalls.shares) >= 2:
             return recalls
-        reason = "needs_at_least_two_classes_in_ground_truth"
+        one = "needs_at_least_two_classes_in_ground_truth"
+        reason = one if table.n_scored else "no_scored_rows"
         return Undefined(reason, {"per_class_recall": recalls.shares})
 
     def breakdown(self, table: Table, form: Form) -> dict[str, float]:

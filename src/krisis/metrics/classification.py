@@ -206,6 +206,13 @@ class DiseaseSpecificity(_ByTruth):
         return sides.called_negative, ~sides.diseased
 
 
+def _unanswered(table: Table) -> str:
+    """Return why no answer of any kind was given, or nothing."""
+    if table.answered.any():
+        return ""
+    return "no_non_abstained_predictions" if table.n_scored else "no_scored_rows"
+
+
 class DiseasePPV(_OfDisease):
     """Share of the cases said to have the disease that have it: the positive predictive value.
 
@@ -231,7 +238,7 @@ class DiseasePPV(_OfDisease):
 
     def reason(self, table: Table) -> str:
         """Say that nobody was said to have the disease."""
-        return "the_positive_answer_was_never_given"
+        return _unanswered(table) or "the_positive_answer_was_never_given"
 
 
 class DiseaseNPV(_OfDisease):
@@ -258,7 +265,7 @@ class DiseaseNPV(_OfDisease):
 
     def reason(self, table: Table) -> str:
         """Say that nobody was said to be without the disease."""
-        return "only_the_positive_answer_was_given"
+        return _unanswered(table) or "only_the_positive_answer_was_given"
 
 
 def confusion_matrix(table: Table) -> JsonObject:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from krisis.display import format_interval, format_value, html_table
+from krisis.display import format_interval, format_value, html_line, html_table
+from krisis.metrics.explanations import explained, method_lines, methods_of
 
 if TYPE_CHECKING:
     from krisis.metrics.base import MetricScore
@@ -19,17 +20,21 @@ def scores_html(
 ) -> str:
     """Return a line per score: value or reason, interval with its method, and the rows behind it.
 
+    What the methods are follows, each once.
+
     An interval of another level than 95 % says so itself.
     """
     lines = [
         (name(score), _value(score), _interval(score), _method(score), f"{score.n_evaluated:,}")
         for score in scores.values()
     ]
-    return html_table(("Metric", "Value", "95 % interval", "Method", "n"), lines, caption=caption)
+    heads = ("Metric", "Value", "95 % interval", "Method", "n")
+    meant = map(html_line, method_lines(methods_of(scores.values())))
+    return "".join([html_table(heads, lines, caption=caption), *meant])
 
 
 def _value(score: MetricScore) -> str:
-    reason = score.details.get("reason", "no reason was given")
+    reason = explained(str(score.details.get("reason", "no reason was given")))
     return f"undefined: {reason}" if math.isnan(score.value) else format_value(score.value)
 
 
@@ -38,7 +43,7 @@ def _interval(score: MetricScore) -> str:
     if interval is None or math.isnan(score.value):
         return ""
     if not bounds:
-        return f"none: {interval.reason}" if interval.reason else ""
+        return f"none: {explained(interval.reason)}" if interval.reason else ""
     return bounds if interval.level == 0.95 else f"{bounds} ({100 * interval.level:g} %)"
 
 

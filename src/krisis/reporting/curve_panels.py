@@ -8,15 +8,15 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError
+from krisis.metrics.explanations import reason_words
 from krisis.metrics.selective_prediction import WITHOUT_CONFIDENCE
 from krisis.metrics.table import Table
 from krisis.reporting.confidence_charts import reliability_table
 from krisis.reporting.figure import Chart, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import GRID, MUTED
-from krisis.reporting.panels import Drawing, grid, n_columns, panel_title, point_of
+from krisis.reporting.panels import Drawing, grid, n_columns, panel_titles, point_of
 from krisis.reporting.risk_curves import area_or_bar, curve_band, curve_points, run_curve
 from krisis.reporting.style import Look, Series
-from krisis.results.explanations import reason_words
 
 MOST_OVERLAID = 4  # with more, bands hide each other
 _BAND = 0.14
@@ -65,8 +65,15 @@ def risk_coverage_drawing(
         whole.together if overlaid else whole.apart,
         [row for name in points for row in (*points[name], *bands[name])],
         reasons,
-        [_CURVE_NOTE],
+        [_CURVE_NOTE, *_one_point(points)],
         overlaid,
+    )
+
+
+def _one_point(points: Mapping[str, Sequence[JsonObject]]) -> list[str]:
+    names = [name for name, rows in points.items() if len(rows) == 1]
+    return [f"All answers state one confidence, so there is one point: {', '.join(names)}."] * bool(
+        names
     )
 
 
@@ -104,11 +111,10 @@ class _Curves:
         columns = n_columns(self.look, len(self.points))
         each = width / columns
         titles = {name: [*self.look.broken(name, each), self.counts[name]] for name in self.points}
-        n_lines = max(map(len, titles.values()))
         panels = []
-        for name in self.points:
+        for name, title in panel_titles(titles, self.look).items():
             drawn = self._panel([self._others(name), *self._layers(name)], each, each * 0.8)
-            panels.append(drawn.properties(title=panel_title(titles[name], self.look, n_lines)))
+            panels.append(drawn.properties(title=title))
         return grid(panels, self.look)
 
     def _panel(self, layers: Sequence[Chart], width: float, height: float) -> Chart:
@@ -169,13 +175,10 @@ def reliability_drawing(
         columns = n_columns(look, len(drawn))
         each = width / columns
         titles = {name: [*look.broken(name, each), _error_words(tables[name])] for name in drawn}
-        n_lines = max(map(len, titles.values()))
         size = min(each, 30 * look.font)
         panels = [
-            _diagram(rows, marks[name], look, size).properties(
-                title=panel_title(titles[name], look, n_lines)
-            )
-            for name, rows in drawn.items()
+            _diagram(drawn[name], marks[name], look, size).properties(title=title)
+            for name, title in panel_titles(titles, look).items()
         ]
         return grid(panels, look)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.metrics.explanations import reason_words
 from krisis.metrics.forms import Share
 from krisis.metrics.table import Table
 from krisis.reporting.figure import Chart, alt, data
@@ -15,12 +16,12 @@ from krisis.reporting.panels import Drawing, point_of
 from krisis.reporting.style import Look, Series
 from krisis.reporting.tables import Estimate
 from krisis.results.base import BenchmarkResult
-from krisis.results.explanations import reason_words
 from krisis.results.leaderboard import COSTS, Cell, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
 _MOST_METRICS, _LINES_OF_A_PAGE, _LINES_OF_A_PANEL = 8, 57, 3
+_LINE = 1.7  # height of a line, in sizes of letters
 _OF_RUN = ("shape", "color")  # of a mark: what a scale decides here
 _COMPLEMENT = "abstention_rate"  # coverage says the same
 _ARROWS = {"higher": "higher is better", "lower": "lower is better"}
@@ -41,7 +42,8 @@ def forest_drawing(
     if not chosen:
         raise InvalidValue("the runs have no scores; score them with krisis score -o first")
     panels = {}
-    fitting = max(1, min(_MOST_METRICS, _LINES_OF_A_PAGE // (len(runs) + _LINES_OF_A_PANEL)))
+    n_lines = len(runs) * _step(_names(runs, look)) / _LINE + _LINES_OF_A_PANEL
+    fitting = max(1, min(_MOST_METRICS, int(_LINES_OF_A_PAGE // n_lines)))
     usual = [column for column in chosen if column.key != _COMPLEMENT][:fitting]
     for column in chosen if metrics else usual:
         better = _ARROWS.get(column.direction)
@@ -96,8 +98,7 @@ def _panel(
     width: float,
 ) -> Chart:
     names = [row["run"] for row in rows]
-    labels = {name: look.broken(name, look.width * 0.3) if look.broad else [] for name in names}
-    n_lines = max(map(len, labels.values()))
+    labels = _names(names, look)
     y = alt.Y("run:N", sort=names, axis=None)
     layers = _marked(rows, marks, look)
     text = alt.Chart(data(rows)).mark_text(align="left", baseline="middle")
@@ -105,11 +106,21 @@ def _panel(
     title = alt.TitleParams(
         heading, fontSize=look.font * 1.1, fontWeight="normal", anchor="start", offset=look.font / 3
     )
-    step = look.font * max(1.7, 1.25 * n_lines)
+    step = look.font * _step(labels)
     drawn = [*layers, *_labels(labels, look), words]
     return alt.layer(*(layer.encode(y=y) for layer in drawn)).properties(
         width=width, height=step * len(rows), title=title
     )
+
+
+def _names(names: Iterable[str], look: Look) -> dict[str, list[str]]:
+    """Return the lines of the names beside the plots; none where a key names the marks."""
+    return {name: look.broken(name, look.width * 0.3) if look.broad else [] for name in names}
+
+
+def _step(labels: Mapping[str, Sequence[str]]) -> float:
+    """Return the height of a run in sizes of letters, the same for all of them."""
+    return max(_LINE, 1.25 * max(map(len, labels.values())))
 
 
 def _labels(labels: Mapping[str, Sequence[str]], look: Look) -> Iterator[Chart]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from krisis import registry
 from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, Rows
+from krisis.metrics.explanations import reason_words
 from krisis.metrics.scoring import score_all
 from krisis.metrics.table import canonical_label
 from krisis.results.account import ScoresByName
 from krisis.results.base import BenchmarkResult, TaskFacts, rows_by_source
-from krisis.results.explanations import reason_words
 from krisis.results.report_tables import has_no_disease, shown_name
 from krisis.statistics.intervals import Interval
 

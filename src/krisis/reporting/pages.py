@@ -11,8 +11,8 @@ from krisis import __version__
 from krisis.display import spelled_out
 from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
+from krisis.metrics.explanations import method_lines, reason_words
 from krisis.reporting import palette, wording
-from krisis.results.explanations import method_lines, reason_words
 
 
 @cache

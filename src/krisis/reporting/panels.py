@@ -42,7 +42,19 @@ def grid(panels: Sequence[Chart], look: Look) -> Chart:
     return alt.vconcat(*made, spacing=look.font * 1.5)
 
 
-def panel_title(lines: Sequence[str], look: Look, n_lines: int) -> Chart:
+def panel_titles(titles: Mapping[str, Sequence[str]], look: Look) -> dict[str, Chart]:
+    """Return the names of panels; in a row of the grid all have as many lines as the longest."""
+    columns = n_columns(look, len(titles))
+    names = list(titles)
+    made: dict[str, Chart] = {}
+    for start in range(0, len(names), columns):
+        row = names[start : start + columns]
+        n_lines = max(len(titles[name]) for name in row)
+        made |= {name: _panel_title(titles[name], look, n_lines) for name in row}
+    return made
+
+
+def _panel_title(lines: Sequence[str], look: Look, n_lines: int) -> Chart:
     """Return the name of a panel over as many lines as its neighbours have."""
     padded = [*lines, *[" "] * (n_lines - len(lines))]
     return alt.TitleParams(

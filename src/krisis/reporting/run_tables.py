@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from krisis.confidence.artifact import NOTHING_PREDICTED
 from krisis.confidence.evaluation import Evaluation
 from krisis.metrics.base import MetricScore
+from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.weighted_curve import risk_key
 from krisis.reporting.tables import Cell, Estimate, EstimateTable
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.text import compared_by_lines, p_words, row_name
-from krisis.results.explanations import explained, method_lines, methods_of
 from krisis.results.export import Cell as PlainCell
 from krisis.results.leaderboard import COSTS, Leaderboard
 from krisis.results.leaderboard import Cell as Figure
@@ -30,7 +30,7 @@ AREAS = {
     "augrc_normalized": "AUGRC / Cmax²",
 }
 _DECIMALS = {"elapsed_seconds": 1, "token_total": 0, "cost": 4}
-_NOT_REACHED = "coverage_is_never_reached"
+NOT_REACHED = "coverage_is_never_reached"
 _INTERVAL = "value (95\u00a0% interval)"
 
 
@@ -190,7 +190,11 @@ def comparison_tables(comparison: Comparison) -> list[EstimateTable]:
 def _pair_table(comparison: Comparison, pair: Pair) -> EstimateTable:
     made, matched = comparison.runs[pair.left].provenance, comparison.matched
     level, deltas = comparison.options.level, list(pair.deltas.values())
-    n = f", n = {matched.n_compared:,} of {comparison.n_patients:,} patients" if matched else ""
+    n = (
+        f", n = {matched.n_compared:,} rows of {comparison.n_patients:,} patients"
+        if matched
+        else ""
+    )
     estimates = [Estimate(d.delta, d.interval, d.reason, signed=True) for d in deltas]
     place = {"suite": made.suite, "task": made.task, "left": pair.left, "right": pair.right}
     rows = list(zip(pair.deltas.items(), estimates, strict=True))
@@ -280,8 +284,9 @@ def _of_run(evaluation: Evaluation, place: int) -> _Estimates:
     for variant, curves in evaluation.curves.items():
         for figure in (*AREAS, *risks):
             value = curves[place].figures[figure]
-            reason = _NOT_REACHED if math.isnan(value) and figure in risks else ""
-            reason = reason if curves[place].losses.size else NOTHING_PREDICTED
+            missing = NOT_REACHED if figure in risks else ""
+            missing = missing if curves[place].losses.size else NOTHING_PREDICTED
+            reason = missing if math.isnan(value) else ""
             ends = evaluation.interval(variant, place, figure)
             found[variant, figure] = Estimate(value, ends, reason)
     return found

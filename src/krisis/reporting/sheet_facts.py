@@ -10,6 +10,7 @@ from krisis import registry
 from krisis.display import format_interval, format_value
 from krisis.json_values import JsonValue, dumps
 from krisis.metrics.base import MetricScore
+from krisis.metrics.explanations import explained
 from krisis.reporting import wording
 from krisis.reporting.sheet_data import (
     deferral_facts,
@@ -24,7 +25,6 @@ from krisis.reporting.sheet_data import (
 from krisis.reporting.sheet_flow import flow, n_patients
 from krisis.reporting.sheet_run import Fact, SheetRun
 from krisis.results.base import BenchmarkResult
-from krisis.results.explanations import explained
 from krisis.results.report_tables import (
     has_no_disease,
     headline,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ class Look:
     def broken(self, text: str, width: float) -> list[str]:
         """Break text so that it fits a width, also within names, which have few spaces."""
         n_letters = max(8, int(width / (0.5 * self.font)))
-        pieces = text.replace("/", "/\u200b").replace("_", "_\u200b").replace(":", ":\u200b")
+        pieces = re.sub(r"(?<=[/_:-])", "\u200b", text)
         lines: list[str] = []
         for word in pieces.split(" "):
             parts = [part for piece in word.split("\u200b") for part in _cut(piece, n_letters)]
@@ -114,7 +115,7 @@ class Look:
 
 
 def _cut(word: str, n_letters: int) -> list[str]:
-    return textwrap.wrap(word, n_letters, break_on_hyphens=True) or [""]
+    return textwrap.wrap(word, n_letters) or [""]
 
 
 def look_of(style: str, width: float | None = None) -> Look:

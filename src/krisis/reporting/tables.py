@@ -19,6 +19,7 @@ UNDEFINED = "–"
 _LINE, _FIRST = 95, 28
 _HEADING = 16  # longer headings are broken between words
 _GAP = 2  # letters that the space between two columns takes
+_EXACT = 12  # decimals in which sums and differences of shares are exact
 _PAGE = 52  # lines of tables on a page, with room for caption and notes
 
 
@@ -44,7 +45,8 @@ class Estimate:
         return f"{self._shown(self.value)} [{self._shown(ends.low)}, {self._shown(ends.high)}]"
 
     def _shown(self, value: float) -> str:
-        text = f"{value:{'+' if self.signed else ''},.{self.decimals}f}"
+        # Equal numbers differ in their last bits by how they were computed; all end in one text.
+        text = f"{round(value, _EXACT):{'+' if self.signed else ''},.{self.decimals}f}"
         zero = not any(digit in text for digit in "123456789")
         return text.lstrip("+-") if zero else text.replace("-", "−")
 

@@ -20,6 +20,7 @@ from krisis.metrics.base import (
     Rows,
 )
 from krisis.metrics.curve_form import CurveFigure
+from krisis.metrics.explanations import explained
 from krisis.metrics.forms import Undefined
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.scoring import score_all
@@ -190,8 +191,8 @@ class BenchmarkResult(RunFacts):
         form = AURC(loss=loss).form(self.rows.table)
         if isinstance(form, Undefined):
             raise InvalidValue(
-                f"the result has no risk–coverage curve ({form.reason}); it needs answers that all "
-                "state a confidence"
+                f"the result has no risk–coverage curve: {explained(form.reason)}; it needs "
+                "answers that all state a confidence"
             )
         assert isinstance(form, CurveFigure)
         return form.curve
@@ -204,7 +205,12 @@ class BenchmarkResult(RunFacts):
 
     @classmethod
     def load(cls, path: str | Path) -> BenchmarkResult:
-        """Read back what `save` or `metrics_to_json` wrote."""
+        """Read back what `save` or `metrics_to_json` wrote; `load_run` reads a run directory."""
+        if Path(path).is_dir():
+            raise InvalidFile(
+                f"{path} is a folder; if it is a run directory, read it with "
+                "krisis.results.store.load_run"
+            )
         return cls.from_dict(read_object(Path(path)), place=str(path))
 
     @classmethod

@@ -11,6 +11,7 @@ from krisis.display import cut, format_interval, format_value, html_table, liste
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.base import Direction, MetricScore
+from krisis.metrics.explanations import explained
 from krisis.results.attrition import Attrition
 from krisis.results.frames import frame_of
 from krisis.results.report_tables import headline
@@ -196,8 +197,9 @@ def _outcomes(counts: Attrition) -> str:
 def _cell_words(cell: Cell, key: str) -> str:
     if key in COSTS:
         return "not known" if math.isnan(cell.value) else f"{cell.value:,.4g}"
-    value = cell.reason if cell.reason == NOT_SCORED else format_value(cell.value)
-    return f"{value} {format_interval(cell.interval)}".strip()
+    if math.isnan(cell.value) and cell.reason:
+        return cell.reason if cell.reason == NOT_SCORED else f"undefined: {explained(cell.reason)}"
+    return f"{format_value(cell.value)} {format_interval(cell.interval)}".strip()
 
 
 def cell_dict(cell: Cell) -> JsonObject:

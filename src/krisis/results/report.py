@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from krisis.display import format_interval, format_value
 from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import MetricScore, MetricScores
+from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.results.account import EXECUTION_FIELDS, TaskFacts
 from krisis.results.attrition import Attrition
-from krisis.results.explanations import explained, method_lines, methods_of
 from krisis.results.report_tables import (
     DISEASE_KEYS,
     deferral_table,
@@ -204,7 +204,8 @@ def _confident_errors(scores: MetricScores) -> list[str]:
     score = scores.get("aurc")
     details = score.details if score is not None else {}
     right, wrong = (details.get(f"mean_confidence_{kind}") for kind in ("right", "wrong"))
-    if right is None or wrong is None or wrong <= right:
+    # Means of equal confidences differ in their last bits.
+    if right is None or wrong is None or wrong <= right or math.isclose(wrong, right):
         return []
     means = f"({format_value(wrong)} on average) than right ones ({format_value(right)})"
     advice = "the interval of AURC may be short, prefer AUGRC"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from krisis.display import html_line, html_table
 from krisis.json_values import JsonObject
+from krisis.metrics.explanations import explained
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
-from krisis.results.explanations import explained
 from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 def _verdict_words(delta: MetricDelta, level: float) -> str:
     verdict = delta.verdict(level)
-    return f"{verdict}: {delta.reason}" if delta.reason else verdict
+    return f"{verdict}: {explained(delta.reason)}" if delta.reason else verdict
 
 
 def spending_of(run: BenchmarkResult) -> JsonObject:

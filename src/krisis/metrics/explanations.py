@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from krisis.metrics.base import MetricScore
+if TYPE_CHECKING:
+    from krisis.metrics.base import MetricScore
 
 # Name of a method, as results store it, to what it is; docs/intervals.md has the rest.
 METHODS: Mapping[str, str] = {
