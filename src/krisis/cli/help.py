@@ -238,7 +238,9 @@ def _meaning(option: Any) -> str:
         return text
     if option.is_flag:
         return f"{text} Default: on." if default else text
-    return f"{text} Default: {default}." if default not in (None, "", [], ()) else text
+    if isinstance(default, list | tuple):
+        default = ", ".join(map(str, default))
+    return f"{text} Default: {default}." if default not in (None, "") else text
 
 
 def _listed(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:
