@@ -165,3 +165,17 @@ def test_the_points_of_a_curve_are_those_of_the_run() -> None:
     assert last["coverage"] == pytest.approx(table.answered.mean())
     assert last["selective_risk"] == pytest.approx(wrong.sum() / table.answered.sum())
     assert np.isfinite(last["threshold"])
+
+
+@pytest.mark.parametrize(("style", "width"), [("screen", None), ("print", 85.0)])
+def test_names_and_numbers_at_the_edges_have_room_for_a_wider_font(
+    style: str, width: float | None
+) -> None:
+    look = look_of(style, width)
+    svg = runs_figure(RUNS, FigureOptions("forest", style=style, width=width)).svg
+    drawn_from = float(re.findall(r"translate\(([\d.]+),", svg)[0])
+    numbers = [float(x) for x in re.findall(r"translate\(([\d.]+),[^>]*>0\.\d\d \[", svg)]
+    assert numbers
+    # "0.73 [0.61, 0.83]" takes 7.23 em in Helvetica and 8.41 em in DejaVu Sans.
+    right = float(re.findall(r'viewBox="0 0 ([\d.]+)', svg)[0])
+    assert drawn_from + max(numbers) + 8.41 * look.font <= right
