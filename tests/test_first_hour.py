@@ -45,6 +45,10 @@ def test_the_commands_after_the_installation_compare_three_models_on_a_page(tmp_
     assert first.text in RUNS.text
     assert first.shown
     assert_shown_in_order(first.shown, runs)
+    # So do the other pages for strangers, and `krisis --help`.
+    for page in ("index.md", "tutorials/first-number.md", "how-to/install.md"):
+        assert first.text.strip() in (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert f"Type: {first.text.strip()} " in typed("krisis --help", tmp_path)
 
 
 def test_the_picture_of_the_report_is_small() -> None:

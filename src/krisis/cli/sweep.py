@@ -114,7 +114,8 @@ def _grid_text(ready: list[Ready]) -> str:
             f"{one.cell.name:{width}}  {estimate.n_cases:,} records in {estimate.n_calls:,} calls, "
             f"about {tokens:,.0f} tokens, {cost}"
         )
-    total = f"{len(ready)} cells, about ${sum(costs):.2f}; nothing was sent"
+    known = f"about ${sum(costs):.2f}" if costs or not unknown else "cost unknown"
+    total = f"{len(ready)} cells, {known}; nothing was sent"
     if unknown:
         models = ", ".join(dict.fromkeys(unknown))
         total += f"\nWithout the cost of {models}, whose price is not known; give --prices"

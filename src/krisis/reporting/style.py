@@ -69,7 +69,11 @@ class Look:
         return {
             **CONFIG,
             "background": self.ground,
-            "padding": self.font / 3,
+            # A reader without Helvetica or Arial sees wider letters, which must not be cut.
+            "padding": {
+                **dict.fromkeys(("top", "bottom"), self.font / 3),
+                **dict.fromkeys(("left", "right"), self.font * 1.5),
+            },
             "axis": {
                 **CONFIG["axis"],
                 "labelFontSize": self.font,

@@ -9,7 +9,7 @@ from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, read_object
 
-_SCORES = ("show", "report", "compare", "leaderboard", "sheet", "check")
+_SCORES = ("show", "report", "compare", "leaderboard", "figure", "sheet", "check")
 _ROWS = (
     *("score", "selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
     *_SCORES,
