@@ -188,3 +188,12 @@ def test_every_public_name_is_in_the_api_reference() -> None:
     page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     shown = {name.rpartition(".")[2] for name in re.findall("^::: (.+)$", page, re.MULTILINE)}
     assert set(krisis.__all__) - {"__version__"} <= shown
+
+
+def test_nobody_is_told_to_install_the_other_project_of_this_name() -> None:
+    """On the package index `krisis` is somebody else's: everything here installs from its folder."""
+    sources = [*PAGES, *(ROOT / "src").rglob("*.py"), ROOT / "pyproject.toml", ROOT / "Makefile"]
+    for path in sources:
+        assert not re.search(
+            r"""krisis\[|pip install[^\n]*\s['"]?krisis\b""", path.read_text(encoding="utf-8")
+        ), path

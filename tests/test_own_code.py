@@ -332,7 +332,7 @@ def test_an_object_where_a_class_is_due_is_refused(files: Path) -> None:
 
 def test_an_sdk_whose_parent_package_is_missing_is_a_missing_extra(monkeypatch) -> None:
     monkeypatch.setattr(GeminiBackend, "sdk", "no_such_parent.genai")
-    with pytest.raises(MissingExtra, match=r"pip install 'krisis\[gemini\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[gemini\]'"):
         GeminiBackend("x")
 
 

@@ -72,13 +72,21 @@ class UnknownName(UserError):
         return cls(f"unknown {kind} {name!r}{suggestion} Known: {', '.join(names) or 'none'}.")
 
 
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, typed in the folder of the repository.
+
+    The name krisis on the package index belongs to another project, so no message names it.
+    """
+    return f"pip install '.[{extra}]'"
+
+
 class MissingExtra(UserError):
     """An optional part of krisis is not installed."""
 
     @classmethod
     def named(cls, extra: str, purpose: str) -> MissingExtra:
         """Build the error with the command that installs the part."""
-        return cls(f"{purpose} needs the extra {extra!r}; type: pip install 'krisis[{extra}]'")
+        return cls(f"{purpose} needs the extra {extra!r}; type: {install_command(extra)}")
 
 
 class MissingKey(UserError):

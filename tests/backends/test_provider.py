@@ -63,7 +63,7 @@ def test_a_missing_extra_says_what_to_install(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr("importlib.util.find_spec", lambda wanted: None)
     assert sdk
     options: dict[str, Any] = {"base_url": "http://127.0.0.1:1"} if name == "compatible" else {}
-    with pytest.raises(MissingExtra, match=rf"type: pip install 'krisis\[{extra}\]'"):
+    with pytest.raises(MissingExtra, match=rf"type: pip install '\.\[{extra}\]'"):
         backend_from_name(f"{name}/some-model", **options)
 
 

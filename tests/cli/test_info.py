@@ -94,7 +94,7 @@ def test_a_backend_says_whether_its_key_and_sdk_are_there(monkeypatch: pytest.Mo
     done = krisis("info", "openai", cwd=TABLES)
     assert "OPENAI_API_KEY is set" in done.stdout
     assert "sk-not" not in done.stdout
-    assert "missing; type: pip install 'krisis[openai]'" in done.stdout
+    assert "missing; type: pip install '.[openai]'" in done.stdout
     assert info("openai")["key_variables"] == {"OPENAI_API_KEY": True}
     assert info("openai/some-model")["first_command"].endswith("openai/NAME --limit 20 --dry-run")
 
@@ -105,7 +105,7 @@ def test_a_backend_without_a_provider_says_its_extra_and_nothing_of_keys(
 ) -> None:
     monkeypatch.setattr("krisis.cli.info_facts.is_installed", lambda package: False)
     done = krisis("info", name, cwd=TABLES)
-    assert f"installed   missing; type: pip install 'krisis[{extra}]'" in done.stdout
+    assert f"installed   missing; type: pip install '.[{extra}]'" in done.stdout
     assert "key  " not in done.stdout
 
 

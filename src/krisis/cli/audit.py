@@ -70,7 +70,7 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of permutations a
     "krisis audit runs/RUN --flip-rate 0.05 --against runs/OTHER",
     "krisis audit runs/RUN --labels reader_1,reader_2",
 )
-def audit(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def audit(
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
     by: By = "",
     threshold: ThresholdOption = None,

@@ -21,7 +21,7 @@ app = new_app()
     "krisis calibrate --input runs/TRAIN --method logistic --output l.json",
     "krisis calibrate --input train.json --mode few_shot --output calibrator.json",
 )
-def calibrate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def calibrate(
     input_: Path = typer.Option(
         ..., "--input", help="A PHQ-8 run file, a krisis run directory or a krisis result."
     ),

@@ -77,7 +77,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.
     "krisis certify runs/RUN --risk 0.1 --by sex,site",
     "krisis certify --verify certificate.json runs/NEW",
 )
-def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def certify(
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
     risk: Bound = None,
     delta: Delta = None,

@@ -27,7 +27,7 @@ app = new_app()
     "krisis check runs/NEW --against runs/OLD --no-worse 'accuracy by 0.03'",
     "krisis check runs/RUN --gate gate.yaml --junit check.xml",
 )
-def check(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def check(
     run: Path = typer.Argument(..., help="A run directory or a saved result."),
     require: list[str] = typer.Option(
         [], "--require", help="Such as 'accuracy >= 0.85' or 'lower(accuracy) >= 0.8'; repeatable."

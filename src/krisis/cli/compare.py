@@ -31,7 +31,7 @@ app = new_app()
     "krisis compare a.json b.json c.json --html comparison.html",
     "krisis compare runs/A runs/B --primary accuracy --margin accuracy=0.05",
 )
-def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def compare(
     runs: list[Path] = typer.Argument(..., help="Two or more run directories or saved results."),
     metric: list[str] = typer.Option(
         [], "--metric", "-m", help="Only this metric or bundle; repeatable. Fewer tests."

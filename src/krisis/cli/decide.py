@@ -113,7 +113,7 @@ DefaultAction = Annotated[
     "krisis decide runs/RUN --curve --prevalence 0.1",
     "krisis decide runs/RUN --reader-accuracy 0.9 --minutes 6 --arrivals 200",
 )
-def decide(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def decide(
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
     cost: Cost = None,
     write_cost: WriteCost = None,

@@ -25,7 +25,7 @@ app = new_app()
     "krisis import samples_TASK.jsonl --as lm-eval",
     "krisis import answers.csv --as csv --truth label --prediction answer",
 )
-def import_run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def import_run(
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
     kind: Literal["inspect", "lm-eval", "csv", "jsonl", "parquet"] = typer.Option(
         ..., "--as", help="What the files are: inspect, lm-eval, csv, jsonl or parquet."

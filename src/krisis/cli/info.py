@@ -12,7 +12,7 @@ import typer
 from krisis.cli.help import command, new_app
 from krisis.cli.info_facts import facts_of, listed_suites
 from krisis.cli.streams import echo_json, echo_lines
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, install_command
 from krisis.json_values import JsonMapping, JsonObject, dumps
 
 app = new_app()
@@ -154,7 +154,7 @@ def _other(facts: JsonObject) -> Iterator[str]:
     if facts["of"] == "metric":
         yield from _field("better", facts["direction"])
     if "extra" in facts:
-        missing = f"missing; type: pip install 'krisis[{facts['extra']}]'"
+        missing = f"missing; type: {install_command(facts['extra'])}"
         yield from _field("installed", "yes" if facts["is_installed"] else missing)
     if "key_variables" in facts:
         for variable, is_set in facts["key_variables"].items():

@@ -81,7 +81,7 @@ Discordance = typer.Option(
     "krisis plan estimate --expected 0.9 --half-width 0.03",
     "krisis plan estimate -m aurc --from runs/PILOT --half-width 0.02",
 )
-def estimate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def estimate(
     metric: Metric = "accuracy",
     expected: float | None = typer.Option(None, "--expected", help="The share that is expected."),
     half_width: float | None = typer.Option(None, "--half-width", help="Half of the width."),
@@ -122,7 +122,7 @@ def estimate(  # noqa: PLR0913, PLR0917 - each parameter is one option of the co
     "krisis plan compare --difference 0.05 --discordance 0.15",
     "krisis plan compare --from runs/OLD --from runs/NEW --power 0.9",
 )
-def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def compare(
     metric: Metric = "accuracy",
     difference: float | None = Difference,
     discordance: float | None = Discordance,
@@ -153,7 +153,7 @@ def compare(  # noqa: PLR0913, PLR0917 - each parameter is one option of the com
 
 
 @command(app, "krisis plan non-inferior --margin 0.05 --discordance 0.1", name="non-inferior")
-def non_inferior(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def non_inferior(
     metric: Metric = "accuracy",
     margin: float | None = typer.Option(
         None, "--margin", metavar="SHARE", help="The loss to be excluded."
@@ -189,7 +189,7 @@ def non_inferior(  # noqa: PLR0913, PLR0917 - each parameter is one option of th
 
 
 @command(app, "krisis plan certify --risk 0.05 --delta 0.1 --expected-risk 0.02")
-def certify(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def certify(
     risk: float = typer.Option(..., "--risk", help="The bound to be certified."),
     delta: float = typer.Option(0.1, "--delta", help="How often a certificate may be wrong."),
     expected_risk: float | None = typer.Option(

