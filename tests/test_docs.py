@@ -191,7 +191,7 @@ def test_every_public_name_is_in_the_api_reference() -> None:
 
 
 def test_nobody_is_told_to_install_the_other_project_of_this_name() -> None:
-    """On the package index `krisis` is somebody else's: everything here installs from its folder."""
+    """On the package index `krisis` is somebody else's: install from the folder."""
     sources = [*PAGES, *(ROOT / "src").rglob("*.py"), ROOT / "pyproject.toml", ROOT / "Makefile"]
     for path in sources:
         assert not re.search(
