@@ -30,14 +30,14 @@ _VALUES = {
     "--markdown --output --plot --prices --verify --write-cost --cache-path",
     "FOLDER": "--figures",
     "RUN": "--against --baseline --from --input",
-    "NUMBER": "--arrivals --bootstrap-resamples --cluster-size --confidence-scale --delta "
-    "--folds --hours --input-tokens --max-concurrency --minutes --n --n-participants "
-    "--n-patients --output-tokens --permutations --port --readers --requests-per-minute "
+    "NUMBER": "--bootstrap-resamples --cluster-size --confidence-scale --delta "
+    "--folds --input-tokens --max-concurrency --n --n-participants "
+    "--n-patients --output-tokens --permutations --port --requests-per-minute "
     "--rows-per-patient --seed --tokens-per-minute",
     "SHARE": "--alpha --answer-from --area-coverage --assurance --coverage --difference "
     "--discordance --expected --expected-risk --half-width --icc --power --reader-accuracy "
     "--reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
-    "SHARES": "--coverage-grid --flip-rate --prevalence --shares --thresholds",
+    "SHARES": "--coverage-grid --flip-rate --prevalence --thresholds",
     "LOW:HIGH": "--flip-range",
     "SECONDS": "--poll-seconds",
     "COLUMN": "--abstained --cluster --failed --group --id --prediction --reader-column "
