@@ -37,8 +37,7 @@ _VALUES = {
     "SHARE": "--alpha --answer-from --area-coverage --assurance --coverage --difference "
     "--discordance --expected --expected-risk --half-width --icc --power --reader-accuracy "
     "--reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
-    "SHARES": "--coverage-grid --flip-rate --prevalence --thresholds",
-    "LOW:HIGH": "--flip-range",
+    "SHARES": "--coverage-grid --prevalence --thresholds",
     "SECONDS": "--poll-seconds",
     "COLUMN": "--abstained --cluster --failed --group --id --prediction --reader-column "
     "--repeat --sex-column --should-defer --time --truth",
