@@ -72,8 +72,8 @@ def test_an_estimate_is_written_with_its_interval_and_an_undefined_one_as_a_dash
         "method": "mid_p",
         "reason": None,
     }
-    missing = Interval.undefined("no_method_was_shown_to_cover")
-    assert Estimate(0.5, missing).record()["reason"] == "no_method_was_shown_to_cover"
+    missing = Interval.undefined("reported_as_a_point")
+    assert Estimate(0.5, missing).record()["reason"] == "reported_as_a_point"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -119,12 +119,10 @@ def test_why_a_number_is_missing_is_said_by_code_and_in_words(
     printed: dict[tuple[str, str], str],
 ) -> None:
     lines = {line["metric"]: line for line in csv.DictReader(io.StringIO(printed["score", "csv"]))}
-    assert lines["e50"]["reason"] == "no_method_was_shown_to_cover"
+    assert lines["e50"]["reason"] == "reported_as_a_point"
     assert (lines["e50"]["low"], lines["e50"]["level"]) == ("", "")
     for kind in ("markdown", "table"):
-        assert (
-            "no_method_was_shown_to_cover (no method was shown to cover" in printed["score", kind]
-        )
+        assert "reported_as_a_point (it is reported as a point" in printed["score", kind]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -213,15 +213,18 @@ def _confident_errors(scores: MetricScores) -> list[str]:
 
 
 def _undefined(scores: MetricScores) -> list[str]:
+    without: dict[str, list[str]] = {}  # names by the reason why they have no interval
+    for score in scores.values():
+        if score.interval and score.interval.reason and not math.isnan(score.value):
+            without.setdefault(score.interval.reason, []).append(score.name)
     return [
         f"{score.name} is undefined: "
         + explained(str(score.details.get("reason", "no reason was given")))
         for score in scores.values()
         if math.isnan(score.value) and not has_no_disease(score)
     ] + [
-        f"{score.name} has no interval: {explained(score.interval.reason)}"
-        for score in scores.values()
-        if score.interval and score.interval.reason and not math.isnan(score.value)
+        f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no interval: {explained(reason)}"
+        for reason, names in without.items()
     ]
 
 
