@@ -457,6 +457,8 @@ def test_why_a_figure_has_no_interval_is_said(demo: Path, tmp_path: Path) -> Non
     saved, reason = tmp_path / "saved.json", "reported_as_a_point"
     shown = told("score", demo, "-m", "e50", "-m", "disease_f1", "-o", saved)
     assert f"E50 has no interval: {reason}" in shown
+    both = told("score", demo, "-m", "e50", "-m", "e90", "-o", tmp_path / "both.json")
+    assert f"E50, E90 have no interval: {reason}" in both  # the reason is given once
     assert "Baselines on the same records" not in shown  # they have neither figure
     sheet = build_sheet(read_run_for_sheet(saved))
     assert [s["name"] for s in sheet.scores if s["no_interval"]] == ["E50"]

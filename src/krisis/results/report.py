@@ -223,7 +223,7 @@ def _undefined(scores: MetricScores) -> list[str]:
         for score in scores.values()
         if math.isnan(score.value) and not has_no_disease(score)
     ] + [
-        f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no interval: {explained(reason)}"
+        f"{', '.join(names)} {'have' if names[1:] else 'has'} no interval: {explained(reason)}"
         for reason, names in without.items()
     ]
 
