@@ -326,5 +326,7 @@ def _problem(result: BenchmarkResult) -> str:
         return str(stop)
     if counts.n_failed and not counts.n_answered:
         run = result.provenance.run_directory
-        return f"no record was answered, {counts.n_failed} failed; type: krisis retry-failed {run}"
+        return (
+            f"no record was answered, {counts.n_failed} failed; type: krisis resume {run} --failed"
+        )
     return ""

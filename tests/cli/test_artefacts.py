@@ -35,7 +35,6 @@ TYPED = {
     "run-file": "run-file RUN -o OUT.run.json",
     "doctor": "doctor RUN",
     "resume": "resume RUN",
-    "retry-failed": "retry-failed RUN",
     "batches": "batches list RUN",
 }
 # Kinds that no command takes as a run.

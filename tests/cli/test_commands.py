@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests import commands
 
-from krisis import __version__, registry
+from krisis import __version__
 from krisis.metrics import EvaluationResult, default_benchmark_metrics, score_all
 from krisis.results.result import BenchmarkResult
 
@@ -27,16 +27,8 @@ def saved(tmp_path: Path) -> Path:
 def test_version_and_help() -> None:
     assert krisis("--version").stdout == f"krisis {__version__}\n"
     shown = krisis("--help").stdout
-    for command in ("list", "score", "show"):
+    for command in ("info", "score", "show"):
         assert command in shown
-
-
-@pytest.mark.parametrize("kind", ["suites", "backends", "metrics", "bundles"])
-def test_list_names_everything_registered(kind: registry.Kind) -> None:
-    done = krisis("list", kind)
-    assert done.returncode == 0, done.stderr
-    for name in registry.names(kind):
-        assert name in done.stdout
 
 
 def test_show_prints_the_report(saved: Path) -> None:
@@ -65,7 +57,6 @@ def test_every_user_error_is_one_sentence_and_exit_code_two(saved: Path, tmp_pat
         (("score", metrics_only), "holds scores but no rows"),
         (("score", saved, "-m", "acuracy"), "did you mean 'accuracy'?"),
         (("score", saved, "-o", saved), "exists already"),
-        (("list", "suite"), "suites"),
         (("scor", saved), "score"),
     ]:
         done = krisis(*arguments)

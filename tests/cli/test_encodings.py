@@ -57,7 +57,7 @@ def commands(runs: list[str]) -> dict[str, tuple[int, list[str]]]:
         "check met": (0, ["check", first, "--require", "accuracy >= 0"]),
         "check failed": (1, ["check", first, "--require", "accuracy >= 1"]),
         "doctor": (0, ["doctor", first]),
-        "list": (0, ["list", "metrics"]),
+        "info": (0, ["info"]),
         "help": (0, ["run", "--help"]),
         "unknown": (2, ["run", "ckd", "--model", "nobody–knows"]),
     }

@@ -51,7 +51,7 @@ def test_taking_up_one_run_keeps_the_other_mode_in_the_file(
     assert call(monkeypatch, "run", "phq8", *options, *modes) == 0
     (path,) = tmp_path.glob("*.json")
     before = json.loads(path.read_text())
-    assert call(monkeypatch, "retry-failed", path.with_suffix(""), "--display", "none") == 0
+    assert call(monkeypatch, "resume", path.with_suffix(""), "--failed", "--display", "none") == 0
     after = json.loads(path.read_text())
     assert [one["results"]["mode"] for one in after["experiments"]] == ["zero_shot", "few_shot"]
     assert after["experiments"][1]["results"] == before["experiments"][1]["results"]

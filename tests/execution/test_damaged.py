@@ -277,7 +277,6 @@ def test_doctor_tells_first_and_mends_only_when_asked(
         *findings,
         "1 damaged line set aside in rows.damaged.jsonl",
         "metrics.json set aside as metrics.stale.json",
-        "report.txt set aside as report.stale.txt",
         f"To ask records without a row again, type: krisis resume {directory.path}",
     ]
     assert (directory.path / "metrics.stale.json").read_bytes() == before["metrics.json"]

@@ -210,6 +210,9 @@ def test_one_provider_fails_for_good_and_the_others_finish(
     assert len(re.findall(rf"{closed} · ckd \w+: failed: .*(key|model)", out)) == 3
     assert "3 of 9 cells are not finished, 3 failed" in err
     assert f"krisis resume runs/{sweep.name}" in err
+    code, _, refusal = krisis("resume", f"runs/{sweep.name}", "--failed", cwd=tmp_path)
+    assert (code, refusal.count("\n")) == (2, 1)
+    assert f"type: krisis resume runs/{sweep.name}/RUN --failed" in refusal
     first = dict(provider.answered)
     assert len(provider.asked) - len(first) <= 9
     assert set(first.values()) == {1}

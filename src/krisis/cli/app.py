@@ -20,8 +20,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Evaluate": {
         "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
         "sweep": ("krisis.cli.sweep", "Run every model of a plan on every task, side by side."),
-        "resume": ("krisis.cli.resume", "Finish a run or a sweep that was cut short."),
-        "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
+        "resume": (
+            "krisis.cli.resume",
+            "Finish a run or a sweep that was cut short.",
+        ),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
         "score": ("krisis.cli.score", "Compute the metrics of a run again, without any model."),
     },
@@ -44,8 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),
     },
     "Data": {
-        "info": ("krisis.cli.info", "Say what a suite asks and holds, and what to type first."),
-        "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
+        "info": ("krisis.cli.info", "List suites, backends and metrics, or describe one."),
         "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
         "data": ("krisis.cli.data", "Write the embedded cohorts, or check your own files."),
         "import": ("krisis.cli.import_run", "Turn predictions of other programs into runs."),

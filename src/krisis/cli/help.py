@@ -144,7 +144,7 @@ def _page(shown: Any, ctx: Any) -> list[str]:
     entries = [name for rows in sections.values() for name, _ in rows]
     column = max((len(name) for name in entries if len(name) <= _NAME_COLUMN), default=0)
     for title, rows in sections.items():
-        lines += [f"{title}:", *_listed(rows, column, width), ""]
+        lines += [f"{title}:", *in_two_columns(rows, column, width), ""]
     if examples:
         lines += ["Examples:", *(f"  {example}" for example in examples), ""]
     return [*lines, *last] if last else lines[:-1]
@@ -243,7 +243,8 @@ def _meaning(option: Any) -> str:
     return f"{text} Default: {default}." if default not in (None, "") else text
 
 
-def _listed(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:
+def in_two_columns(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:
+    """Return lines of names and what they mean; a name wider than its column has its own line."""
     for name, words in rows:
         start = f"  {name:{column}}  "
         rest = " " * (column + 4)

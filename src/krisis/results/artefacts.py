@@ -34,7 +34,7 @@ ARTEFACTS: dict[str, Artefact] = {
     "run directory": Artefact(
         "a run directory",
         ("run", "sweep", "import"),
-        (*_ROWS, "run-file", "doctor", "resume", "retry-failed", "batches", "view"),
+        (*_ROWS, "run-file", "doctor", "resume", "batches", "view"),
     ),
     "saved result": Artefact("a saved result", ("score -o",), _ROWS),
     "metrics file": Artefact(
