@@ -197,7 +197,7 @@ def test_a_suite_a_backend_and_a_metric_run_from_files(krisis, tmp_path: Path) -
     # The manifest names the files, so that the same run can be made again from it.
     assert krisis("run", "--config", str(run / "manifest.json"))[0] == 0
     assert krisis("resume", str(run))[0] == 0
-    assert krisis("score", str(run), "-m", "mine/own_metrics.py:Missed")[0] == 0
+    assert krisis("show", str(run), "-m", "mine/own_metrics.py:Missed")[0] == 0
 
 
 def test_to_look_at_a_run_executes_no_file_that_it_names(krisis, files: Path) -> None:

@@ -177,7 +177,11 @@ def test_a_metric_that_raises_is_undefined_and_costs_no_other(tmp_path: Path) ->
     assert "ZeroDivisionError" in pair.deltas["raising"].reason
     assert "KeyError" in pair.deltas["raising_form"].reason
     files = [str(tmp_path / f"{name}.json") for name in runs]
-    for command in (["show", files[0]], ["score", files[0]], ["leaderboard", *files]):
+    for command in (
+        ["show", files[0]],
+        ["show", files[0], "-m", "accuracy"],
+        ["leaderboard", *files],
+    ):
         assert CliRunner().invoke(app, command).exit_code == 0
     (verdict,) = check_run(runs["first"], Gate(require=("raising >= 0.4",)))
     assert verdict.state == "not judged"

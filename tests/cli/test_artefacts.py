@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 # How each command is given a run; RUN is the artefact, OTHER a second run on the same records.
 TYPED = {
     "show": "show RUN",
-    "score": "score RUN -m accuracy",
     "report": "report RUN -o OUT.html",
     "compare": "compare RUN OTHER --permutations 99 -m accuracy",
     "leaderboard": "leaderboard RUN",
@@ -49,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done(path, f"run phq8 --model lexicon -o runs {asked}")
     done(path, f"run phq8 --model majority --model rule/always-0 -o sweeps {asked}")
     (run,) = (one for one in (path / "runs").iterdir() if one.is_dir())
-    done(path, f"score runs/{run.name} -m accuracy -o result.json")
+    done(path, f"show runs/{run.name} -m accuracy --save result.json")
     (path / "metrics.json").write_text(done(path, f"show runs/{run.name} --json").stdout)
     done(path, f"export runs/{run.name} --to parquet -o rows.parquet")
     done(path, f"export runs/{run.name} --to csv -o rows.csv")

@@ -50,7 +50,7 @@ def commands(runs: list[str]) -> dict[str, tuple[int, list[str]]]:
         "run": (0, ["run", "ckd", "--model", "majority", "--limit", "4", "--no-baselines"]),
         "dry run": (0, ["run", "ckd", "--model", "majority", "--limit", "4", "--dry-run"]),
         "show": (0, ["show", first]),
-        "score": (0, ["score", first, "-m", "accuracy", "-m", "aurc"]),
+        "show again": (0, ["show", first, "-m", "accuracy", "-m", "aurc"]),
         "compare": (0, ["compare", first, second, "--permutations", "99"]),
         "leaderboard": (0, ["leaderboard", first, second]),
         "selective": (0, ["selective", "--input", first, "--bootstrap-resamples", "50"]),

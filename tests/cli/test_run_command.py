@@ -435,11 +435,10 @@ def test_a_cut_run_is_shown_and_scored_with_the_metrics_it_was_asked_for(tmp_pat
     rows = run / "rows.jsonl"
     rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:9]))
     (run / "metrics.json").unlink()
-    for command in ("show", "score"):
-        done = krisis(command, str(run), "--json", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert list(json.loads(done.stdout)["metric_scores"]) == ["Brier Score", "Accuracy"]
-    chosen = krisis("score", str(run), "-m", "answer_rate", "--json", cwd=tmp_path)
+    done = krisis("show", str(run), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout)["metric_scores"]) == ["Brier Score", "Accuracy"]
+    chosen = krisis("show", str(run), "-m", "answer_rate", "--json", cwd=tmp_path)
     assert list(json.loads(chosen.stdout)["metric_scores"]) == ["Answer Rate (Coverage)"]
 
 

@@ -19,7 +19,6 @@ from krisis.cli.check import app as check
 from krisis.cli.compare import app as compare
 from krisis.cli.doctor import app as doctor
 from krisis.cli.leaderboard import app as leaderboard
-from krisis.cli.score import app as score
 from krisis.cli.show import app as show
 from krisis.data.base import RecordListSuite
 from krisis.errors import RunConflict
@@ -181,8 +180,8 @@ def test_an_ended_run_whose_rows_were_cut_is_scored_again_and_says_so_everywhere
     assert format_report(seen).startswith(
         f"{sentence}\nRecords: {N_RECORDS} loaded → {n_rows} sent"
     )
-    for command in (show, score):
-        printed = CliRunner().invoke(command, [str(directory.path)])
+    for words in ([], ["-m", "accuracy"]):
+        printed = CliRunner().invoke(show, [str(directory.path), *words])
         assert printed.output.startswith(sentence), printed.output
     printed = CliRunner().invoke(show, [str(directory.path), "--json"])
     assert json.loads(printed.output)["extras"]["damage"] == sentence

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = {
-    "score": ("score", "r0.json", "-m", "accuracy", "-m", "risk_at_80_coverage", "-m", "e50"),
+    "score": ("show", "r0.json", "-m", "accuracy", "-m", "risk_at_80_coverage", "-m", "e50"),
     "show": ("show", "r1.json"),
     "leaderboard": ("leaderboard", "r0.json", "r1.json", "r2.json"),
     "compare": ("compare", "r0.json", "r1.json", "-m", "accuracy", "--permutations", "99"),

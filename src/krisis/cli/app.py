@@ -25,10 +25,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Finish a run or a sweep that was cut short.",
         ),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
-        "score": ("krisis.cli.score", "Compute the metrics of a run again, without any model."),
     },
     "Look": {
-        "show": ("krisis.cli.show", "Print the report of a run."),
+        "show": ("krisis.cli.show", "Print the report of a run, or score it again."),
         "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
         "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
         "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),

@@ -296,7 +296,7 @@ def metric_facts(name: str, found: JsonValue) -> JsonObject:
         "label": getattr(found, "name", None) if isinstance(found, type) else None,
         "about": _about(found),
         "direction": getattr(found, "direction", None),
-        "first_command": f"krisis score runs/RUN -m {name}",
+        "first_command": f"krisis show runs/RUN -m {name}",
     }
 
 

@@ -40,7 +40,9 @@ def forest_drawing(
         if not any(name in (one.name, one.key) for one in offered):
             raise UnknownName.among("metric", name, [one.name for one in offered])
     if not chosen:
-        raise InvalidValue("the runs have no scores; score them with krisis score -o first")
+        raise InvalidValue(
+            "the runs have no scores; score them with krisis show RUN --metric default --save FILE"
+        )
     panels = {}
     n_lines = len(runs) * _step(_names(runs, look)) / _LINE + _LINES_OF_A_PANEL
     fitting = max(1, min(_MOST_METRICS, int(_LINES_OF_A_PAGE // n_lines)))

@@ -11,7 +11,7 @@ from krisis.json_values import JsonMapping, read_object
 
 _SCORES = ("show", "report", "compare", "leaderboard", "figure", "sheet", "check")
 _ROWS = (
-    *("score", "selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
+    *("selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
     *_SCORES,
 )
 # More commands than this are not listed in a sentence.
@@ -36,9 +36,9 @@ ARTEFACTS: dict[str, Artefact] = {
         ("run", "sweep", "import"),
         (*_ROWS, "run-file", "doctor", "resume", "batches", "view"),
     ),
-    "saved result": Artefact("a saved result", ("score -o",), _ROWS),
+    "saved result": Artefact("a saved result", ("show --save",), _ROWS),
     "metrics file": Artefact(
-        "a metrics file, which holds scores but no rows", ("score --json", "show --json"), _SCORES
+        "a metrics file, which holds scores but no rows", ("show --json",), _SCORES
     ),
     "run file": Artefact("a run file", ("run phq8", "run-file"), _ROWS),
     "Parquet rows": Artefact("a table of rows in Parquet", ("export --to parquet",), _ROWS),

@@ -251,7 +251,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize(
     "command",
     [
-        "score RUN",
+        "show RUN -m accuracy",
         "show RUN",
         "selective --input RUN --bootstrap-resamples 200",
         "compare RUN OTHER",
