@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord, Task
-from krisis.cli.app import app
 from krisis.data.base import RecordListSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -62,12 +59,3 @@ def test_in_the_page_and_the_viewer(run: Path) -> None:
         assert "the ward&#39;s server is slow" in html
     found = client.get(f"/runs/{run.name}.json").json()["failures"]
     assert {name: kind["n"] for name, kind in found.items()} == {"timeout": 2, "unavailable": 1}
-
-
-def test_in_the_leaderboard(run: Path) -> None:
-    shown = CliRunner().invoke(app, ["leaderboard", str(run)]).stdout
-    assert "3 failed" in shown
-    assert "Failures of ailing by class, with one example each:" in shown
-    assert all(words in shown for words in SAID)
-    (table,) = json.loads(CliRunner().invoke(app, ["leaderboard", str(run), "--json"]).stdout)
-    assert table["entries"][0]["attrition"]["failures"]["timeout"]["n"] == 2

@@ -50,7 +50,9 @@ def test_show_scores_the_chosen_metrics_again_without_a_model(saved: Path, tmp_p
     assert krisis("show", saved, "-m", "accuracy", "-o", written).returncode == 0
     assert written.read_text(encoding="utf-8") == done.stdout
     usual = json.loads(krisis("show", saved, "--metric", "default", "--json").stdout)
-    assert usual == json.loads(krisis("show", saved, "--json").stdout)
+    stored = json.loads(krisis("show", saved, "--json").stdout)
+    assert list(usual["metric_scores"]) == list(stored["metric_scores"])
+    assert usual["metric_scores"]["Accuracy"]["interval"] is not None  # which was not stored
 
 
 def test_every_user_error_is_one_sentence_and_exit_code_two(saved: Path, tmp_path: Path) -> None:

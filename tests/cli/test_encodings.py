@@ -52,7 +52,6 @@ def commands(runs: list[str]) -> dict[str, tuple[int, list[str]]]:
         "show": (0, ["show", first]),
         "show again": (0, ["show", first, "-m", "accuracy", "-m", "aurc"]),
         "compare": (0, ["compare", first, second, "--permutations", "99"]),
-        "leaderboard": (0, ["leaderboard", first, second]),
         "selective": (0, ["selective", "--input", first, "--bootstrap-resamples", "50"]),
         "check met": (0, ["check", first, "--require", "accuracy >= 0"]),
         "check failed": (1, ["check", first, "--require", "accuracy >= 1"]),
@@ -87,7 +86,7 @@ def test_a_command_prints_in_any_encoding(
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("name", ["show", "compare", "leaderboard", "check met"])
+@pytest.mark.parametrize("name", ["show", "compare", "check met"])
 def test_json_says_the_same_in_any_encoding(runs: list[str], name: str, encoding: str) -> None:
     arguments = [*commands(runs)[name][1], "--json"]
     found = json.loads(call(encoding, *arguments)[1])

@@ -18,7 +18,6 @@ from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord
 from krisis.cli.check import app as check
 from krisis.cli.compare import app as compare
 from krisis.cli.doctor import app as doctor
-from krisis.cli.leaderboard import app as leaderboard
 from krisis.cli.show import app as show
 from krisis.data.base import RecordListSuite
 from krisis.errors import RunConflict
@@ -189,7 +188,6 @@ def test_an_ended_run_whose_rows_were_cut_is_scored_again_and_says_so_everywhere
     runs = [str(directory.path), str(other)]
     for command, words in (
         (compare, runs),
-        (leaderboard, runs),
         (check, [runs[0], "--require", "accuracy >= 0.1"]),
     ):
         printed = CliRunner().invoke(command, words)

@@ -29,8 +29,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
         "show": ("krisis.cli.show", "Print the report of a run, or score it again."),
         "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
-        "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
-        "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),
+        "compare": (
+            "krisis.cli.compare",
+            "Compare runs on the same cases, side by side and in pairs.",
+        ),
         "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
         "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
         "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
@@ -49,8 +51,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
         "data": ("krisis.cli.data", "Write the embedded cohorts, or check your own files."),
         "import": ("krisis.cli.import_run", "Turn predictions of other programs into runs."),
-        "export": ("krisis.cli.export", "Write the rows of a run as a table or Inspect log."),
-        "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),
+        "export": ("krisis.cli.export", "Write a run as a table, Inspect log or run file."),
     },
     "Maintain": {
         "pull": ("krisis.cli.pull", "Download a small language model for the backend `local`."),

@@ -27,7 +27,7 @@ _WANTED = {"int": "whole number", "float": "number"}
 # What is written for the value of an option that says no more itself, by the kind of value.
 _VALUES = {
     "FILE": "--calibration --certificate --columns --config --cost --gate --html --junit "
-    "--markdown --output --plot --prices --verify --write-cost --cache-path",
+    "--markdown --output --plot --prices --save --verify --write-cost --cache-path",
     "FOLDER": "--figures",
     "RUN": "--against --baseline --from --input",
     "NUMBER": "--arrivals --bootstrap-resamples --cluster-size --confidence-scale --delta "
@@ -45,7 +45,7 @@ _VALUES = {
     "COLUMNS": "--by",
     "ANSWER": "--abstain-answer --positive",
     "ANSWERS": "--answers",
-    "METRIC": "--metric --primary --sort",
+    "METRIC": "--metric --primary",
     "RULE": "--no-worse --non-inferior --require",
     "MODEL": "--model",
     "NAME": "--cohort --confidence --filter --interval-method --loss --method --mode --rng "

@@ -16,7 +16,7 @@ from krisis.reporting.panels import Drawing, point_of
 from krisis.reporting.style import Look, Series
 from krisis.reporting.tables import Estimate
 from krisis.results.base import BenchmarkResult
-from krisis.results.leaderboard import COSTS, Cell, columns_of, metric_cell
+from krisis.results.side_by_side import Cell, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
@@ -34,7 +34,7 @@ def forest_drawing(
     metrics: Sequence[str] = (),
 ) -> Drawing:
     """Draw metrics of runs with their intervals, a panel per metric and a line per run."""
-    offered = [c for c in columns_of(runs.values(), metrics) if c.key not in COSTS]
+    offered = columns_of(runs.values(), metrics)
     chosen = [one for one in offered if not metrics or {one.name, one.key} & set(metrics)]
     for name in metrics:
         if not any(name in (one.name, one.key) for one in offered):

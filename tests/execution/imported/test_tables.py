@@ -256,7 +256,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "selective --input RUN --bootstrap-resamples 200",
         "compare RUN OTHER",
         "check RUN --require accuracy>=0.1",
-        "leaderboard RUN OTHER",
         "doctor RUN",
         "calibrate --input RUN --force -o OUT/calibrator.json",
         "export RUN --to csv -o OUT/rows.csv",
