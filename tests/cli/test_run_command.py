@@ -366,7 +366,13 @@ def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_pat
     assert done.returncode == 1
     assert done.stdout.startswith("8 of 8 records FAILED")
     assert "Accuracy" not in done.stdout
-    assert re.search(r"krisis resume runs/\S+ --failed\n", done.stderr)
+    named = re.search(r"krisis resume (runs/\S+) --failed\n", done.stderr)
+    assert named is not None
+    script.write_text(SLOW_PLUGIN)  # the server is back
+    for words, n_answered in (([], 0), (["--failed"], 8)):
+        resume = [sys.executable, script, "resume", named[1], *words]
+        subprocess.run(resume, cwd=tmp_path, capture_output=True, check=False)
+        assert load_run(tmp_path / named[1]).attrition.n_answered == n_answered
 
 
 @pytest.mark.usefixtures("abstainer")
