@@ -488,12 +488,12 @@ def commands_of_page() -> list[list[str]]:
 def test_the_page_on_own_code_runs_as_it_is_typed(krisis, page_files: Path) -> None:
     typed = [words[1:] for words in commands_of_page() if words[0] == "krisis"]
     from_files = [words for words in typed if "clinic_suite.py:Clinic" in words]
-    assert len(from_files) == 3
-    said = [krisis(*words) for words in [*from_files, ["info", "clinic_suite.py:Clinic"]]]
+    assert len(from_files) == 4
+    said = [krisis(*words) for words in from_files]
     assert [code for code, _, _ in said] == [0, 0, 0, 0], said
     assert "Missed sepsis" in said[1][1]
-    assert "Expected Calibration Error [n_bins=5]" in said[2][1]
-    assert "Task sepsis-onset" in said[3][1]
+    assert "Task sepsis-onset" in said[2][1]
+    assert "Expected Calibration Error [n_bins=5]" in said[3][1]
 
 
 def test_the_package_of_the_page_is_found_by_its_names(

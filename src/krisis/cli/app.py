@@ -31,7 +31,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
         "compare": (
             "krisis.cli.compare",
-            "Compare runs on the same cases, side by side and in pairs.",
+            "Compare runs on the same cases, pair by pair.",
         ),
         "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
         "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
