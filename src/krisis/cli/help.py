@@ -27,7 +27,7 @@ _WANTED = {"int": "whole number", "float": "number"}
 # What is written for the value of an option that says no more itself, by the kind of value.
 _VALUES = {
     "FILE": "--calibration --certificate --columns --config --cost --gate --html --junit "
-    "--markdown --output --plot --prices --verify --write-cost --cache-path",
+    "--markdown --output --plot --prices --save --verify --write-cost --cache-path",
     "FOLDER": "--figures",
     "RUN": "--against --baseline --from --input",
     "NUMBER": "--bootstrap-resamples --cluster-size --confidence-scale --delta "
@@ -44,7 +44,7 @@ _VALUES = {
     "COLUMNS": "--by",
     "ANSWER": "--abstain-answer --positive",
     "ANSWERS": "--answers",
-    "METRIC": "--metric --primary --sort",
+    "METRIC": "--metric --primary",
     "RULE": "--no-worse --non-inferior --require",
     "MODEL": "--model",
     "NAME": "--cohort --confidence --filter --interval-method --loss --method --mode --rng "
@@ -143,7 +143,7 @@ def _page(shown: Any, ctx: Any) -> list[str]:
     entries = [name for rows in sections.values() for name, _ in rows]
     column = max((len(name) for name in entries if len(name) <= _NAME_COLUMN), default=0)
     for title, rows in sections.items():
-        lines += [f"{title}:", *_listed(rows, column, width), ""]
+        lines += [f"{title}:", *in_two_columns(rows, column, width), ""]
     if examples:
         lines += ["Examples:", *(f"  {example}" for example in examples), ""]
     return [*lines, *last] if last else lines[:-1]
@@ -242,7 +242,8 @@ def _meaning(option: Any) -> str:
     return f"{text} Default: {default}." if default not in (None, "") else text
 
 
-def _listed(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:
+def in_two_columns(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:
+    """Return lines of names and what they mean; a name wider than its column has its own line."""
     for name, words in rows:
         start = f"  {name:{column}}  "
         rest = " " * (column + 4)

@@ -33,7 +33,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    suite: str = Field(description="Suite to run, or its YAML file; see `krisis list`.")
+    suite: str = Field(description="Suite to run, or its YAML file; see `krisis info`.")
     model: str = Field(description="Backend: a plain name such as guideline, or PROVIDER/MODEL.")
     task: str | None = Field(None, description="Task of the suite, such as detection.")
     features: str | None = Field(None, description="Findings to show: reduced or full.")

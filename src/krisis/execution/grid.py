@@ -4,7 +4,7 @@
 
     runs/20260102T030405Z_sweep_3fa94c/
         sweep.json          the plan, so that the sweep can be finished or repeated
-        sweep.html          leaderboard and comparisons of its cells, written when it ends
+        sweep.html          its cells side by side and compared, written when it ends
         20260102T…/         one ordinary run directory for each cell
         lock, writer        held by the one process that writes, and its number
 """
@@ -245,7 +245,7 @@ class SweepFolder:
 
     @property
     def page(self) -> Path:
-        """Where leaderboard and comparisons are written at the end."""
+        """Where the page of the cells and comparisons is written at the end."""
         return self.path / "sweep.html"
 
     @property

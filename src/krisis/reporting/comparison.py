@@ -101,7 +101,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         paired=comparison.paired,
         margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
-        spending=spending_words(comparison),
+        spending=spending_words(comparison.runs),
         pairs=[_pair_page(comparison, place) for place in range(len(comparison.pairs))],
         figures=_curves(comparison),
         tests=", ".join(tests),

@@ -16,7 +16,7 @@ from krisis.reporting.panels import Drawing, point_of
 from krisis.reporting.style import Look, Series
 from krisis.reporting.tables import Estimate
 from krisis.results.base import BenchmarkResult
-from krisis.results.leaderboard import COSTS, Cell, columns_of, metric_cell
+from krisis.results.side_by_side import Cell, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
 
@@ -34,13 +34,15 @@ def forest_drawing(
     metrics: Sequence[str] = (),
 ) -> Drawing:
     """Draw metrics of runs with their intervals, a panel per metric and a line per run."""
-    offered = [c for c in columns_of(runs.values(), metrics) if c.key not in COSTS]
+    offered = columns_of(runs.values(), metrics)
     chosen = [one for one in offered if not metrics or {one.name, one.key} & set(metrics)]
     for name in metrics:
         if not any(name in (one.name, one.key) for one in offered):
             raise UnknownName.among("metric", name, [one.name for one in offered])
     if not chosen:
-        raise InvalidValue("the runs have no scores; score them with krisis score -o first")
+        raise InvalidValue(
+            "the runs have no scores; score them with krisis show RUN --metric default --save FILE"
+        )
     panels = {}
     n_lines = len(runs) * _step(_names(runs, look)) / _LINE + _LINES_OF_A_PANEL
     fitting = max(1, min(_MOST_METRICS, int(_LINES_OF_A_PAGE // n_lines)))

@@ -121,7 +121,7 @@ def build_report(
         n_prompts_left_out=max(0, len(prompts) - provenance.N_PROMPTS_SHOWN),
         configuration=provenance.configuration_text(result),
         reproduce=reproduce
-        or "krisis score RESULT.json   # the metrics again, from the stored rows",
+        or "krisis show RESULT.json --metric default   # the metrics again, from the stored rows",
     )
 
 

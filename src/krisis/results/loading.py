@@ -20,7 +20,7 @@ from krisis.results.plain_runs import plain_run, result_of_plain_run
 from krisis.results.store import is_run, list_runs, load_run, read_manifest
 
 # Enough for a look at a run that has not ended; the run itself scores with more.
-_N_RESAMPLES = 2000
+_QUICK = BootstrapOptions(n_resamples=2000)
 
 
 def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
@@ -33,10 +33,10 @@ def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
     if path.is_dir():
         return scored_as_it_is(load_run(path))
     if is_parquet(path):
-        return scored_as_it_is(load_parquet(path))
+        return scored_as_it_is(load_parquet(path), BootstrapOptions())
     content = content_of_run(path)
     if (run := plain_run(content, mode, path)) is not None:
-        return scored_as_it_is(result_of_plain_run(run))
+        return scored_as_it_is(result_of_plain_run(run), BootstrapOptions())
     return BenchmarkResult.from_dict(content, place=str(path))
 
 
@@ -74,10 +74,10 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
+def scored_as_it_is(result: BenchmarkResult, options: BootstrapOptions = _QUICK) -> BenchmarkResult:
     """Return a result with scores, where the rows were stored without any."""
     if result.evaluation_results and not result.metric_scores:
-        return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
+        return result.scored(metrics_asked(result), options)
     return result
 
 
@@ -135,4 +135,5 @@ def reproduce_command(path: Path) -> str:
             return f"{imported.command}   # the same import again"
         manifest = place_in_commands(path / "manifest.json")
         return f"krisis run --config {manifest}   # the same run again"
-    return f"krisis score {place_in_commands(path)}   # the metrics again, from the stored rows"
+    place = place_in_commands(path)
+    return f"krisis show {place} --metric default   # the metrics again, from the stored rows"

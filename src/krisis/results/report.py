@@ -93,14 +93,14 @@ def _figures(scores: MetricScores, task: TaskFacts | None) -> list[list[str]]:
     ]
 
 
-def failure_lines(attrition: Attrition, of: str = "") -> list[str]:
+def failure_lines(attrition: Attrition) -> list[str]:
     """Return why records failed: each class with its count and one example."""
     if not attrition.failures:
         return []
     width = max(map(len, attrition.failures))
     n_width = len(str(attrition.n_failed))
     return [
-        f"Failures{f' of {of}' if of else ''} by class, with one example each:",
+        "Failures by class, with one example each:",
         *(
             f"  {name.ljust(width)}  {str(kind.n).rjust(n_width)}  {_one_line(kind.example)}"
             for name, kind in attrition.failures.items()

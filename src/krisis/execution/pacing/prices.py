@@ -78,7 +78,6 @@ class Price:
 # List prices in dollars per million tokens, gathered in November 2026 from price lists of others,
 # not from the providers themselves. They are here to give a first idea of the cost; a table of the
 # user's own replaces them.
-LIST_PRICES_OF = "2026-11"
 _LIST_PRICES = {
     "openai/gpt-5.4": (2.50, 15.0),
     "openai/gpt-5.4-mini": (0.75, 4.50),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from krisis.display import html_line, html_table
@@ -28,14 +28,23 @@ _WIDE = 110
 def comparison_parts(comparison: Comparison, *, width: int = 140) -> Iterator[Any]:
     """Yield what the terminal shows, line by line and table by table."""
     yield heading(comparison)
-    yield "What the whole runs took:"
-    yield from (f"  {name}: {words}" for name, words in spending_words(comparison).items())
+    yield from overview_lines(comparison)
     for index, pair in enumerate(comparison.pairs):
         yield pair_table(pair, comparison, width=width)
         if comparison.where:
             yield from where_lines(comparison.where[index])
         yield from change_lines(pair)
     yield from closing_lines(comparison)
+
+
+def overview_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield time, tokens and cost of every run and, of more than two, their figures."""
+    yield "Time, tokens and cost:"
+    yield from (f"  {name}: {words}" for name, words in spending_words(comparison.runs).items())
+    if len(comparison.runs) > 2:
+        yield ""
+        yield from comparison.side_by_side().lines()
+        yield ""
 
 
 def heading(comparison: Comparison) -> str:
@@ -99,7 +108,7 @@ def spending_of(run: BenchmarkResult) -> JsonObject:
     }
 
 
-def spending_words(comparison: Comparison) -> dict[str, str]:
+def spending_words(runs: Mapping[str, BenchmarkResult]) -> dict[str, str]:
     """Return the seconds, tokens and cost of every run in words."""
 
     def words(elapsed_seconds: float | None, token_total: int | None, cost: float | None) -> str:
@@ -108,7 +117,7 @@ def spending_words(comparison: Comparison) -> dict[str, str]:
         dollars = "not known" if cost is None else f"${cost:,.4f}"
         return f"elapsed seconds {seconds}, token total {tokens}, cost {dollars}"
 
-    return {name: words(**spending_of(run)) for name, run in comparison.runs.items()}
+    return {name: words(**spending_of(run)) for name, run in runs.items()}
 
 
 def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table:
