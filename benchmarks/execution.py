@@ -50,6 +50,7 @@ def server(**options: object) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
+        process.stdout.close()
 
 
 def records(n: int) -> list[PatientRecord]:

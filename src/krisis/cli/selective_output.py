@@ -285,7 +285,12 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
         for position, run in enumerate(both)
         if run.losses.size
     ]
-    curves = [named_curve(name, run.items_drawn()) for name, run in runs[:_MOST_CURVES]]
+    options = evaluation.options
+    wanted = None if evaluation.without_intervals else options.bootstrap
+    curves = [
+        named_curve(name, run.table, options.loss, options=wanted)
+        for name, run in runs[:_MOST_CURVES]
+    ]
     if not curves:
         raise InvalidValue("nothing was predicted, so there is no curve to draw")
     drawn = replace(risk_coverage_figure(curves), about=_about(evaluation))

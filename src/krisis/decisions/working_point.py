@@ -17,6 +17,7 @@ from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping
 from krisis.metrics.forms import Share, prior_icc
 from krisis.metrics.items import RunItems
+from krisis.metrics.risk_band import BandPoint, risk_band
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
@@ -25,8 +26,6 @@ from krisis.statistics.shares import share_interval
 
 Kind = Literal["wrong", "answer"]
 Verdict = Literal["met", "exceeded", "missed", "not shown by these data", "too few to say"]
-# The band of the curve has so many points; each costs a look at all rows.
-_BAND_POINTS, _BAND_POINTS_OF_MANY, _MANY = 24, 10, 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,18 +216,9 @@ class Desk:
         return found
 
     @cached_property
-    def band(self) -> list[tuple[float, float, Interval]]:
-        """Return coverage, risk and the interval of the risk at thresholds along the curve."""
-        curve, n = self.sample.curve, max(1, self.sample.n_rows)
-        most = _BAND_POINTS if n <= _MANY else _BAND_POINTS_OF_MANY
-        if not curve.threshold.size:
-            return []
-        wanted = np.linspace(curve.n_accepted[0], curve.n_accepted[-1], most)
-        found = []
-        for index in np.unique(np.searchsorted(curve.n_accepted, wanted)).tolist():
-            share = Share(self.wrong, among=self.accepts(float(curve.threshold[index])))
-            found.append((share.n_evaluated / n, share.value(), self._interval(share)))
-        return found
+    def band(self) -> list[BandPoint]:
+        """Return the interval of the risk at thresholds along the curve."""
+        return risk_band(self.table, score=self.score)
 
 
 def variants_among(rows: Iterable[JsonMapping]) -> list[str]:

@@ -9,13 +9,14 @@ import numpy as np
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.explanations import reason_words
+from krisis.metrics.risk_band import risk_band
 from krisis.metrics.selective_prediction import WITHOUT_CONFIDENCE
 from krisis.metrics.table import Table
 from krisis.reporting.confidence_charts import reliability_table
 from krisis.reporting.figure import Chart, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import GRID, MUTED
 from krisis.reporting.panels import Drawing, grid, n_columns, panel_titles, point_of
-from krisis.reporting.risk_curves import area_or_bar, curve_band, curve_points, run_curve
+from krisis.reporting.risk_curves import area_or_bar, band_rows, curve_points, run_curve
 from krisis.reporting.style import Look, Series
 
 MOST_OVERLAID = 4  # with more, bands hide each other
@@ -48,7 +49,7 @@ def risk_coverage_drawing(
         curve = None if name in reasons else run_curve(table)
         if curve is not None:
             points[name] = [{"run": name, **point} for point in curve_points(curve)]
-            bands[name] = [{"run": name, **row} for row in curve_band(table, curve)]
+            bands[name] = [{"run": name, **row} for row in band_rows(risk_band(table))]
     ends = [row["selective_risk"] for rows in points.values() for row in rows if _shown(row)]
     ends += [row["selective_high"] for rows in bands.values() for row in rows if _shown(row)]
     top = max(*ends, 0.05) if ends else 1.0

@@ -163,8 +163,13 @@ def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
             for index in places
         ],
         "band": [
-            {"coverage": coverage, "risk": risk, "low": interval.low, "high": interval.high}
-            for coverage, risk, interval in desk.band
+            {
+                "coverage": point.coverage,
+                "risk": point.risk,
+                "low": point.selective.low,
+                "high": point.selective.high,
+            }
+            for point in desk.band
         ],
     }
 
