@@ -13,6 +13,8 @@ from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import IntArray, Table
 from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG, Tone
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import DEFAULT_LEVEL, level_name
 
 N_POINTS = 300
 MODEL, BEST = "this model", "best possible ranking"
@@ -53,16 +55,16 @@ def band_rows(band: Sequence[BandPoint]) -> list[dict[str, float]]:
     ]
 
 
-def risk_figures(table: Table) -> list[Figure]:
+def risk_figures(table: Table, level: float = DEFAULT_LEVEL) -> list[Figure]:
     """Draw selective and generalized risk against coverage, with band, optimum and Cmax."""
     curve = run_curve(table)
     if curve is None:
         return []
     best = optimal_of(table, "error")
-    band = band_rows(risk_band(table))
+    band = band_rows(risk_band(table, options=BootstrapOptions(level=level)))
     return [
-        _figure("selective", curve, best, band=band),
-        _figure("generalized", curve, best, band=band),
+        _figure("selective", curve, best, band=band, level=level),
+        _figure("generalized", curve, best, band=band, level=level),
     ]
 
 
@@ -73,8 +75,8 @@ _WORDS = {
         (
             "Keep only the answers above a confidence: coverage is what is left, risk the share of "
             "errors in it. If confidence is useful, risk falls to the left. The dashed line is the "
-            "same answers in the best order, the band the 95 % interval at each threshold; at Cmax "
-            "({cmax}) every answer is kept. AURC {area:.4f}, of which {excess:.4f} could be "
+            "same answers in the best order, the band the {percent} interval at each threshold; at "
+            "Cmax ({cmax}) every answer is kept. AURC {area:.4f}, of which {excess:.4f} could be "
             "avoided by ranking."
         ),
     ),
@@ -99,8 +101,14 @@ _AREA_AND_TONE = {
 
 
 def _figure(
-    kind: str, curve: RiskCoverageCurve, best: RiskCoverageCurve, *, band: list[dict[str, float]]
+    kind: str,
+    curve: RiskCoverageCurve,
+    best: RiskCoverageCurve,
+    *,
+    band: list[dict[str, float]],
+    level: float,
 ) -> Figure:
+    percent = level_name([level])
     title, axis, reading = _WORDS[kind]
     area_of, tone = _AREA_AND_TONE[kind]
     area, least = area_of(curve), area_of(best)
@@ -127,18 +135,27 @@ def _figure(
             axis=percent_axis(title=axis),
         ),
     )
-    words = reading.format(cmax=f"{curve.cmax:.1%}", area=area, excess=area - least)
+    words = reading.format(
+        cmax=f"{curve.cmax:.1%}", area=area, excess=area - least, percent=percent
+    )
     words += _ONE_LEVEL if len(points) == 1 else ""
     drawn = chart.properties(width=420, height=280)
-    return Figure(f"{kind}_risk", title, words, drawn, points, key=_key(tone, len(points) == 1))
+    return Figure(
+        f"{kind}_risk",
+        title,
+        words,
+        drawn,
+        points,
+        key=_key(tone, percent, one_level=len(points) == 1),
+    )
 
 
-def _key(tone: Tone, one_level: bool) -> list[Mark]:
+def _key(tone: Tone, percent: str, *, one_level: bool) -> list[Mark]:
     model = f"{MODEL}: all answers state one confidence, so there is one point"
     return [
         Mark("dot", tone, model) if one_level else Mark("line", tone, MODEL),
         Mark("dashes", MUTED, f"{BEST} of the same answers"),
-        Mark("box", tone, "95 % interval at each threshold"),
+        Mark("box", tone, f"{percent} interval at each threshold"),
         *([] if one_level else [Mark("dot", INK, "Cmax: every answer is kept")]),
     ]
 

@@ -18,6 +18,7 @@ from krisis.results.export import Cell as PlainCell
 from krisis.results.leaderboard import COSTS, Leaderboard
 from krisis.results.leaderboard import Cell as Figure
 from krisis.results.report_tables import mixture, shown_name
+from krisis.statistics.intervals import interval_heading
 
 # Figure of selective prediction → its heading.
 AREAS = {
@@ -31,7 +32,6 @@ AREAS = {
 }
 _DECIMALS = {"elapsed_seconds": 1, "token_total": 0, "cost": 4}
 NOT_REACHED = "coverage_is_never_reached"
-_INTERVAL = "value (95\u00a0% interval)"
 
 
 def score_tables(result: BenchmarkResult) -> list[EstimateTable]:
@@ -54,7 +54,7 @@ def _score_table(
     failed = f" ({counts.n_failed:,} failed)" if counts.n_failed else ""
     return EstimateTable(
         f"{result.backend_name or 'unnamed model'} on {_suite(made.suite, made.task)}{of}{failed}",
-        ("metric", _INTERVAL, "n", "method"),
+        ("metric", _headed("value", estimates), "n", "method"),
         [
             [shown_name(score, task), one, score.n_evaluated, _method(one)]
             for score, one in zip(known, estimates, strict=True)
@@ -78,6 +78,12 @@ def _score_table(
             *method_lines(methods_of(known)),
         ],
     )
+
+
+def _headed(what: str, estimates: Iterable[Estimate]) -> str:
+    """Name a column of numbers with their intervals; the level does not break from its sign."""
+    heading = interval_heading(one.interval for one in estimates)
+    return f"{what} ({heading})".replace(" %", "\u00a0%")
 
 
 def _estimate(score: MetricScore) -> Estimate:
@@ -204,7 +210,7 @@ def _pair_table(comparison: Comparison, pair: Pair) -> EstimateTable:
             "metric",
             "left",
             "right",
-            "difference (95\u00a0% interval)",
+            _headed("difference", estimates),
             "p",
             "adjusted p",
             "verdict",

@@ -162,6 +162,7 @@ def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
             }
             for index in places
         ],
+        "level": desk.level,
         "band": [
             {
                 "coverage": point.coverage,
@@ -277,6 +278,7 @@ def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -
     return {
         "reason": "",
         "per": PER,
+        "level": options.level,
         "table": table.to_json(),
         "policies": [{name: getattr(policy, name) for name in names} for policy in policies],
     }
