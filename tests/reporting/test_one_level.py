@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import tempfile
@@ -26,7 +27,7 @@ from krisis.reporting.run_tables import comparison_tables, score_tables
 from krisis.reporting.tables import written
 from krisis.results.comparison.base import Comparison
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.comparison.text import comparison_html, comparison_parts
+from krisis.results.comparison.text import comparison_html, comparison_parts, pair_table
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.bootstrap import BootstrapOptions
@@ -168,3 +169,23 @@ def test_the_best_figure_is_framed_by_direction_with_ties_and_never_where_undefi
         {"stated": runs["strong"], "silent": result_of(silent)}, CompareOptions(n_permutations=199)
     )
     assert _framed(undefined)["Brier Score"] == [False, False]
+
+
+def test_every_medium_names_the_parameters_and_shows_the_same_figures(
+    runs: dict[str, BenchmarkResult],
+) -> None:
+    """One idea, one place: text, notebook, page, tables and comparison agree to four decimals."""
+    named = "Expected Calibration Error [n_bins=3]"
+    for medium in ("text report", "notebook", "HTML report", "tables", "comparison", "commands"):
+        text = html.unescape(MEDIA[medium](runs)).replace("{]}", "]").replace("{[}", "[")
+        text = text.replace("\\_", "_")
+        assert named in text, medium
+        for key in ("accuracy", "aurc", "expected_calibration_error"):
+            score = runs["left"].metric_scores.get(key)
+            assert score is not None
+            digits = 3 if medium == "tables" else 4
+            assert f"{score.value:.{digits}f}" in text, (medium, key)
+    console = Console(width=140, record=True, file=io.StringIO())
+    comparison = compare_runs(runs, CompareOptions(n_permutations=199))
+    console.print(pair_table(comparison.pairs[0], comparison))
+    assert named in console.export_text()

@@ -68,7 +68,7 @@ def draw_tables(tables: list[Leaderboard], console: Console) -> None:
             console.print(part)
         for entry in table.entries:
             for line in failure_lines(entry.attrition, entry.name):
-                console.print(line, markup=False, soft_wrap=True)
+                console.print(line, soft_wrap=True)
         if len(table.hashes) > 1:
             console.print(
                 f"The runs above did not all see the same cases ({len(table.hashes)} different "
@@ -78,7 +78,7 @@ def draw_tables(tables: list[Leaderboard], console: Console) -> None:
     unranked = [table for table in tables if not table.sorted_by]
     if unranked:
         keys = dict.fromkeys(column.key for table in unranked for column in table.columns)
-        console.print(f"Not ranked. Choose with --sort: {', '.join(keys)}.", markup=False)
+        console.print(f"Not ranked. Choose with --sort: {', '.join(keys)}.")
 
 
 def _parts(board: Leaderboard, console: Console) -> list[Table | Text]:

@@ -76,13 +76,13 @@ def _print(
 ) -> None:
     for position in range(len(evaluation.runs)):
         for line in _population_lines(evaluation, position):
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         console.print(_table(evaluation, position))
         console.print(_risk_table(evaluation, position))
     if len(evaluation.runs) > 1:
         console.print(_delta_table(evaluation))
     for line in _notes(evaluation, artifact, calibrator):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _population_lines(evaluation: Evaluation, position: int) -> list[str]:

@@ -135,7 +135,9 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
         figures = dict(zip(_COLUMNS, delta_cells(delta), strict=True))
         cells = [figures[name] for name in columns]
         ending = [delta.verdict(comparison.options.level)]
-        table.add_row(row_name(delta), *cells, *ending, *([margin_words(delta)] * with_margin))
+        # As a text, for a metric's parameters are in brackets, which would be taken for markup.
+        metric = Text(row_name(delta))
+        table.add_row(metric, *cells, *ending, *([margin_words(delta)] * with_margin))
     return table
 
 
