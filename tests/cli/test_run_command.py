@@ -144,7 +144,7 @@ def test_a_mistake_is_one_sentence_and_exit_2(
     [
         ("suite: a\nmodell: b\n", "did you mean 'model'"),
         ("- 1\n", "must hold options"),
-        ("suite: [\n", "cannot be read"),
+        ("suite: [\n", "is not YAML: line 2"),
         ('{"kind": "krisis.run", "config": {}}', "started from Python"),
     ],
 )

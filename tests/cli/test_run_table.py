@@ -120,7 +120,10 @@ def test_a_dry_run_shows_the_prompt(krisis: Any, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("run", "none.yaml", "--model", "majority"), "there is no file none.yaml"),
+        (
+            ("run", "none.yaml", "--model", "majority"),
+            "none.yaml does not exist; check",
+        ),
         (("run", "--config", LAB, "--model", "majority"), "is a suite, not the settings of a run"),
         (("run", "run.yaml", "--model", "majority"), "settings of a run, not a suite"),
         (("run", "table", "--model", "majority"), "is a YAML file of your own"),

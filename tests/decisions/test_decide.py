@@ -324,7 +324,7 @@ def test_every_task_of_the_shipped_suites_has_a_preset_that_can_be_edited(tmp_pa
         ("costs: {0: {1: 1.0e+308}}", r"a number from 0 to 1e\+12, not 1e\+308"),
         ("costs: {0: {1: 1e6}}", "not '1e6', which is a text; write 1000000"),
         ("costs: {0: {1: 'nan'}}", "not 'nan'$"),
-        ("unit: 2024-99-99", "cannot be read as a cost table: month must be in"),
+        ("unit: 2024-99-99", "is not YAML: month must be in"),
     ],
 )
 def test_cost_files_that_yaml_would_change_in_silence_are_refused(
@@ -467,7 +467,7 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     for wrong, sentence in (
         (("--folds", 1), "2 folds or more"),
         (("--confidence", "nothing"), "unknown confidence variant"),
-        (("--cost", tmp_path / "none.yaml"), "cannot be read as a cost table"),
+        (("--cost", tmp_path / "none.yaml"), "none.yaml does not exist; check --cost"),
     ):
         assert sentence in call(run_file, "--cost", draft, *wrong)[1]
 

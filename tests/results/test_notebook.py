@@ -150,7 +150,7 @@ def test_the_first_line_of_a_notebook_is_what_became_of_the_records() -> None:
         "1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed"
     )
     cells = found.text[found.text.index("Metric") :]
-    assert cells[:5] == ["Metric", "Value", "95 % interval", "Method", "n"]
+    assert cells[:5] == ["Metric", "Value", "interval", "Method", "n"]
     assert cells[5:8] == ["Selective Accuracy (answered only)", "0.5000", "2"]
 
 
@@ -186,9 +186,10 @@ def test_scores_show_reasons_levels_and_methods() -> None:
             "d": MetricScore("d", 0.5, interval=Interval.undefined("")),
         }
     )
-    cells = Read(scores._repr_html_()).text[5:]
+    cells = Read(scores._repr_html_()).text
     assert cells == [
-        *("a", "0.5000", "[0.1000, 0.9000] (90 %)", "exact", "1,234"),
+        *("Metric", "Value", "90 % interval", "Method", "n"),
+        *("a", "0.5000", "[0.1000, 0.9000]", "exact", "1,234"),
         *("b", "0.5000", "none: too few", "0"),
         *("c", "undefined: no rows", "0"),
         *("d", "0.5000", "0"),

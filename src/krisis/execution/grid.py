@@ -23,10 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.backends.template import read_template
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
-from krisis.execution.config import RESUMABLE, RunConfig, checked_config, read_mapping
+from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.recorder import versions
 from krisis.json_values import JsonObject, JsonValue, read_object, write_text
 from krisis.results.store import RunDirectory, list_runs, read_manifest
+from krisis.yaml_values import read_mapping
 
 # The lists of a plan and the option of a run that each of their entries is.
 AXES = {

@@ -17,6 +17,7 @@ from krisis.results.comparison.text import compared_by_lines, p_words, row_name
 from krisis.results.export import Cell as PlainCell
 from krisis.results.report_tables import mixture, shown_name
 from krisis.results.side_by_side import Cell as Figure
+from krisis.statistics.intervals import interval_heading
 
 # Figure of selective prediction → its heading.
 AREAS = {
@@ -29,7 +30,6 @@ AREAS = {
     "augrc_normalized": "AUGRC / Cmax²",
 }
 NOT_REACHED = "coverage_is_never_reached"
-_INTERVAL = "value (95\u00a0% interval)"
 
 
 def score_tables(result: BenchmarkResult) -> list[EstimateTable]:
@@ -52,7 +52,7 @@ def _score_table(
     failed = f" ({counts.n_failed:,} failed)" if counts.n_failed else ""
     return EstimateTable(
         f"{result.backend_name or 'unnamed model'} on {_suite(made.suite, made.task)}{of}{failed}",
-        ("metric", _INTERVAL, "n", "method"),
+        ("metric", _headed("value", estimates), "n", "method"),
         [
             [shown_name(score, task), one, score.n_evaluated, _method(one)]
             for score, one in zip(known, estimates, strict=True)
@@ -76,6 +76,12 @@ def _score_table(
             *method_lines(methods_of(known)),
         ],
     )
+
+
+def _headed(what: str, estimates: Iterable[Estimate]) -> str:
+    """Name a column of numbers with their intervals; the level does not break from its sign."""
+    heading = interval_heading(one.interval for one in estimates)
+    return f"{what} ({heading})".replace(" %", "\u00a0%")
 
 
 def _estimate(score: MetricScore) -> Estimate:
@@ -183,7 +189,7 @@ def _pair_table(comparison: Comparison, pair: Pair) -> EstimateTable:
             "metric",
             "left",
             "right",
-            "difference (95\u00a0% interval)",
+            _headed("difference", estimates),
             "p",
             "adjusted p",
             "verdict",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from krisis.reporting import pages
 from krisis.reporting.wording import number
 from krisis.results.comparison.base import Comparison
-from krisis.results.comparison.text import delta_cells, heading, row_name
+from krisis.results.comparison.text import delta_cells, heading, pair_interval_heading, row_name
 from krisis.results.side_by_side import Cell, SideBySide
 
 
@@ -58,14 +58,20 @@ def _shown(group: Group) -> dict[str, object]:
         "pairs": [
             {
                 "title": f"{pair.right} minus {pair.left}",
+                "interval_heading": pair_interval_heading(pair),
                 "lines": [
-                    (row_name(delta), *delta_cells(delta)[2:], delta.verdict(level))
+                    (
+                        row_name(delta),
+                        *delta_cells(delta)[2:],
+                        delta.verdict(comparison.options.level),
+                    )
                     for delta in pair.deltas.values()
                 ],
             }
-            for pair in (comparison.pairs if comparison else ())
-            for level in [comparison.options.level if comparison else 0.95]
-        ],
+            for pair in comparison.pairs
+        ]
+        if comparison
+        else [],
     }
 
 

@@ -30,6 +30,7 @@ from krisis.results.report_tables import (
     risk_sentence,
     stopping_lines,
 )
+from krisis.statistics.intervals import interval_heading
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult
@@ -156,8 +157,9 @@ def import_lines(result: BenchmarkResult) -> list[str]:
 
 
 def _metric_table(scores: MetricScores) -> list[str]:
-    head = ("Metric", "Value", "95 % interval", "Method", "n")
     general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
+    heading = interval_heading(score.interval for score in general)
+    head = ("Metric", "Value", heading, "Method", "n")
     rows = [head, *map(_metric_row, general)]
     if not any(row[2] for row in rows[1:]):
         rows = [(row[0], row[1], row[4]) for row in rows]  # type: ignore[misc]

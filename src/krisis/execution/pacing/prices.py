@@ -12,8 +12,8 @@ from typing import TypedDict
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.config import read_mapping
 from krisis.results.journal import Spent
+from krisis.yaml_values import read_mapping
 
 # All three providers ask half the price for batches (their pages on batches, November 2026); a
 # table of the user's own may say otherwise.

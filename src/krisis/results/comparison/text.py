@@ -11,6 +11,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.explanations import explained
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
 from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
+from krisis.statistics.intervals import interval_heading
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 N_IDS_SHOWN = 5
 N_GROUPS_SHOWN = 5
-_COLUMNS = ("left", "right", "difference", "95 % interval", "p", "adjusted p")
-_NARROW_COLUMNS = ("difference", "95 % interval", "adjusted p")
+_COLUMNS = ("left", "right", "difference", "interval", "p", "adjusted p")
+_NARROW_COLUMNS = ("difference", "interval", "adjusted p")
 _WIDE = 110
 
 
@@ -87,7 +88,8 @@ def comparison_html(comparison: Comparison) -> str:
             (row_name(delta), *delta_cells(delta), _verdict_words(delta, level))
             for delta in pair.deltas.values()
         ]
-        head = ("Metric", pair.left, pair.right, *_COLUMNS[2:], "verdict")
+        named = {"left": pair.left, "right": pair.right, "interval": pair_interval_heading(pair)}
+        head = ("Metric", *(named.get(column, column) for column in _COLUMNS), "verdict")
         parts.append(html_table(head, lines, caption=f"{pair.right} minus {pair.left}"))
     closing = "\n".join(closing_lines(comparison)).splitlines()
     return "".join([*parts, *(html_line(line) for line in closing if line)])
@@ -132,7 +134,8 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
     # Words may take several lines, so that no digit is cut off.
     table.add_column("Metric", max_width=22 if width < _WIDE else None)
     for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+        heading = pair_interval_heading(pair) if name == "interval" else name
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     with_margin = comparison.options.margin is not None
     if with_margin:
@@ -141,8 +144,15 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
         figures = dict(zip(_COLUMNS, delta_cells(delta), strict=True))
         cells = [figures[name] for name in columns]
         ending = [delta.verdict(comparison.options.level)]
-        table.add_row(row_name(delta), *cells, *ending, *([margin_words(delta)] * with_margin))
+        # As a text, for a metric's parameters are in brackets, which would be taken for markup.
+        metric = Text(row_name(delta))
+        table.add_row(metric, *cells, *ending, *([margin_words(delta)] * with_margin))
     return table
+
+
+def pair_interval_heading(pair: Pair) -> str:
+    """Return the heading above the intervals of the differences of a pair."""
+    return interval_heading(delta.interval for delta in pair.deltas.values())
 
 
 def row_name(delta: MetricDelta) -> str:
