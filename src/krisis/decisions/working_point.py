@@ -12,7 +12,7 @@ import numpy as np
 
 from krisis.confidence.variants import VARIANTS, scores_of
 from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS
-from krisis.decisions.run_sample import ScoreOptions, most_rows
+from krisis.decisions.run_sample import ScoreOptions, drawing_seed, most_rows
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping
 from krisis.metrics.forms import Share, prior_icc
@@ -108,7 +108,7 @@ class Desk:
             patient=table.patients.code,
             n_patients=table.patients.n,
             most_rows=most_rows(run, int(counts.max(initial=1)), options.rows_per_patient),
-            seed=options.seed,
+            seed=drawing_seed(run),
         )
         return cls(table, score, sample)
 

@@ -68,7 +68,8 @@ class ParquetFile:
     @cached_property
     def numbers(self) -> NDArray[np.int64]:
         """The numbers in the file of the scored rows, in the order of `metrics.row_order`."""
-        record = self.text("record_id")
+        # Joined to an empty text, as DuckDB refuses to order by a constant.
+        record = f"concat({self.text('record_id')})"
         keys = [f"coalesce(nullif({self.text('cluster_id')}, ''), {record})", record]
         keys += ["coalesce(asking, 1)"] if self.has("asking") else []
         keys += [self.text("ground_truth"), self.text("prediction"), self.abstained]

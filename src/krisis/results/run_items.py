@@ -73,6 +73,7 @@ def _source(result: BenchmarkResult, asked: str | None, path: Path) -> Source:
         known.model,
         known.task,
         known.features,
+        known.case_hash,
     )
 
 
