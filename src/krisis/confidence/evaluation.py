@@ -238,7 +238,7 @@ def _cmax_interval(run: VariantCurve) -> Interval:
 
 
 def _published_numbers(table: Table) -> Units:
-    """Number the patients as published intervals do: names that are whole numbers by their value."""
+    """Number the patients as published intervals do: whole numbers by their value, not as text."""
     names, patients = table.patient_names, table.patients
     if not all(name.isdecimal() for name in names):
         return patients

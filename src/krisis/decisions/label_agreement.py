@@ -18,7 +18,6 @@ from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.shares import share_interval
 
 TRUTH = "truth"
-_N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ def agreement_of(run: RunItems, columns: Sequence[str], seed: int) -> LabelAgree
         len(values),
         run.table.patients.code[paired],
         ordered=ordered,
-        options=BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed),
+        options=BootstrapOptions(seed=seed),
     )
     same = "every label is the same, so that agreement beyond chance has no meaning"
     return LabelAgreement(

@@ -199,7 +199,8 @@ def _exact_plan(world: _World, target: float) -> CertifyPlan:
     whole_level, delta = divided(world.delta)
 
     def allowance(n: int) -> tuple[object, ...]:
-        return *chain_starts(n, world.risk, delta), world.allowed(n, whole_level)
+        starts = chain_starts(n, world.risk, delta)
+        return *starts, n >= starts[-1][1], world.allowed(n, whole_level)
 
     first, last, n = None, 0, 0
     while n <= max(2 * last, 8 * fewest_rows(world.risk, delta)):

@@ -29,7 +29,6 @@ Asked = Sequence[EvaluationResult]
 Differs = Callable[[EvaluationResult, EvaluationResult], bool | None]
 ValueOf = Callable[[EvaluationResult], float | None]
 PLACE = "batch_position"
-_N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +286,7 @@ def _spread(cases: Mapping[str, list[list[float]]], seed: int) -> Figure:
     drawn = cluster_bootstrap(
         lambda weights: {"sd": (sums @ weights) / (counts @ weights)},
         len(spreads),
-        options=BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed),
+        options=BootstrapOptions(seed=seed),
     )
     found = drawn.interval("sd") if len(spreads) > 1 else Interval.undefined("one_patient")
     return Figure(float(sums.sum() / counts.sum()), int(counts.sum()), found.low, found.high)

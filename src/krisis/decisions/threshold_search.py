@@ -68,8 +68,8 @@ class Search:
 def divided(delta: float) -> tuple[float, float]:
     """Divide delta: the level at which answering everything is tested, and the delta of the chains.
 
-    >>> divided(0.1)
-    (0.02, 0.08)
+    >>> divided(0.5)
+    (0.1, 0.4)
     """
     whole = WHOLE_SHARE * delta
     return whole, delta - whole
