@@ -31,7 +31,7 @@ from krisis.metrics.labels import (
     is_label,
     sorted_groups,
 )
-from krisis.metrics.row_order import in_patient_order
+from krisis.metrics.row_order import patient_order
 
 if TYPE_CHECKING:
     from krisis.metrics.base import EvaluationResult
@@ -129,6 +129,7 @@ class Table:
     abstained: BoolArray
     confidence: FloatArray
     says_why_deferred: bool
+    positions: IntArray
 
     def __init__(
         self,
@@ -141,9 +142,13 @@ class Table:
         self.n_rows = len(rows)
         self._given = rows
         self._shared: dict[object, object] = {}
-        scored = [row for row in rows if row.error is None]
+        listed = list(rows)
+        scored = [place for place, row in enumerate(listed) if row.error is None]
         self.n_failed = self.n_rows - len(scored)
-        self.rows: Sequence[EvaluationResult] = scored if as_given else in_patient_order(scored)
+        if not as_given:
+            scored = [scored[at] for at in patient_order([listed[place] for place in scored])]
+        self.positions = np.array(scored, dtype=np.int64)  # of the rows among those handed in
+        self.rows: Sequence[EvaluationResult] = [listed[place] for place in scored]
         self._read()
 
     def __repr__(self) -> str:

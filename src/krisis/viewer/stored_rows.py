@@ -291,9 +291,11 @@ class StoredTable(Table):
             else np.array([row.error is not None for row in rows], dtype=np.bool_)
         )
         self.n_failed = int(np.count_nonzero(is_failed))
-        places = rows.places[~is_failed]
+        self.positions = np.flatnonzero(~is_failed)
         if not rows.as_given:
-            places = places[np.argsort(columns.array("rank")[places])]
+            rank = columns.array("rank")[rows.places[self.positions]]
+            self.positions = self.positions[np.argsort(rank)]
+        places = rows.places[self.positions]
         self.rows = StoredRows(columns, places, rows.answers, as_given=True)
         self._read_labels(places)
         self.abstained = np.array(columns.array("abstained")[places], dtype=np.bool_)
