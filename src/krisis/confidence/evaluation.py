@@ -22,7 +22,7 @@ from krisis.metrics.forms import Form, Share
 from krisis.metrics.items import RunItems
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.metrics.risk_coverage import RiskCoverageCurve, check_coverage
-from krisis.metrics.table import FloatArray, Label, Loss, Table
+from krisis.metrics.table import FloatArray, Label, Loss, Table, Units
 from krisis.metrics.weighted_curve import CurveStatistic
 from krisis.statistics.bootstrap import Bootstrap, BootstrapOptions, Statistic, cluster_bootstrap
 from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
@@ -110,7 +110,9 @@ class VariantCurve:
 
     def statistic(self) -> CurveStatistic:
         """Return the figures as a statistic of resampled patients."""
-        items = items_of(self.table, self.options.loss, self.table.patients)
+        legacy = self.options.bootstrap.rng == "legacy"
+        patients = _published_numbers(self.table) if legacy else self.table.patients
+        items = items_of(self.table, self.options.loss, patients)
         return CurveStatistic(items, self.options.coverages, self.cuts, optimal=True)
 
     @cached_property
@@ -226,6 +228,16 @@ def _cmax_interval(run: VariantCurve) -> Interval:
         patients.sums(run.table.everyone),
         level=run.options.bootstrap.level,
     )
+
+
+def _published_numbers(table: Table) -> Units:
+    """Number the patients as published intervals do: whole numbers by their value, not as text."""
+    names, patients = table.patient_names, table.patients
+    if not all(name.isdecimal() for name in names):
+        return patients
+    number = np.empty(patients.n, dtype=np.int64)
+    number[sorted(range(patients.n), key=lambda code: int(names[code]))] = np.arange(patients.n)
+    return Units(number[patients.code], patients.n)
 
 
 def _figure_form(name: str, run: VariantCurve) -> Callable[[Table], Form]:

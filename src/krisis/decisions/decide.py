@@ -28,7 +28,6 @@ from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
 
 PER = 1000
-_N_RESAMPLES = 2000
 _MOST_POINTS = 50
 Kind = Literal["curve", "always", "chow", "cross-fitted", "in-sample", "given", "baseline"]
 
@@ -296,9 +295,7 @@ def _intervals(
     rows: _Rows, quantities: Mapping[tuple[int, str], Quantity]
 ) -> dict[tuple[int, str], Interval]:
     seed, level = rows.options.score.seed, rows.options.level
-    return rows.population.intervals(
-        quantities, BootstrapOptions(_N_RESAMPLES, seed=seed, level=level)
-    )
+    return rows.population.intervals(quantities, BootstrapOptions(seed=seed, level=level))
 
 
 def _policy(rows: _Rows, one: _Asked, interval: Interval, shown: Workload | None) -> Policy:

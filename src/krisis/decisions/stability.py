@@ -13,6 +13,7 @@ import numpy as np
 
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.row_order import in_patient_order
 from krisis.metrics.table import canonical_label
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
@@ -28,7 +29,6 @@ Asked = Sequence[EvaluationResult]
 Differs = Callable[[EvaluationResult, EvaluationResult], bool | None]
 ValueOf = Callable[[EvaluationResult], float | None]
 PLACE = "batch_position"
-_N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _assumptions(
 
 def _repeats(result: BenchmarkResult, seed: int) -> Agreement | None:
     askings: dict[str, list[EvaluationResult]] = defaultdict(list)
-    for row in result.evaluation_results:
+    for row in in_patient_order(result.evaluation_results):
         if row.record_id:
             askings[row.record_id].append(row)
     groups = [rows for rows in askings.values() if len(rows) > 1]
@@ -191,13 +191,14 @@ def _perturbations(result: BenchmarkResult, seed: int) -> list[Agreement]:
         for row in result.evaluation_results
     }
     pairs: dict[str, list[Asked]] = {}
-    for row in result.perturbed:
+    for row in in_patient_order(result.perturbed):
         kind, record = row.metadata.get("perturbation"), row.metadata.get("perturbation_of")
         first = plain_rows.get((str(record), row.metadata.get("sample_index", 0)))
         if first is not None:
             pairs.setdefault(str(kind), []).append((first, row))
     return [
-        _agreement(kind, found, len(plain_rows) - len(found), seed) for kind, found in pairs.items()
+        _agreement(kind, pairs[kind], len(plain_rows) - len(pairs[kind]), seed)
+        for kind in sorted(pairs)
     ]
 
 
@@ -286,7 +287,7 @@ def _spread(cases: Mapping[str, list[list[float]]], seed: int) -> Figure:
     drawn = cluster_bootstrap(
         lambda weights: {"sd": (sums @ weights) / (counts @ weights)},
         len(spreads),
-        options=BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed),
+        options=BootstrapOptions(seed=seed),
     )
     found = drawn.interval("sd") if len(spreads) > 1 else Interval.undefined("one_patient")
     return Figure(float(sums.sum() / counts.sum()), int(counts.sum()), found.low, found.high)

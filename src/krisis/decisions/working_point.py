@@ -12,7 +12,7 @@ import numpy as np
 
 from krisis.confidence.variants import VARIANTS, scores_of
 from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS
-from krisis.decisions.run_sample import ScoreOptions, most_rows
+from krisis.decisions.run_sample import ScoreOptions, drawing_seed, most_rows
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping
 from krisis.metrics.forms import Share
@@ -106,9 +106,9 @@ class Desk:
             patient=table.patients.code,
             n_patients=table.patients.n,
             most_rows=most_rows(run, int(counts.max(initial=1)), options.rows_per_patient),
-            seed=options.seed,
+            seed=drawing_seed(run),
         )
-        return cls(table, score, _by_patient(sample, table) if sample.clustered else sample)
+        return cls(table, score, sample)
 
     @cached_property
     def wrong(self) -> BoolArray:
@@ -231,20 +231,6 @@ def variants_among(rows: Iterable[JsonMapping]) -> list[str]:
         for name, variant in VARIANTS.items()
         if name != "total_evidence" and seen.issuperset(variant.signals)
     ]
-
-
-def _by_patient(sample: Sample, table: Table) -> Sample:
-    """Sort rows and patients by the names of the patients, as runs are read to be certified."""
-    patient = table.patient_ranks()[sample.patient]
-    order = np.argsort(patient, kind="stable")
-    return Sample(
-        score=sample.score[order],
-        loss=sample.loss[order],
-        patient=patient[order],
-        n_patients=sample.n_patients,
-        most_rows=sample.most_rows,
-        seed=sample.seed,
-    )
 
 
 def _n_patients(table: Table, rows: BoolArray) -> int:

@@ -26,7 +26,7 @@ def group_columns(rows: Rows) -> dict[str, list[str]]:
 
     The headings are the groups of the task, and what any suite may state in its metadata.
     """
-    scored = [row for row in rows if row.error is None]
+    scored = rows.table.rows
     labels = {
         heading: [group_label(row, heading, key) for row in scored]
         for heading, key in group_headings(rows.answers).items()

@@ -248,6 +248,7 @@ def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Proven
         limit=limit if isinstance(limit, int) else None,
         n_records=n_records if isinstance(n_records, int) else None,
         content_hash=str(suite.get("content_hash") or ""),
+        case_hash=str(suite.get("case_hash") or ""),
         model=model,
     )
 

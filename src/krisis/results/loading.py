@@ -19,9 +19,6 @@ from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import plain_run, result_of_plain_run
 from krisis.results.store import is_run, list_runs, load_run, read_manifest
 
-# Enough for a look at a run that has not ended; the run itself scores with more.
-_QUICK = BootstrapOptions(n_resamples=2000)
-
 
 def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
     """Read a run directory, a saved result, a run file or a Parquet file of rows.
@@ -33,10 +30,10 @@ def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
     if path.is_dir():
         return scored_as_it_is(load_run(path))
     if is_parquet(path):
-        return scored_as_it_is(load_parquet(path), BootstrapOptions())
+        return scored_as_it_is(load_parquet(path))
     content = content_of_run(path)
     if (run := plain_run(content, mode, path)) is not None:
-        return scored_as_it_is(result_of_plain_run(run), BootstrapOptions())
+        return scored_as_it_is(result_of_plain_run(run))
     return BenchmarkResult.from_dict(content, place=str(path))
 
 
@@ -74,10 +71,10 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def scored_as_it_is(result: BenchmarkResult, options: BootstrapOptions = _QUICK) -> BenchmarkResult:
+def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
     """Return a result with scores, where the rows were stored without any."""
     if result.evaluation_results and not result.metric_scores:
-        return result.scored(metrics_asked(result), options)
+        return result.scored(metrics_asked(result), BootstrapOptions())
     return result
 
 

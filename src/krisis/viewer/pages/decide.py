@@ -86,7 +86,14 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
 
 def _source(run: LoadedRun) -> Source:
     made, place = run.result.provenance, place_in_commands(run.path)
-    return Source(place, made.run_id, suite=made.suite, model=made.model, task=made.task)
+    return Source(
+        place,
+        made.run_id,
+        suite=made.suite,
+        model=made.model,
+        task=made.task,
+        case_hash=made.case_hash,
+    )
 
 
 def _items(run: LoadedRun, asked: Asked) -> tuple[RunItems, bool]:
