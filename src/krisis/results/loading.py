@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from krisis import registry
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
-from krisis.metrics.scoring import metrics_from_names
+from krisis.metrics.scoring import registered_metrics
 from krisis.results.artefacts import kind_of, kind_of_content, refused
 from krisis.results.base import BenchmarkResult
 from krisis.results.parquet import is_parquet, load_parquet
@@ -86,8 +85,7 @@ def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
 
     Registered ones only: to look at a run may not execute a file that the run names.
     """
-    names: list[str] = result.provenance.config.get("metrics") or []
-    chosen = metrics_from_names(name for name in names if not registry.is_place(name))
+    chosen = registered_metrics(result.provenance.config.get("metrics"))
     task = result.provenance.task_facts
     return chosen or default_benchmark_metrics(task.metrics if task else ())
 
