@@ -15,6 +15,7 @@ from pathlib import Path
 
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, RunConflict
+from krisis.execution.trust import note_own
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Imported, Provenance, TaskFacts
@@ -232,6 +233,7 @@ class Recorder:
             imported=opening.imported,
             asking=opening.asking,
         )
+        note_own(run_id, manifest.config)
         write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
         self._manifest = manifest
