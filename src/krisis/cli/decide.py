@@ -179,7 +179,7 @@ def decide(
 def _draft(items: RunItems, path: Path, cost: Path | None) -> None:
     if cost is not None:
         raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
-    write_text(path, cost_file_text(items))
+    write_text(path, cost_file_text(items), private=False)
     typer.echo(f"wrote {path}; edit it and use it with --cost")
 
 

@@ -27,7 +27,7 @@ from krisis.execution.config import RESUMABLE, RunConfig, checked_config, read_m
 from krisis.execution.recorder import versions
 from krisis.execution.trust import OWN_PLAN, TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue, read_object, write_text
-from krisis.results.store import RunDirectory, list_runs, read_manifest
+from krisis.results.store import RunDirectory, list_runs, read_manifest, refuse_links
 
 # The lists of a plan and the option of a run that each of their entries is.
 AXES = {
@@ -273,7 +273,8 @@ class SweepFolder:
             plan=plan.content,
         )
         try:
-            folder.path.mkdir(parents=True)
+            folder.path.parent.mkdir(parents=True, exist_ok=True)
+            folder.path.mkdir(mode=0o700)
             note_own(sweep_id, manifest.plan)
             write_text(folder.manifest, manifest.model_dump_json(indent=2) + "\n")
         except OSError as error:
@@ -287,6 +288,7 @@ class SweepFolder:
 
         The plan of a stranger is refused unless it is to be trusted.
         """
+        refuse_links(self.path)
         found = SweepManifest.checked(read_object(self.manifest), self.manifest)
         if trust:
             note_own(found.sweep_id, found.plan)

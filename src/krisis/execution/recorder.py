@@ -213,7 +213,8 @@ class Recorder:
         created_at = datetime.now(UTC)
         run_id = secrets.token_hex(3)
         path = self.out / run_name(opening, created_at, run_id)
-        path.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
         self.directory = RunDirectory(path)
         self._lock = RunLock(path)
         manifest = Manifest(
