@@ -14,6 +14,7 @@ from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import registered_metrics
 from krisis.results.artefacts import kind_of, kind_of_content, refused
 from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.compare import metric_of
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import plain_run, result_of_plain_run
 from krisis.results.store import is_run, list_runs, load_run, read_manifest
@@ -78,6 +79,16 @@ def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
     if result.evaluation_results and not result.metric_scores:
         return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
     return result
+
+
+def scored_from_rows(result: BenchmarkResult) -> BenchmarkResult:
+    """Return a result whose scores were computed here and now: stored ones may have been edited.
+
+    A stored score whose metric is not installed is left out.
+    """
+    found = [metric_of(score) for score in result.metric_scores.values()]
+    metrics = [metric for metric in found if metric is not None]
+    return result.scored(metrics or metrics_asked(result), BootstrapOptions())
 
 
 def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
