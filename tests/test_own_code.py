@@ -322,7 +322,7 @@ def test_a_fault_of_krisis_itself_keeps_its_traceback(krisis, monkeypatch) -> No
 def test_a_file_with_the_name_of_another_module_is_refused(files: Path) -> None:
     (files / "json.py").write_text("class Clinic: ...")
     with pytest.raises(ValueError, match="has the name of another module, json"):
-        registry.find("suites", str(files / "json.py:Clinic"))
+        registry.find_or_load("suites", str(files / "json.py:Clinic"))
 
 
 def test_an_object_where_a_class_is_due_is_refused(files: Path) -> None:
@@ -348,14 +348,14 @@ def stopped_run(benchmark: Benchmark, recorder: Recorder) -> Path:
 
 
 def own(place: str) -> Any:
-    return registry.find("suites" if "suite" in place else "backends", place)
+    return registry.find_or_load("suites" if "suite" in place else "backends", place)
 
 
 def test_a_run_started_in_python_is_resumed_and_repeated_by_the_command_line(
     krisis, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic, rule = own("mine/own_suite.py:Clinic"), own("mine/own_backend.py:Rule")
-    missed = registry.find("metrics", "mine/own_metrics.py:Missed")
+    missed = registry.find_or_load("metrics", "mine/own_metrics.py:Missed")
     benchmark = Benchmark(
         clinic(n_patients=20), rule(2.5), [Accuracy(), missed(level=0.7)], batch_size=2
     )

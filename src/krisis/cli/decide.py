@@ -29,6 +29,7 @@ from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
+from krisis.execution.trust import is_own, places_of
 from krisis.json_values import JsonObject, dumps, write_text
 from krisis.metrics.items import RunItems, Source
 from krisis.results.artefacts import kind_of
@@ -163,7 +164,7 @@ def decide(
 def _draft(items: RunItems, path: Path, cost: Path | None) -> None:
     if cost is not None:
         raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
-    write_text(path, cost_file_text(items))
+    write_text(path, cost_file_text(items), private=False)
     typer.echo(f"wrote {path}; edit it and use it with --cost")
 
 
@@ -212,7 +213,8 @@ def _baselines(run: Path, others: Sequence[Path], mode: str | None) -> dict[str,
 def own_baselines(run: Path) -> dict[str, RunItems]:
     """Judge the baselines that a run was scored beside once more: only their scores were kept.
 
-    Of suites that are registered only: to look at a run may not execute a file that it names.
+    Of suites that are registered only, and without files that a stranger's run names: looking at
+    a run executes and reads nothing else.
     """
     if kind_of(run) not in ("run directory", "saved result"):
         return {}  # other files keep no baselines
@@ -220,8 +222,11 @@ def own_baselines(run: Path) -> dict[str, RunItems]:
     config = result.provenance.config
     if not (result.baselines and config.get("suite") in registry.names("suites")):
         return {}
+    files = places_of({name: config.get(name) for name in ("data_path", "suite_options")})
     try:
-        made = checked_config(dict(config), str(run))
+        if files and not is_own(result.provenance.run_id or "", config):
+            raise InvalidValue("they need files that somebody else's run names")
+        made = checked_config({**config, "prompt": None}, str(run))
         suite = suite_of(made)
         judged = baseline_rows(suite, suite.first(made.limit))
         truths = {(row.record_id, str(row.ground_truth)) for r in judged.values() for row in r}

@@ -55,7 +55,7 @@ def facts_of(name: str, task: str | None = None) -> JsonObject:
     if registry.is_suite_file(name) or name in known["suites"]:
         return suite_facts(name, task)
     if registry.is_place(name):
-        found = registry.find("suites", name)
+        found = registry.find_or_load("suites", name)
         is_backend = isinstance(found, type) and issubclass(found, BaseBackend)
         is_metric = isinstance(found, type) and issubclass(found, BaseMetric)
         if not (is_backend or is_metric):
@@ -304,7 +304,7 @@ def _first_command(name: str, suite: BaseDataSuite | None = None) -> str:
     """Return what to type first: a baseline that needs no key."""
     if name == "table":
         return "krisis init patients.csv"
-    kind = suite or registry.find("suites", name)
+    kind = suite or registry.find_or_load("suites", name)
     own = [one for one in kind.baselines if not one.startswith(("always-", "rule/", "logistic"))]
     return f"krisis run {name} --model {own[-1] if own else 'always-answer'}"
 

@@ -305,7 +305,7 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
     drawn = replace(risk_coverage_figure(curves), about=_about(evaluation))
     suffix = path.suffix.lower()
     if suffix == ".svg":
-        write_text(path, drawn.svg)
+        write_text(path, drawn.svg, private=False)
     elif suffix == ".html":
         write_text(path, themed(drawn.chart).to_html(inline=True))
     else:

@@ -54,7 +54,8 @@ def sweep(
     """Run every model of a plan on every task, with one budget and one limit per account."""
     numbers = {"max_cells": max_cells, "max_local_cells": max_local_cells}
     given = {**given_options(options), **{k: n for k, n in numbers.items() if n is not None}}
-    start(plan_of({**read_plan(plan), **given}, str(plan)), dry_run, print_config)
+    read = read_plan(plan, check=not print_config)
+    start(plan_of({**read, **given}, str(plan)), dry_run, print_config)
 
 
 def start(plan: Plan, dry_run: bool = False, print_config: bool = False) -> None:
@@ -69,9 +70,9 @@ def start(plan: Plan, dry_run: bool = False, print_config: bool = False) -> None
     _carry_out(plan, SweepFolder.created(plan), ready)
 
 
-def resume_sweep(folder: SweepFolder, given: JsonObject) -> None:
+def resume_sweep(folder: SweepFolder, given: JsonObject, *, trust: bool) -> None:
     """Finish every cell of a sweep; one that is finished is not asked again."""
-    plan = folder.plan(given)
+    plan = folder.plan(given, trust=trust)
     _carry_out(plan, folder, prepare(plan))
 
 

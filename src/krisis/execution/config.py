@@ -22,6 +22,7 @@ from krisis.backends.template import PromptTemplate, read_template
 from krisis.data.perturbation import perturbations
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
+from krisis.execution.trust import OWN_SETTINGS, require_own
 from krisis.json_values import JsonObject, JsonValue
 from krisis.yaml_values import read_mapping
 
@@ -224,8 +225,11 @@ def _hint(name: str, given: JsonObject) -> str:
     return f"type for instance: krisis run {suite} --model guideline, or --model openai/NAME"
 
 
-def read_config(path: Path) -> JsonObject:
-    """Read a YAML or JSON file, or the configuration inside the manifest of a run."""
+def read_config(path: Path, *, check: bool = True) -> JsonObject:
+    """Read a YAML or JSON file, or the configuration inside the manifest of a run.
+
+    With ``check`` the manifest of a stranger's run is refused.
+    """
     content = read_mapping(path, "options such as `suite: ckd`", option="--config")
     if content.get("kind") == "krisis.run":
         if content.get("imported"):
@@ -235,7 +239,11 @@ def read_config(path: Path) -> JsonObject:
                 f"{path} was started from Python and holds no configuration: "
                 f"{content.get('config_missing') or 'none was given'}"
             )
-        content = content["config"]
+        run_id, content = str(content.get("run_id")), content["config"]
+        if not isinstance(content, dict):
+            raise InvalidFile(f"{path}: config must be a mapping; was it edited?")
+        if check:
+            require_own(path, run_id, content, instead=OWN_SETTINGS.format(path))
     if "models" in content:
         raise InvalidFile(f"{path} is the plan of a sweep; type: krisis sweep {path}")
     if "tasks" in content and "model" not in content:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, RunConflict
+from krisis.execution.trust import note_own
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Imported, Provenance, TaskFacts
@@ -209,7 +210,8 @@ class Recorder:
         created_at = datetime.now(UTC)
         run_id = secrets.token_hex(3)
         path = self.out / run_name(opening, created_at, run_id)
-        path.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
         self.directory = RunDirectory(path)
         self._lock = RunLock(path)
         manifest = Manifest(
@@ -229,6 +231,7 @@ class Recorder:
             imported=opening.imported,
             asking=opening.asking,
         )
+        note_own(run_id, manifest.config)
         write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
         self._manifest = manifest

@@ -58,7 +58,7 @@ def _metrics(
             metrics.append(wanted)
             continue
         score = _found(wanted, first)
-        found = _metric_of(score)
+        found = metric_of(score)
         theirs = [other.get(score.identifier) for other in others]
         if any(other is None or other.parameters != score.parameters for other in theirs):
             left_out[score.identifier] = "not every run was scored with it and these parameters"
@@ -80,7 +80,7 @@ def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
     family = [
         score.identifier
         for score in scores.values()
-        if score is named or (found := _metric_of(score)) is None or found.compared_unasked
+        if score is named or (found := metric_of(score)) is None or found.compared_unasked
     ]
     return family or [score.identifier for score in scores.values()]
 
@@ -273,7 +273,7 @@ def unpaired_interval(left: MetricScore, right: MetricScore) -> Interval | None:
     return Interval(delta - below, delta + above, first.level, "unpaired")
 
 
-def _metric_of(score: MetricScore) -> BaseMetric | None:
+def metric_of(score: MetricScore) -> BaseMetric | None:
     """Return the metric behind a stored score, with its parameters; None if it is not installed.
 
     Only registered classes are looked up: a file may not choose what is imported.
