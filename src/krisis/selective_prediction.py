@@ -133,7 +133,7 @@ def bootstrap_by_participant(
 
     >>> some = [Item(f"p{i}", "mood", i % 2, 1, 1.0) for i in range(20)]
     >>> interval = bootstrap_by_participant(some, compute_cmax, n_resamples=200)
-    >>> interval.lower, interval.upper
+    >>> interval.low, interval.high
     (1.0, 1.0)
     """
     return _percentiles(_by_participant(items), metric, n_resamples, seed, level)
