@@ -416,7 +416,7 @@ CONCEPTS_PAGE: list[Sentence] = [
     ("a malformed batch is shrunk", lambda: run_result().spending.n_batch_splits == 1),
     (
         "a batch that stays malformed ends in single calls",
-        lambda: [r.n_records for r in batches_of_broken()][-4:] == [1, 1, 1, 1],
+        lambda: [r.mode for r in batches_of_broken()].count("single") == 4,
     ),
     ("shrinking loses no record", lambda: run_result().attrition.n_answered == 5),
     (
@@ -469,9 +469,9 @@ API_PAGE: list[Sentence] = [
     ),
     (
         "abstentions are scored apart from wrong answers",
-        lambda: score(accuracy.Accuracy()).details["n_incorrect"] == 2,
+        lambda: value(abstention.SelectiveAccuracy(), [ROWS[0], ROWS[2]]) == 1.0,
     ),
-    ("a score has a breakdown by stage", lambda: "stage_1" in str(BREAKDOWN) or "1" in BREAKDOWN),
+    ("a score has a breakdown by stage", lambda: BREAKDOWN["stage_1"] == 0.5),
     ("accuracy is better when higher", lambda: accuracy.Accuracy.direction == "higher"),
     ("ECE is better when lower", lambda: calibration.ExpectedCalibrationError.direction == "lower"),
     (
@@ -618,10 +618,7 @@ BENCHMARK_PAGE: list[Sentence] = [
     ),
     (
         "a batch is split in halves again and again",
-        lambda: (
-            [r.n_records for r in batches_of_broken()] == [4, 2, 1, 1, 2, 1, 1]
-            or sorted(r.n_records for r in batches_of_broken()) == [1, 1, 1, 1, 2, 2, 4]
-        ),
+        lambda: sorted(r.n_records for r in batches_of_broken()) == [1, 1, 1, 1, 2, 2, 4],
     ),
     ("max_retries is set on the backend", lambda: retrying().max_retries == 2),
     ("retry_base_seconds is set on the backend", lambda: retrying().retry_base_seconds == 0.1),
@@ -660,7 +657,7 @@ BENCHMARK_PAGE: list[Sentence] = [
     ),
     (
         "the fields are in the JSON report",
-        lambda: set(EXTRAS()) >= set(as_json("full")["extras"]) - {"x"},
+        lambda: as_json("full")["extras"]["n_api_batches"] == 3,
     ),
     (
         "a row has the redacted template it used",
@@ -914,7 +911,7 @@ SELECTIVE_PAGE: list[Sentence] = [
     ),
     ("the bootstrap's seed is 42 and stated", lambda: V()["bootstrap"]["seed"] == 42),
     ("the number of resamples is stated", lambda: V()["bootstrap"]["n_resamples"] == 200),
-    ("a delta is right minus left", lambda: delta().low == delta().high == -0.2),
+    ("a delta is right minus left", lambda: close(delta().low, -0.2) and close(delta().high, -0.2)),
     (
         "a delta has the same participants on both sides",
         lambda: deltas()["llm"]["aurc_full"]["delta"] is not None,
