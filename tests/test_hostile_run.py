@@ -13,14 +13,14 @@ from tests.commands import krisis
 from tests.invented_runs import invented_rows, result_of, write_run
 from tests.stranger import Counting, counting_server, write_payload
 
-from krisis.viewer.app import create_app
+from krisis.viewer.app import PAGES, create_app
 
 COMMANDS = [
-    *(["resume"], ["retry-failed"], ["show"], ["score"], ["doctor"], ["doctor", "--mend"]),
-    *(["report", "-o", "out/r.html"], ["compare", "good"], ["leaderboard", "good"], ["audit"]),
+    *(["resume"], ["resume", "--failed"], ["show"], ["doctor"], ["doctor", "--mend"]),
+    *(["report", "-o", "out/r.html"], ["compare", "good"], ["audit"], ["info"]),
     *(["export", "--to", "csv", "-o", "out/r.csv"], ["selective"], ["sheet"], ["decide"]),
     *(["export", "--to", "inspect", "-o", "out/r.json"], ["check", "--require", "accuracy >= 0.1"]),
-    *(["certify", "--risk", "0.3"], ["figure", "-o", "out/f.svg"], ["run-file"]),
+    *(["certify", "--risk", "0.3"], ["figure", "-o", "out/f.svg"]),
     *(["batches", "list"], ["batches", "wait"], ["batches", "collect"], ["batches", "cancel"]),
 ]
 
@@ -43,11 +43,19 @@ def folder(tmp_path: Path, server: Counting) -> Path:
     for name in ("good", "evil"):
         write_run(tmp_path / name, result_of(invented_rows(60), name))
     config = {
-        "suite": place, "model": place, "base_url": server.address, "metrics": [place, 7],
-        "stop_when": f"{place} >= 0.5", "cluster": "tcp://127.0.0.1:9", "batch": True,
-        "data_path": str(tmp_path / "victim"), "cache_path": str(tmp_path / "victim"),
-        "prompt": str(tmp_path / "victim"), "prices": str(tmp_path / "victim"),
-        "suite_options": {"path": place}, "model_options": {"base_url": server.address},
+        "suite": place,
+        "model": place,
+        "base_url": server.address,
+        "metrics": [place, 7],
+        "stop_when": f"{place} >= 0.5",
+        "cluster": "tcp://127.0.0.1:9",
+        "batch": True,
+        "data_path": str(tmp_path / "victim"),
+        "cache_path": str(tmp_path / "victim"),
+        "prompt": str(tmp_path / "victim"),
+        "prices": str(tmp_path / "victim"),
+        "suite_options": {"path": place},
+        "model_options": {"base_url": server.address},
         "limit": 10**30,
     }
     manifest = tmp_path / "evil" / "manifest.json"
@@ -114,9 +122,8 @@ def test_no_page_does_what_a_hostile_run_asks_for(
         (folder / "evil" / "report.txt").unlink(missing_ok=True)
         (folder / "evil" / "report.txt").symlink_to(folder / "victim")
     client = TestClient(create_app(folder), base_url="http://127.0.0.1")
-    for path in (
-        *("/", "/runs/evil", "/runs/evil/cases", "/runs/evil/cases/0", "/runs/evil/decide"),
-        *("/compare?run=evil&run=good", "/compare?left=evil&right=good", "/runs/evil.json"),
-    ):
-        assert client.get(path).status_code < 500
+    for route in PAGES:
+        path = route.replace("{run}", "evil").replace("{position:int}", "0")
+        for form in (path, "/index.json" if path == "/" else f"{path}.json"):
+            assert client.get(f"{form}?run=evil&run=good").status_code < 500, form
     _nothing_happened(folder, server)

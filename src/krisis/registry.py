@@ -104,6 +104,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     # Functions that return several metrics: one word for all of them.
     "bundles": {
+        "default": "krisis.metrics:default_benchmark_metrics",
         "clinical_calibration": f"{_CLINICAL}:clinical_calibration_metrics",
         "binary": "krisis.metrics.discrimination:binary_metrics",
     },

@@ -220,7 +220,7 @@ def test_a_loss_of_just_the_margin_is_not_beyond_it() -> None:
         (("--gate", "nowhere.yaml"), "check --gate"),
         (("--gate", "GATE"), "require must hold sentences, not 3"),
         (("--gate", "LIST"), "must hold sentences under require"),
-        (("--gate", "CUT"), "cannot be read as YAML"),
+        (("--gate", "CUT"), "is not YAML: line 1"),
         ((), "nothing is required"),
         (("--require", "accuracy > 0", "--junit", "RUN"), "is no report of a check"),
         (("--require", "accuracy > 0", "--markdown", "RUN"), "is no report of a check"),

@@ -12,11 +12,11 @@ from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.execution.config import read_mapping
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.report_tables import mixture, optional_stopping
+from krisis.yaml_values import read_mapping
 
 app = new_app()
 
@@ -118,9 +118,12 @@ def _gate_of(
 def _read_gate(path: Path, lists: set[str]) -> dict[str, list[str]]:
     """Read the YAML of a gate: lists of sentences, or single ones; no-worse is no_worse."""
     content = read_mapping(path, "sentences under require", option="--gate")
-    stored = {str(name).replace("-", "_"): value for name, value in content.items()}
+    stored: dict[str, list[str]] = {}
     known = {*lists, "against"}
-    for name, value in stored.items():
+    for written, value in content.items():
+        name = str(written).replace("-", "_")
+        if name in stored:
+            raise InvalidFile(f"{path}: {written} is given twice; put its sentences in one list")
         if name not in known:
             raise InvalidFile(f"{path}: {UnknownName.among('entry', name, known)}")
         texts = [value] if isinstance(value, str) else value

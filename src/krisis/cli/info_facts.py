@@ -14,7 +14,7 @@ from krisis.backends.chat import ChatBackend
 from krisis.backends.provider import ProviderBackend, is_installed
 from krisis.cli.run_options import flag_of
 from krisis.data.base import BaseDataSuite, Task
-from krisis.errors import InvalidValue, MissingExtra, UnknownName
+from krisis.errors import InvalidValue, MissingExtra, PlugInFault, UnknownName
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig, checked_config
 from krisis.json_values import JsonObject, JsonValue, plain
@@ -31,6 +31,7 @@ _MOST_COUNTED = 100_000
 # What every suite understands, and where it is left out because the suite has no use for it.
 _SHARED = ("seed", "n_synthetic", "test_size", "features")
 _KIND = "krisis.info"
+_OTHER_KINDS: tuple[registry.Kind, ...] = ("backends", "metrics", "bundles")
 # What stands for the backend where its name alone does not run.
 _MODELS = {
     "rule": "rule/guideline",
@@ -47,9 +48,8 @@ _EXTRAS = {
 
 def facts_of(name: str, task: str | None = None) -> JsonObject:
     """Return what is known under a name, whichever kind of thing it is."""
-    kinds: tuple[registry.Kind, ...] = ("suites", "backends", "metrics", "bundles")
     family = name.partition("/")[0].partition("[")[0]
-    known = {kind: registry.table(kind) for kind in kinds}
+    known = {kind: registry.table(kind) for kind in ("suites", *_OTHER_KINDS)}
     if name == "table":
         return _table_facts()
     if registry.is_suite_file(name) or name in known["suites"]:
@@ -76,19 +76,40 @@ def _unknown(name: str, known: list[str]) -> UnknownName:
             return UnknownName(f"{missing}; for the task, type: krisis info {suite} --task {name}")
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return UnknownName(
-        f"{missing}{hint} To see them, type: krisis list suites (or backends, metrics, bundles)"
-    )
+    return UnknownName(f"{missing}{hint} To see them, type: krisis info")
 
 
-def listed_suites() -> JsonObject:
-    """Return the installed suites with their tasks, without loading any data."""
-    suites = []
-    for name in registry.names("suites"):
+def listed_names() -> JsonObject:
+    """Return everything that can be named, plug-ins included, without loading any data."""
+    return {
+        "kind": _KIND,
+        "of": "names",
+        "suites": [_listed_suite(name) for name in registry.names("suites")],
+        **{kind: [_listed(kind, name) for name in registry.names(kind)] for kind in _OTHER_KINDS},
+    }
+
+
+def _listed_suite(name: str) -> JsonObject:
+    try:
         kind = registry.find("suites", name)
-        about = {"name": name, "about": _summary(kind), "tasks": list(kind.tasks)}
-        suites.append({**about, "first_command": _first_command(name)})
-    return {"kind": _KIND, "of": "suites", "suites": suites}
+    except (MissingExtra, PlugInFault) as error:
+        return {"name": name, "about": str(error), "tasks": [], "first_command": ""}
+    return {
+        "name": name,
+        "about": _summary(kind),
+        "tasks": list(kind.tasks),
+        "first_command": _first_command(name),
+    }
+
+
+def _listed(kind: registry.Kind, name: str) -> JsonObject:
+    try:
+        found = registry.find(kind, name)
+    except (MissingExtra, PlugInFault) as error:
+        return {"name": name, "about": str(error)}
+    direction = getattr(found, "direction", "")
+    better = f" ({direction} is better)" if direction in ("higher", "lower") else ""
+    return {"name": name, "about": f"{_summary(found)}{better}"}
 
 
 def suite_facts(name: str, task: str | None = None) -> JsonObject:
@@ -275,7 +296,7 @@ def metric_facts(name: str, found: JsonValue) -> JsonObject:
         "label": getattr(found, "name", None) if isinstance(found, type) else None,
         "about": _about(found),
         "direction": getattr(found, "direction", None),
-        "first_command": f"krisis score runs/RUN -m {name}",
+        "first_command": f"krisis show runs/RUN -m {name}",
     }
 
 

@@ -10,7 +10,7 @@ from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import resume_sweep
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.grid import SweepFolder
 from krisis.execution.recorder import Recorder
@@ -26,16 +26,25 @@ TRUST_OPTION = typer.Option(
 
 def resume(
     run: Path = typer.Argument(..., help="A run directory, or the folder of a sweep."),
+    failed: bool = typer.Option(
+        False, "--failed", help="Ask the failed records of a run again as well."
+    ),
     trust: bool = TRUST_OPTION,
     **options: JsonValue,
 ) -> None:
     """Finish a run or a sweep that was cut short; records that have a row are not asked again."""
     sweep = SweepFolder(run)
     if sweep.exists:
+        if failed:
+            raise InvalidValue(
+                f"{run} is a sweep, and --failed is for one run; type: krisis resume {run}/RUN "
+                "--failed"
+            )
         resume_sweep(sweep, given_options(options), trust=trust)
         return
     config = stored_config(run, options, trust=trust)
-    write_run_file(config, [carry_out(config, Recorder.resume(run, announce=announce))])
+    recorder = Recorder.resume(run, retry_failed=failed, announce=announce)
+    write_run_file(config, [carry_out(config, recorder)])
 
 
 def stored_config(run: Path, options: JsonObject, *, trust: bool) -> RunConfig:
@@ -61,4 +70,8 @@ def stored_config(run: Path, options: JsonObject, *, trust: bool) -> RunConfig:
     return checked_config({**manifest.config, **given_options(options)}, str(run))
 
 
-command(app, "krisis resume runs/RUN --max-cost 10")(with_options(resume, RESUMABLE))
+command(
+    app,
+    "krisis resume runs/RUN --max-cost 10",
+    "krisis resume runs/RUN --failed --max-concurrency 2",
+)(with_options(resume, RESUMABLE))

@@ -38,7 +38,7 @@ _ELICIT = typer.Option(
 
 def run(
     suite: str | None = typer.Argument(
-        None, help="Suite to run, or its YAML file; see `krisis list`."
+        None, help="Suite to run, or its YAML file; see `krisis info`."
     ),
     config: Path | None = typer.Option(
         None, "--config", help="Settings: YAML, or manifest.json of a run."

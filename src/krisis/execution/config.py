@@ -24,6 +24,7 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
 from krisis.execution.trust import OWN_SETTINGS, require_own
 from krisis.json_values import JsonObject, JsonValue
+from krisis.yaml_values import read_mapping
 
 # Where a cluster is: processes to start here, or the scheduler of Dask.
 _PLACE = re.compile(r"local:[1-9]\d{0,2}|(?:tcp|tls)://[^\s/@:]+:\d{1,5}|tcp://\[[\da-f:]+\]:\d+")
@@ -34,7 +35,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    suite: str = Field(description="Suite to run, or its YAML file; see `krisis list`.")
+    suite: str = Field(description="Suite to run, or its YAML file; see `krisis info`.")
     model: str = Field(description="Backend: a plain name such as guideline, or PROVIDER/MODEL.")
     task: str | None = Field(None, description="Task of the suite, such as detection.")
     features: str | None = Field(None, description="Findings to show: reduced or full.")
@@ -222,20 +223,6 @@ def _hint(name: str, given: JsonObject) -> str:
         return "type for instance: krisis run ckd --model guideline (krisis info lists the suites)"
     suite = given.get("suite") or "SUITE"
     return f"type for instance: krisis run {suite} --model guideline, or --model openai/NAME"
-
-
-def read_mapping(path: Path, what: str, *, option: str) -> JsonObject:
-    """Read a YAML or JSON file that must hold a mapping of ``what``; ``option`` named it."""
-    try:
-        content: JsonValue = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidFile(f"{path} does not exist; check {option}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InvalidFile(f"{path} cannot be read as YAML or JSON: {reason}") from None
-    if not isinstance(content, dict):
-        raise InvalidFile(f"{path} must hold {what}")
-    return content
 
 
 def read_config(path: Path, *, check: bool = True) -> JsonObject:

@@ -4,7 +4,7 @@
 
     runs/20260102T030405Z_sweep_3fa94c/
         sweep.json          the plan, so that the sweep can be finished or repeated
-        sweep.html          leaderboard and comparisons of its cells, written when it ends
+        sweep.html          its cells side by side and compared, written when it ends
         20260102T…/         one ordinary run directory for each cell
         lock, writer        held by the one process that writes, and its number
 """
@@ -23,11 +23,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.backends.template import read_template
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
-from krisis.execution.config import RESUMABLE, RunConfig, checked_config, read_mapping
+from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.recorder import versions
 from krisis.execution.trust import OWN_PLAN, TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue, read_object, write_text
 from krisis.results.store import RunDirectory, list_runs, read_manifest, refuse_links
+from krisis.yaml_values import read_mapping
 
 # The lists of a plan and the option of a run that each of their entries is.
 AXES = {
@@ -252,7 +253,7 @@ class SweepFolder:
 
     @property
     def page(self) -> Path:
-        """Where leaderboard and comparisons are written at the end."""
+        """Where the page of the cells and comparisons is written at the end."""
         return self.path / "sweep.html"
 
     @property

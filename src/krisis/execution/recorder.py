@@ -26,7 +26,6 @@ from krisis.results.journal import Journal, Place, Spent
 from krisis.results.journal_reading import JournalContents, damaged_lines, mend, read_journal
 from krisis.results.lock import RunLock
 from krisis.results.provider_batches import ProviderBatchLog
-from krisis.results.report import format_report
 from krisis.results.stops import StopCause
 from krisis.results.store import (
     NEVER,
@@ -167,7 +166,6 @@ class Recorder:
             if self._has_old_scores and self.directory is not None:
                 self._has_old_scores = False
                 self.directory.metrics.unlink(missing_ok=True)
-                self.directory.report.unlink(missing_ok=True)
 
     def note_sent(self, n_input: float, n_output: float) -> None:
         """Keep the most that a call can take, before it is sent."""
@@ -190,12 +188,11 @@ class Recorder:
             self._journal.note_stop(cause)
 
     def finish(self, result: BenchmarkResult) -> None:
-        """Write scores and report beside rows that the disk has confirmed."""
+        """Write the scores beside rows that the disk has confirmed."""
         if self.directory is not None and self._journal is not None:
             self._journal.confirm()
             scores = metrics_text(result, self.directory.rows.stat().st_size)
             write_text(self.directory.metrics, scores, overwrite=True)
-            write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 
     def close(self) -> None:
         """Release the journal and the lock."""

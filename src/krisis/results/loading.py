@@ -19,9 +19,6 @@ from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import plain_run, result_of_plain_run
 from krisis.results.store import is_run, list_runs, load_run, read_manifest
 
-# Enough for a look at a run that has not ended; the run itself scores with more.
-_N_RESAMPLES = 2000
-
 
 def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
     """Read a run directory, a saved result, a run file or a Parquet file of rows.
@@ -77,7 +74,7 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
 def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
     """Return a result with scores, where the rows were stored without any."""
     if result.evaluation_results and not result.metric_scores:
-        return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
+        return result.scored(metrics_asked(result), BootstrapOptions())
     return result
 
 
@@ -144,4 +141,5 @@ def reproduce_command(path: Path) -> str:
             return f"{imported.command}   # the same import again"
         manifest = place_in_commands(path / "manifest.json")
         return f"krisis run --config {manifest}   # the same run again"
-    return f"krisis score {place_in_commands(path)}   # the metrics again, from the stored rows"
+    place = place_in_commands(path)
+    return f"krisis show {place} --metric default   # the metrics again, from the stored rows"

@@ -9,7 +9,6 @@
         rows.damaged.jsonl  lines of the journal that were damaged, set aside
         not_taken.jsonl     rows of an imported file that could not be taken, with the reason
         metrics.json        scores with backend, suite and execution, written when the run ends
-        report.txt          the text report, written when the run ends
         lock, writer        held by the one process that writes, and its number
 """
 
@@ -133,11 +132,6 @@ class RunDirectory:
         return self.path / "metrics.json"
 
     @property
-    def report(self) -> Path:
-        """Where the text report is written at the end."""
-        return self.path / "report.txt"
-
-    @property
     def lock(self) -> Path:
         """What the writing process holds."""
         return self.path / "lock"
@@ -153,7 +147,7 @@ class RunDirectory:
 
     def remove_half_written(self) -> None:
         """Remove what a process that was killed in the middle of a file left; hold the lock."""
-        for file in (self.manifest, self.cases, self.metrics, self.report):
+        for file in (self.manifest, self.cases, self.metrics):
             for left in self.path.glob(f".{file.name}.*"):
                 left.unlink()
 

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from krisis import registry
 from krisis.errors import InvalidValue, UnknownName, UserError
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, MetricScore, MetricScores
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
@@ -118,7 +118,11 @@ def _paired(
 ) -> Comparison:
     matched = match_runs(runs)
     tables = {name: rows.table for name, rows in matched.rows.items()}
-    scores = {name: score_all(metrics, table) for name, table in tables.items()}
+    # Two runs are read by their difference, more of them side by side as well.
+    intervals = BootstrapOptions(level=options.level) if len(runs) > 2 else None
+    scores = {
+        name: score_all(metrics, table, intervals=intervals) for name, table in tables.items()
+    }
     n_pairs = math.comb(len(runs), 2)
     exchanges = Exchanges(options.n_exchanges(n_pairs), options.seed, options.level)
     primary = _primary(metrics, options.primary)
