@@ -564,7 +564,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
         ([], "add for instance --risk 0.05"),
         (["--risk", 0.1, "--verify", "x.json"], "omit --risk"),
         (["--verify", "x.json"], "x.json does not exist"),
-        (["--risk", 0.1, "--cost", "none.yaml"], "cannot be read as a cost table"),
+        (["--risk", 0.1, "--cost", "none.yaml"], "none.yaml does not exist; check --cost"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, options: list[object], said: str) -> None:

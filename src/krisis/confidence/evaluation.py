@@ -12,7 +12,6 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.metrics.columns import ColumnTable
 from krisis.metrics.curve_form import (
-    MOST_ITEMS,
     CurveFigure,
     CurvePlan,
     curve_intervals,
@@ -24,7 +23,7 @@ from krisis.metrics.items import RunItems
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.metrics.risk_coverage import RiskCoverageCurve, check_coverage
 from krisis.metrics.table import FloatArray, Label, Loss, Table, Units
-from krisis.metrics.weighted_curve import CurveItems, CurveStatistic
+from krisis.metrics.weighted_curve import CurveStatistic
 from krisis.statistics.bootstrap import Bootstrap, BootstrapOptions, Statistic, cluster_bootstrap
 from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
 from krisis.statistics.shares import share_interval
@@ -115,12 +114,6 @@ class VariantCurve:
         patients = _published_numbers(self.table) if legacy else self.table.patients
         items = items_of(self.table, self.options.loss, patients)
         return CurveStatistic(items, self.options.coverages, self.cuts, optimal=True)
-
-    def items_drawn(self) -> CurveItems:
-        """Return the items whose band is drawn; very many of them in pools of patients."""
-        table = self.table
-        units = table.patients if table.n_scored <= MOST_ITEMS else table.pools
-        return items_of(table, self.options.loss, units)
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:

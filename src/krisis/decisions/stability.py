@@ -20,7 +20,7 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data, verdict
 from krisis.results.store import load_run
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, level_name
 from krisis.statistics.repeatability import share_between, sign_flip_p, trend_within, within_sd
 from krisis.statistics.shares import PRIOR_ICC, share_interval
 
@@ -152,7 +152,8 @@ def _assumptions(
     said = [
         (
             "A flip is another answer, or an abstention in place of an answer, to the same record; "
-            "intervals are of 95 % and by patient, cases with a failed asking are left out."
+            f"intervals are of {level_name([DEFAULT_LEVEL])} and by patient, cases with a failed "
+            "asking are left out."
         )
     ]
     if result.perturbed and result.prompts.prompt_data_policy != "redacted":

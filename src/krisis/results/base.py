@@ -291,7 +291,7 @@ def _check_envelope(content: JsonMapping, place: str) -> None:
     if content.get("kind") not in ("krisis.result", "krisis.metrics"):
         raise InvalidFile(
             f"{place} is not a krisis result (its kind is {content.get('kind') or 'not stated'}); "
-            "name a run directory, or a file that `krisis score --output` wrote"
+            "name a run directory, or a file that `krisis show --save` wrote"
         )
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:

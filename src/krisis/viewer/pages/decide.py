@@ -169,9 +169,15 @@ def _answered(items: RunItems, desk: Desk, asked: Asked) -> JsonObject:
             }
             for index in places
         ],
+        "level": desk.level,
         "band": [
-            {"coverage": coverage, "risk": risk, "low": interval.low, "high": interval.high}
-            for coverage, risk, interval in desk.band
+            {
+                "coverage": point.coverage,
+                "risk": point.risk,
+                "low": point.selective.low,
+                "high": point.selective.high,
+            }
+            for point in desk.band
         ],
     }
 
@@ -279,6 +285,7 @@ def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -
     return {
         "reason": "",
         "per": PER,
+        "level": options.level,
         "table": table.to_json(),
         "policies": [{name: getattr(policy, name) for name in names} for policy in policies],
     }
