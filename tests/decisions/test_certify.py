@@ -537,6 +537,9 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
     assert "answer where stated ≥" in text
     assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "krisis.certificate"
     assert invoke("--verify", path, fresh)[0] == 0
+    code, text = invoke(bad, "--risk", 0.05)
+    assert (code, "none can be certified" in text) == (1, True)
+    assert invoke(run, "--risk", 0.15, "--seed", 7)[0] == 2
     code, text = invoke(bad, "--verify", path, "--json")
     assert (code, json.loads(text)["verdict"]) == (1, "broken")
     code, text = invoke(run, "--risk", 0.15, "-o", path)

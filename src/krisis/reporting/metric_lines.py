@@ -193,7 +193,7 @@ def reference_policies(rows: Rows, metrics: Iterable[BaseMetric]) -> list[Baseli
 
     The commonest label is taken from these very rows, which flatters that policy a little.
     """
-    scored = [row for row in rows if row.error is None]
+    scored = rows.table.rows  # in one order, which breaks ties of the commonest label
     if not scored:
         return []
     kept = list(metrics)
