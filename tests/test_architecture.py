@@ -14,7 +14,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-SHARED = {"display", "errors", "json_values", "registry", "__init__"}
+SHARED = {"answers", "display", "errors", "json_values", "outcomes", "registry", "__init__"}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
@@ -28,6 +28,8 @@ MAY_SEE: dict[str, set[str]] = {
     "execution": {"data", "backends", "metrics", "statistics", "results"},
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "sweep": {"data", "backends", "results", "execution", "benchmark"},
+    "answers": set(),
+    "outcomes": set(),
     "display": set(),
     "errors": set(),
     "json_values": set(),

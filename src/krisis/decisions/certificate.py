@@ -82,7 +82,7 @@ class Certificate(_Part):
     """Everything that a certificate promises, of whom, and what it rests on."""
 
     kind: Literal["krisis.certificate"] = "krisis.certificate"
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     krisis_version: str
     method: Method
     risk: float
@@ -97,7 +97,8 @@ class Certificate(_Part):
     by: list[str]
     parts: list[Threshold]
     identity: Identity
-    n_failed: int
+    n_no_answer: int
+    n_not_evaluated: int
     calibration_rows_hash: str
     calibration_patients: list[str]
     calibration_scores: list[float | None]

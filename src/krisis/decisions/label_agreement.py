@@ -46,7 +46,7 @@ def agreement_of(run: RunItems, columns: Sequence[str], seed: int) -> LabelAgree
         raise InvalidValue("agreement needs a label column beside the truth; name one")
     given = {column: _column(run, column) for column in columns}
     answers = run.table.answers
-    known = [canonical_label(one) for one in answers.allowed]
+    known = list(answers.keys)
     seen = {value for values in given.values() for value in values if value is not None}
     new = sorted(seen - set(known), key=lambda v: (isinstance(v, str), v))
     ordered = bool(answers.ordered and not new)

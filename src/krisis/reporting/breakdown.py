@@ -25,7 +25,7 @@ def group_columns(rows: Rows) -> dict[str, list[str]]:
 
     The headings are the groups of the task, and what any suite may state in its metadata.
     """
-    scored = [row for row in rows if row.error is None]
+    scored = [row for row in rows if row.outcome != "not_evaluated"]
     labels = {
         heading: [group_label(row, heading, key) for row in scored]
         for heading, key in group_headings(rows.answers).items()
@@ -86,7 +86,7 @@ def breakdown_table(rows: Rows) -> list[JsonObject]:
 
 def _group_rows(columns: Table, inside: BoolArray, heading: str, name: str) -> list[JsonObject]:
     labelled = columns.should_abstain >= 0
-    aligned = labelled & ((columns.should_abstain == 1) == columns.abstained)
+    aligned = np.where(columns.should_abstain == 1, columns.abstained, columns.answered)
     shares = {
         "accuracy": (columns.correct, inside),
         "selective accuracy": (columns.correct, inside & columns.answered),

@@ -106,9 +106,8 @@ class Entry:
     @property
     def warnings(self) -> list[str]:
         """Return what a reader must know before any figure of this run."""
-        n_failed = self.attrition.n_failed
         return [
-            *([f"{n_failed:,} failed"] if n_failed else []),
+            *self.attrition.parts()[2:],
             *([] if self.ended else ["incomplete"]),
             *(["stopped as asked"] if self.stopped_itself else []),
             *([f"{' and '.join(self.sources)} patients together"] if self.sources else []),

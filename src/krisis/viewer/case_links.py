@@ -24,12 +24,14 @@ _SEGMENTS = {
     "correct": RowFilter(correct="yes"),
     "wrong": RowFilter(correct="no"),
     "abstained": RowFilter(outcome="abstained"),
-    "failed": RowFilter(outcome="failed"),
+    "no-answer": RowFilter(outcome="no_answer"),
+    "not-evaluated": RowFilter(outcome="not_evaluated"),
 }
 _COSTLY = {
     "confident_wrong": RowFilter(correct="no", sort="-confidence"),
     "answer_when_should_defer": RowFilter(cell="answer_when_should_defer", sort="-confidence"),
     "abstain_when_should_answer": RowFilter(cell="abstain_when_should_answer", sort="confidence"),
+    "no_answer": RowFilter(outcome="no_answer", sort="-confidence"),
 }
 _SHARES = {
     "accuracy": RowFilter(outcome="scored"),
@@ -112,7 +114,7 @@ class CaseLinks:
         return self._address(_SEGMENTS[tone])
 
     def failure(self, name: str) -> str:
-        """Return the cases that failed in one way."""
+        """Return the cases that have no answer in one way."""
         return self._address(RowFilter(failure=name))
 
     def kind(self, key: str) -> str:

@@ -119,10 +119,10 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
         raise InvalidValue("--ordinal needs --answers, which lists the answers in their order")
     return TaskFacts(
         reading.task,
-        tuple(taken.answers),
-        options.ordinal,
-        options.positive,
-        {key: key for key in options.group},
+        answers=tuple(taken.answers),
+        ordered=options.ordinal,
+        positive=options.positive,
+        groups={key: key for key in options.group},
     )
 
 
@@ -203,16 +203,11 @@ def _provenance(rows: Rows, task: TaskFacts, repeats: int) -> Provenance:
 def _spending(rows: Rows) -> Spending:
     """Return what the rows say; how many calls that took is not known."""
     known = Spending.of(Spent(), rows, elapsed_seconds=0.0)
-    failed = [row for row in rows if row.error is not None]
-    lost = (
-        sum(row.input_tokens or 0 for row in failed),
-        sum(row.output_tokens or 0 for row in failed),
-    )
     return Spending(
         input_tokens=known.input_tokens,
         output_tokens=known.output_tokens,
         token_total=known.token_total,
         token_total_reported=known.token_total_reported,
-        lost_input_tokens=lost[0] or None,
-        lost_output_tokens=lost[1] or None,
+        lost_input_tokens=known.lost_input_tokens or None,
+        lost_output_tokens=known.lost_output_tokens or None,
     )
