@@ -70,7 +70,9 @@ def items(rows: Sequence[EvaluationResult], **facts: object) -> RunItems:
     return items_of_result(result, Source("run.json", task="detection"))
 
 
-# Truth, answer, score and whether deferral was due; the last row failed.
+# Whatever the share of cases without a reply.
+ANY = ScoreOptions(max_not_evaluated=1)
+# Truth, answer, score and whether deferral was due; the last row has no reply.
 SIX = [
     row(1, 1, 0.9, metadata={"should_abstain": False, "sex": "f", "reader": 1}),
     row(1, 0, 0.8, metadata={"should_abstain": True, "sex": "f", "reader": 1}),
@@ -88,7 +90,7 @@ def policy(decision: Decision, name: str) -> Policy:
 
 def decided(rows: Sequence[EvaluationResult] = SIX, **options: Any) -> Decision:
     """Price rows by the costs of these tests unless others are given."""
-    return decide_run(items(rows), DecideOptions(**{"costs": COSTS, **options}))
+    return decide_run(items(rows), DecideOptions(**{"costs": COSTS, "score": ANY, **options}))
 
 
 def test_costs_along_coverage_are_those_computed_by_hand() -> None:
@@ -106,7 +108,7 @@ def test_costs_along_coverage_are_those_computed_by_hand() -> None:
     assert policy(decision, "always defer").cost == 3000
     assert policy(decision, "best threshold, in-sample").cost == 2200
     assert decision.best_threshold == 0.9
-    assert decision.run.table.n_failed == 1
+    assert decision.run.table.n_not_evaluated == 1
     for one in decision.curve:
         assert one.low <= one.cost <= one.high
     assert policy(decided(answer_from=0.8), "answer from 0.8").cost == 5000
@@ -442,13 +444,15 @@ def test_runs_at_the_edge_have_figures_or_reasons(rows: list[EvaluationResult]) 
 
 def test_baselines_are_priced_on_the_same_rows() -> None:
     other = items([row(r.ground_truth, 1, None) for r in SIX[:4]])
-    decision = decide_run(items(SIX), DecideOptions(costs=COSTS), baselines={"ones": other})
+    decision = decide_run(
+        items(SIX), DecideOptions(costs=COSTS, score=ANY), baselines={"ones": other}
+    )
     found = policy(decision, "baseline ones")
     assert (found.n_rows, found.n_answered) == (4, 4)
     assert found.cost == 1000 * 10 / 4  # two of truth 0
     wrong = items([row(1 - int(r.ground_truth), 1, None) for r in SIX[:4]])
     with pytest.raises(UserError, match="another true answer"):
-        decide_run(items(SIX), DecideOptions(costs=COSTS), baselines={"w": wrong})
+        decide_run(items(SIX), DecideOptions(costs=COSTS, score=ANY), baselines={"w": wrong})
 
 
 @pytest.fixture(scope="module")
@@ -477,6 +481,8 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     content |= {"defer": 0.3, "team": {"accuracy": 0.9, "minutes": 4}}
     draft.write_text(yaml.safe_dump(content))
     asked = (run_file, "--cost", draft, "--arrivals", 50, "--prevalence", "0.3")
+    assert "is not judged: 4 of 120 cases" in call(*asked)[1]
+    asked += ("--max-not-evaluated", 0.05)
     code, text = call(*asked)
     assert code == 0
     assert "must own them" in text
@@ -485,7 +491,7 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     facts = json.loads(call(*asked, "--json")[1])
     assert facts["team"]["minutes"] == 4
     assert facts["team"]["arrivals"] == 50
-    assert facts["n_failed"] > 0
+    assert facts["n_not_evaluated"] > 0
     assert facts["n_patients"] < facts["n_rows"]
     decision = decide_run(
         read_items(run_file),
@@ -493,11 +499,14 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
             costs=costs_of_run(read_items(run_file), draft),
             team=Team(accuracy=0.9, minutes=4, arrivals=50),
             shares=Shares.from_text("0.3", grouped=False),
+            score=ANY,
         ),
     )
     assert facts == json.loads(dumps(decide_facts(decision)))
     certified = CliRunner().invoke(
-        app, ["certify", str(run_file), "--risk", "0.5", "--cost", str(draft)]
+        app,
+        ["certify", str(run_file), "--risk", "0.5", "--cost", str(draft)]
+        + ["--max-not-evaluated", "0.05"],
     )
     assert certified.exit_code == 0
     for wrong, sentence in (
@@ -515,7 +524,7 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
 def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     run = read_items(run_file)
     costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}, "defer": 0.5}, "c.yaml")
-    decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9)))
+    decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9), score=ANY))
     section = decide_section(decision)
     assert [figure.name for figure in section.figures] == ["costs", "team"]
     drawn = section.figures[0].table
@@ -539,7 +548,7 @@ def test_a_calibrator_of_the_same_patients_is_refused() -> None:
             return 3
 
     with pytest.raises(UserError, match=r"fitted on 3 of the patients .* look too low"):
-        decided(score=ScoreOptions(calibrator=Seen()))  # type: ignore[arg-type]
+        decided(score=ScoreOptions(calibrator=Seen(), max_not_evaluated=1))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

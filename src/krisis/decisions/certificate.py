@@ -13,7 +13,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.metrics.items import RunItems
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class _Part(BaseModel):

@@ -398,8 +398,8 @@ def two_sided(confusion: dict[str, int]) -> dict[str, float]:
     A reply without an answer is an error of its side, whichever that is.
     """
     deferred, answered = confusion["defer_when_needed"], confusion["answer_when_safe"]
-    missed = confusion["answer_when_should_defer"] + confusion["no_answer_when_should_defer"]
-    needless = confusion["abstain_when_should_answer"] + confusion["no_answer_when_safe"]
+    missed = confusion["answer_when_should_defer"] + confusion.get("no_answer_when_should_defer", 0)
+    needless = confusion["abstain_when_should_answer"] + confusion.get("no_answer_when_safe", 0)
     n_due, n_safe = deferred + missed, answered + needless
     sensitivity = deferred / n_due if n_due else math.nan
     specificity = answered / n_safe if n_safe else math.nan

@@ -272,9 +272,14 @@ def histogram_figure(columns: Table) -> Figure | None:
     if not any(row["n"] for row in table):
         return None
     tones = {"correct": CORRECT, "wrong": WRONG, "abstained": ABSTAINED, "no answer": NO_ANSWER}
+    drawn = list(dict.fromkeys(row["outcome"] for row in table))
     strips = [
-        _strip([row for row in table if row["outcome"] == outcome], str(tone), last=i == 2)
-        for i, (outcome, tone) in enumerate(tones.items())
+        _strip(
+            [row for row in table if row["outcome"] == outcome],
+            str(tones[outcome]),
+            last=outcome == drawn[-1],
+        )
+        for outcome in drawn
     ]
     n_silent = int(np.count_nonzero(np.isnan(columns.confidence)))
     return Figure(

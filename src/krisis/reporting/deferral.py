@@ -41,12 +41,8 @@ CELLS = {
 
 
 def confusion_table(score: MetricScore) -> list[JsonObject]:
-    """Return the cells with their share of what the case asked for, those without cases too.
-
-    The column of replies without an answer is there only where there are any.
-    """
+    """Return the cells with their share of what the case asked for."""
     confusion = score.details.get("confusion", {})
-    empty = not any(n for cell, n in confusion.items() if cell.startswith("no_answer"))
     totals: Counter[str] = Counter()
     for cell, n_rows in confusion.items():
         totals[CELLS[cell][0]] += n_rows
@@ -60,7 +56,7 @@ def confusion_table(score: MetricScore) -> list[JsonObject]:
             "aligned": aligned,
         }
         for cell, (asked, did, aligned, words) in CELLS.items()
-        if cell in confusion and not (empty and cell.startswith("no_answer"))
+        if cell in confusion
     ]
 
 

@@ -58,7 +58,7 @@ class Attrition:
     def __str__(self) -> str:
         """Say what became of the records; what was lost comes first."""
         lost = [
-            f"{n} of {self.n_sent} records {words}"
+            f"{n:,} of {self.n_sent:,} records {words}"
             for n, words in (
                 (self.n_not_evaluated, "NOT EVALUATED"),
                 (self.n_no_answer, "WITHOUT AN ANSWER"),
@@ -66,7 +66,7 @@ class Attrition:
             if n
         ]
         return (
-            f"{', '.join(lost) or 'Records'}: {self.n_loaded} loaded → {self.n_sent} sent → "
+            f"{', '.join(lost) or 'Records'}: {self.n_loaded:,} loaded → {self.n_sent:,} sent → "
             f"{' / '.join(self.parts())}"
         )
 
