@@ -28,6 +28,8 @@ from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Limits
 from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
+from krisis.json_values import write_text
+from krisis.results.report import format_report
 from krisis.results.store import load_run
 
 ANSWERS = Task("parity", "Is x odd?", {0: "no", 1: "yes"})
@@ -374,6 +376,8 @@ def test_half_a_character_in_an_error_is_stored_and_read_back(tmp_path: Path) ->
     (run,) = tmp_path.iterdir()
     found = load_run(run)
     assert found.attrition.n_lost == 2
-    assert "no \\ud83d good" in (run / "report.txt").read_text(encoding="utf-8")
+    report = tmp_path / "report.txt"
+    write_text(report, format_report(found))
+    assert "no \\ud83d good" in report.read_text(encoding="utf-8")
     again = Benchmark(suite(4), backend, execution=Execution(recorder=Recorder.resume(run))).run()
     assert again.attrition.n_sent == 4

@@ -28,7 +28,6 @@ from krisis.statistics.calibration_gap import calibration_gap_interval
 from krisis.statistics.intervals import Interval
 
 N_FOLDS = 5
-_N_RESAMPLES = 2000
 
 Figures = dict[str, float]
 Target = Literal["correctness", "near_correct", "loss"]
@@ -132,5 +131,5 @@ def _mean_interval(values: FloatArray, participant: IntArray) -> Interval:
     def mean(counts: FloatArray) -> dict[str, FloatArray]:
         return {"mean": (sums @ counts) / (rows @ counts)}
 
-    options = BootstrapOptions(n_resamples=_N_RESAMPLES)
+    options = BootstrapOptions()
     return cluster_bootstrap(mean, rows.size, options=options).interval("mean")

@@ -123,32 +123,38 @@ class MetricScore(ShortRepr):
 class Rows(list[EvaluationResult]):
     """Evaluation results that turn into one table, once, whatever the number of metrics.
 
-    ``answers`` is what is known of the task that the rows answer.
+    ``answers`` is what is known of the task that the rows answer. The table orders them by patient
+    unless they are to be taken ``as_given``.
     """
 
-    __slots__ = ("_table", "answers")
+    __slots__ = ("_table", "answers", "as_given")
 
     def __init__(
-        self, results: Iterable[EvaluationResult] = (), answers: Answers | None = None
+        self,
+        results: Iterable[EvaluationResult] = (),
+        answers: Answers | None = None,
+        *,
+        as_given: bool = False,
     ) -> None:
         super().__init__(results)
+        self.as_given = as_given
         self.answers = answers or getattr(results, "answers", None)
         self._table: Table | None = None
 
     def with_answers(self, answers: Answers | None) -> Rows:
         """Return the same rows with another knowledge of their task."""
-        return self if self.answers == answers else Rows(self, answers)
+        return self if self.answers == answers else Rows(self, answers, as_given=self.as_given)
 
     @property
     def table(self) -> Table:
         """Return the table, converting on first use; later, rows may only be added or removed."""
         if self._table is None or self._table.n_rows != len(self):
-            self._table = Table(self, self.answers)
+            self._table = Table(self, self.answers, as_given=self.as_given)
         return self._table
 
     def taken(self, places: Sequence[int]) -> Rows:
-        """Return the rows at some places, in that order."""
-        return Rows((self[place] for place in places), self.answers)
+        """Return the rows at some places, in that order, which their table keeps."""
+        return Rows((self[place] for place in places), self.answers, as_given=True)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} rows)"

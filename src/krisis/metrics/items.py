@@ -32,6 +32,7 @@ class Source:
     model: str = ""
     task: str = ""
     features: str = ""
+    case_hash: str = ""
 
 
 @dataclass(frozen=True, eq=False)

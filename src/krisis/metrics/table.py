@@ -31,6 +31,7 @@ from krisis.metrics.labels import (
     is_label,
     sorted_groups,
 )
+from krisis.metrics.row_order import patient_order
 
 if TYPE_CHECKING:
     from krisis.metrics.base import EvaluationResult
@@ -121,7 +122,9 @@ class Table:
     is NaN where none was stated. Every row is one of ``answered``, ``abstained`` and
     ``no_answer``. ``rows`` are these rows themselves, for what is needed rarely: metadata, signals
     and names. Of the rows that were not evaluated the table knows their number and what their
-    cases are, so that figures can be bounded.
+    cases are, so that figures can be bounded. The order is that of `row_order`, whatever the order
+    in which rows are handed in; ``as_given`` keeps the latter, for rows that have been put in
+    order.
     """
 
     labels: list[Label]
@@ -131,19 +134,35 @@ class Table:
     no_answer: BoolArray
     confidence: FloatArray
     says_why_deferred: bool
+    positions: IntArray
 
-    def __init__(self, rows: Sequence[EvaluationResult], answers: Answers | None = None) -> None:
+    def __init__(
+        self,
+        rows: Sequence[EvaluationResult],
+        answers: Answers | None = None,
+        *,
+        as_given: bool = False,
+    ) -> None:
         self.answers = answers or Answers()
         self.n_rows = len(rows)
         self._given = rows
         self._shared: dict[object, object] = {}
-        self.rows: Sequence[EvaluationResult] = rows
-        if self.n_rows != [row.error for row in rows].count(None):
-            self.rows = [row for row in rows if row.outcome != "not_evaluated"]
-        self.n_not_evaluated = self.n_rows - len(self.rows)
+        listed = list(rows)
+        scored = [
+            place
+            for place, row in enumerate(listed)
+            if row.error is None or row.outcome != "not_evaluated"
+        ]
+        self.n_not_evaluated = self.n_rows - len(scored)
         self.missing_rows: Sequence[EvaluationResult] = (
-            [row for row in rows if row.outcome == "not_evaluated"] if self.n_not_evaluated else ()
+            [row for row in listed if row.outcome == "not_evaluated"]
+            if self.n_not_evaluated
+            else ()
         )
+        if not as_given:
+            scored = [scored[at] for at in patient_order([listed[place] for place in scored])]
+        self.positions = np.array(scored, dtype=np.int64)  # of the rows among those handed in
+        self.rows: Sequence[EvaluationResult] = [listed[place] for place in scored]
         self._read()
 
     def __repr__(self) -> str:
@@ -335,13 +354,6 @@ class Table:
             names[code] = row.cluster_id
         return names
 
-    def patient_ranks(self) -> IntArray:
-        """Return the place of every patient by name; of the same name, the first comes first."""
-        names = self.patient_names
-        rank = np.empty(len(names), dtype=np.int64)
-        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-        return rank
-
     @cached_property
     def pools(self) -> Units:
         """The units that are resampled: the patients, or random pools of very many patients."""
@@ -418,7 +430,7 @@ class Table:
     def restricted(self, rows: BoolArray) -> Table:
         """Return the table of some of the scored rows."""
         kept = [row for row, keep in zip(self.rows, rows.tolist(), strict=True) if keep]
-        part = Table(kept, self.answers)
+        part = Table(kept, self.answers, as_given=True)
         part.confidence = self.confidence[rows]
         part.n_not_evaluated, part.missing_rows = self.n_not_evaluated, self.missing_rows
         return part

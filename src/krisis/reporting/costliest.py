@@ -27,8 +27,6 @@ class CostlyRows:
 def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
     """Return each kind of costly row: the surest answers first, or the least sure silence."""
     columns = table_of(rows)
-    evaluated = [row.outcome != "not_evaluated" for row in rows]
-    position = np.flatnonzero(np.array(evaluated, dtype=np.bool_))
     stated = np.nan_to_num(columns.confidence)
     kinds = (
         (
@@ -65,7 +63,7 @@ def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
         chosen = np.flatnonzero(mask)
         if key == "no_answer" and not chosen.size:
             continue
-        worst = position[chosen[np.argsort(order[chosen], kind="stable")][:N_SHOWN]]
+        worst = columns.positions[chosen[np.argsort(order[chosen], kind="stable")][:N_SHOWN]]
         shown = tuple((int(i), rows[int(i)]) for i in worst)
         costly.append(CostlyRows(key, title, meaning, int(chosen.size), shown))
     return costly

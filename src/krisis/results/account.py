@@ -130,6 +130,7 @@ class Provenance:
     limit: int | None = None
     n_records: int | None = None
     content_hash: str = ""
+    case_hash: str = ""
     model: str = ""
     task_facts: TaskFacts | None = None
     models_answered: Mapping[str, int] = field(default_factory=dict)
@@ -151,7 +152,10 @@ class Provenance:
 
 
 # The fields of a provenance that the suite's description and the model's name already hold.
-_DESCRIBED = ("suite", "task", "features", "mode", "limit", "n_records", "content_hash", "model")
+_DESCRIBED = (
+    *("suite", "task", "features", "mode", "limit", "n_records", "content_hash", "case_hash"),
+    "model",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

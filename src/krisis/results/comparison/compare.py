@@ -9,7 +9,7 @@ from itertools import combinations
 
 from krisis import registry
 from krisis.errors import InvalidValue, UnknownName, UserError
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, MetricScore, MetricScores
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
@@ -64,7 +64,7 @@ def _metrics(
             metrics.append(wanted)
             continue
         score = _found(wanted, first)
-        found = _metric_of(score)
+        found = metric_of(score)
         theirs = [other.get(score.identifier) for other in others]
         if any(other is None or other.parameters != score.parameters for other in theirs):
             left_out[score.identifier] = "not every run was scored with it and these parameters"
@@ -86,7 +86,7 @@ def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
     family = [
         score.identifier
         for score in scores.values()
-        if score is named or (found := _metric_of(score)) is None or found.compared_unasked
+        if score is named or (found := metric_of(score)) is None or found.compared_unasked
     ]
     return family or [score.identifier for score in scores.values()]
 
@@ -122,7 +122,11 @@ def _paired(
     left_out: Mapping[str, str],
     tested: set[str],
 ) -> Comparison:
-    scores = {name: score_all(metrics, run.rows.table) for name, run in runs.items()}
+    # Two runs are read by their difference, more of them side by side as well.
+    intervals = BootstrapOptions(level=options.level) if len(runs) > 2 else None
+    scores = {
+        name: score_all(metrics, run.rows.table, intervals=intervals) for name, run in runs.items()
+    }
     keys = {name: RowKeys.by(name, run.evaluation_results) for name, run in runs.items()}
     n_pairs = math.comb(len(runs), 2)
     exchanges = Exchanges(options.n_exchanges(n_pairs), options.seed, options.level)
@@ -290,7 +294,7 @@ def unpaired_interval(left: MetricScore, right: MetricScore) -> Interval | None:
     return Interval(delta - below, delta + above, first.level, "unpaired")
 
 
-def _metric_of(score: MetricScore) -> BaseMetric | None:
+def metric_of(score: MetricScore) -> BaseMetric | None:
     """Return the metric behind a stored score, with its parameters; None if it is not installed.
 
     Only registered classes are looked up: a file may not choose what is imported.

@@ -12,6 +12,7 @@ from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.partition import VERDICTS, verdicts
+from krisis.metrics.row_order import patient_order
 from krisis.results.result import BenchmarkResult
 
 # The k-th asking of a record in one run is matched with the k-th asking in another.
@@ -20,7 +21,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class MatchedRuns:
-    """The rows that every run evaluated, in one order; and what had to be left out.
+    """The rows that every run evaluated, ordered by patient; and what had to be left out.
 
     ``lacking`` are, of every run, the positions of the rows that it evaluated and another run did
     not.
@@ -69,8 +70,10 @@ class RowKeys:
     def by(cls, name: str, rows: Sequence[EvaluationResult]) -> RowKeys:
         """Read the rows of a run."""
         seen: Counter[str] = Counter()
-        told = cls({}, [], [])
-        for position, row in enumerate(rows):
+        listed = list(rows)
+        told = cls({}, [""] * len(listed), [False] * len(listed))
+        for position in patient_order(listed):
+            row = listed[position]
             record = row.record_id
             if not record:
                 raise InvalidValue(
@@ -79,8 +82,8 @@ class RowKeys:
                 )
             told.keyed[record, seen[record]] = position
             seen[record] += 1
-            told.truths.append(row.ground_truth)
-            told.missing.append(row.outcome == "not_evaluated")
+            told.truths[position] = row.ground_truth
+            told.missing[position] = row.outcome == "not_evaluated"
         return told
 
 

@@ -16,14 +16,14 @@ from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import MetricScore
 from krisis.outcomes import OUTCOMES
 from krisis.results.journal_reading import SoFar
-from krisis.results.leaderboard import (
+from krisis.results.report_tables import has_no_disease
+from krisis.results.side_by_side import (
     BESIDE_HEADLINE,
     HEADINGS,
     ON_REQUEST,
     cell_dict,
     metric_cell,
 )
-from krisis.results.report_tables import has_no_disease
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, signature
 from krisis.viewer.page import Page, choice_of, text_of, whole_of
@@ -271,7 +271,8 @@ def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
     name = sort.removeprefix("-")
 
     def of_metric(entry: Entry) -> float:
-        return metric_cell(entry.scores.get(name)).value
+        score = entry.scores.get(name)
+        return metric_cell(score).worse_end(score.direction if score else "neither")
 
     key: Key = _SORTS.get(name, of_metric)
     by_name = sorted(entries, key=lambda entry: entry.name)
