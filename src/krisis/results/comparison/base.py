@@ -230,10 +230,16 @@ class Comparison:
         return "neither" if delta is None else delta.direction
 
     def _end(self, name: str, key: str, direction: Direction, value: float) -> float:
-        """Return the worse bound of a run's score, the value itself where there is none."""
+        """Return the worse bound of a run's score, on all that it evaluated.
+
+        A metric that is compared by another number than its score keeps that ``value``.
+        """
         score = self.scores[name].get(key)
-        if score is None or score.bounds is None:
+        delta = self.pairs[0].deltas.get(key)
+        if score is None or math.isnan(score.value) or (delta is not None and delta.compared_by):
             return value
+        if score.bounds is None:
+            return float(score.value)
         return float(score.bounds[0] if direction == "higher" else score.bounds[1])
 
     def _comparable(self, label: str) -> dict[str, float]:
