@@ -32,7 +32,7 @@ VERBS: Sequence[tuple[str, ...]] = (
     ("decide", "RUN", "--curve", *ALLOW),
     ("audit", "RUN"),
     ("check", "RUN", "--require", "accuracy >= 0.1", *ALLOW),
-    ("plan", "estimate", "--metric", "accuracy", "--width", "0.2", "--pilot", "RUN"),
+    ("plan", "estimate", "--metric", "accuracy", "--half-width", "0.1", "--from", "RUN"),
     ("export", "RUN", "--to", "csv", "-o", "OUT/rows.csv"),
     ("export", "RUN", "--to", "parquet", "-o", "OUT/rows.parquet"),
     ("export", "RUN", "--to", "inspect", "-o", "OUT/log.json"),

@@ -66,7 +66,10 @@ _SIDES = {
 
 def _ends(table: Table, name: str, n_bins: int) -> FloatArray:
     """Return the lowest and the highest confidence that rows of a kind state in every bin."""
-    rows = table.answered & ~table.correct if name == "wrong" else getattr(table, name)
+    if name == "wrong":
+        rows = table.answered & ~table.correct
+    else:
+        rows = getattr(table, name.replace(" ", "_"))
     confidence = table.confidence[rows & ~np.isnan(table.confidence)]
     ends = np.stack([np.full(n_bins, np.inf), np.full(n_bins, -np.inf)])
     places = confidence_bin(confidence, n_bins)
@@ -176,7 +179,7 @@ class CaseLinks:
 
     def _bar(self, line: JsonMapping, column: str) -> RowFilter | None:
         outcome = line["outcome"]
-        return self._between(_SEGMENTS[outcome], line, outcome) if column == "n" else None
+        return self._between(_SEGMENTS[outcome.replace(" ", "-")], line, outcome) if column == "n" else None
 
     def _level(self, line: JsonMapping, column: str) -> RowFilter | None:
         if "probability" not in line:  # the bars under the diagram
