@@ -211,7 +211,7 @@ class Spending:
             _sum([getattr(row, name) for row in answered]) if answered or not any(lost) else 0
             for name in names
         )
-        own = None if used is None or n_output is None else used + n_output
+        total = said if used is None or n_output is None else used + n_output
         return cls(
             n_api_calls=spent.n_calls,
             n_batch_calls=spent.n_batch_calls or None,
@@ -222,8 +222,8 @@ class Spending:
             n_dropped_fields=spent.n_dropped_fields,
             input_tokens=None if used is None else used + lost[0],
             output_tokens=None if n_output is None else n_output + lost[1],
-            token_total=None if own is None else own + sum(lost),
-            token_total_reported=None if said is None or said == own else said + sum(lost),
+            token_total=None if total is None else total + sum(lost),
+            token_total_reported=None if said in (None, total) else said + sum(lost),
             lost_input_tokens=lost[0],
             lost_output_tokens=lost[1],
             cached_input_tokens=spent.cached_input_tokens,

@@ -179,7 +179,11 @@ class CaseLinks:
 
     def _bar(self, line: JsonMapping, column: str) -> RowFilter | None:
         outcome = line["outcome"]
-        return self._between(_SEGMENTS[outcome.replace(" ", "-")], line, outcome) if column == "n" else None
+        return (
+            self._between(_SEGMENTS[outcome.replace(" ", "-")], line, outcome)
+            if column == "n"
+            else None
+        )
 
     def _level(self, line: JsonMapping, column: str) -> RowFilter | None:
         if "probability" not in line:  # the bars under the diagram
