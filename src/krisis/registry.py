@@ -66,6 +66,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "expected_calibration_error": "krisis.metrics.calibration:ExpectedCalibrationError",
         "brier_score": "krisis.metrics.calibration:BrierScore",
         "answer_rate": "krisis.metrics.abstention:AnswerRate",
+        "no_answer_rate": "krisis.metrics.abstention:NoAnswerRate",
+        "not_evaluated_rate": "krisis.metrics.abstention:NotEvaluatedRate",
         "selective_accuracy": "krisis.metrics.abstention:SelectiveAccuracy",
         "abstention_rate": "krisis.metrics.abstention:AbstentionRate",
         "deferral_alignment": "krisis.metrics.abstention:DeferralAlignment",

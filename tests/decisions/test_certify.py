@@ -581,8 +581,9 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, options: list[object], said: 
     ("fields", "said"),
     [
         ({"confidence": None}, "is null"),
-        ({"abstained": True, "prediction": None}, "abstained on all 300 rows"),
-        ({"error": "no answer"}, "no row that was answered"),
+        ({"abstained": True, "prediction": None}, "answered none of the 300 rows"),
+        ({"error": "no answer"}, "300 of 300 cases (100 %) were not evaluated"),
+        ({"error": "cut off", "failure_class": "malformed_reply"}, "answered none of the 300"),
     ],
 )
 def test_a_run_without_answers_or_confidence_is_refused(
