@@ -14,7 +14,7 @@ from rich.console import Console
 
 from krisis import Benchmark, PatientRecord, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAbstain, AlwaysAnswer, Majority
-from krisis.backends.baselines.logistic import Logistic
+from krisis.backends.baselines.fitted import Logistic
 from krisis.backends.baselines.rules import BayesOptimal, Guideline, RuleBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.benchmark import baseline_scores

@@ -141,7 +141,8 @@ class Task:
     are scored beside the usual ones; the first of them is the headline of reports and sorts
     leaderboards. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
-    says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
+    says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``. ``price`` is the
+    cost of one deferral relative to one wrong answer, where the prompt states one.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -174,6 +175,7 @@ class Task:
     setting: str = ""
     costs: CostTable | None = None
     paraphrase: str = ""
+    price: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -213,6 +215,7 @@ class Task:
             "total": None if self.total is None else asdict(self.total),
             "person": self.person,
             "unit": self.unit,
+            "price": self.price,
             "costs": None if self.costs is None else plain(asdict(self.costs)),
             "features": {name: shown.facts() for name, shown in self.features.items()},
         }
