@@ -14,6 +14,8 @@ QUIET = {
     "timing",
     "ckd_deferral",
     "nhanes_baselines",
+    "decision_skill",
+    "support2",
     "coverage",
     "coverage_worlds",
     "certify",

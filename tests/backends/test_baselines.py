@@ -247,7 +247,9 @@ def test_identity_names_the_threshold():
     prepared = Guideline()
     prepared.prepare(CKDSuite())
     assert prepared.identity() == {"backend": "guideline", "risk": 0.2}
-    assert Logistic().identity()["least_confidence"] == 0.8
+    fitted = Logistic()
+    fitted.prepare(CKDSuite(SuiteConfig(n_synthetic=30)))
+    assert fitted.identity()["least_confidence"] == 0.8
 
 
 @pytest.fixture(scope="module")

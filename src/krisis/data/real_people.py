@@ -114,7 +114,13 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
     option_words: Mapping[str, str] = {
         "deferral": "Cost of one deferral relative to one wrong answer (0.2 = a fifth)",
     }
-    baselines = ("always-answer", "always-abstain", "majority", "logistic", "boosting")
+    baselines: tuple[str, ...] = (
+        "always-answer",
+        "always-abstain",
+        "majority",
+        "logistic",
+        "boosting",
+    )
     prices: Mapping[str, float] = {}
 
     def __init__(
@@ -153,9 +159,7 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
     def parts(self) -> Parts[P]:
         """Return who is held out and who is fitted on."""
         config = self.config
-        return split(
-            self.people(), self.left_out, test_size=config.test_size, seed=config.seed
-        )
+        return split(self.people(), self.left_out, test_size=config.test_size, seed=config.seed)
 
     def load(self) -> list[PatientRecord]:
         """Return the people held out, in an order drawn by the seed."""

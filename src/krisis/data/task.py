@@ -141,8 +141,8 @@ class Task:
     are scored beside the usual ones; the first of them is the headline of reports and sorts
     leaderboards. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
-    says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``. ``price`` is the
-    cost of one deferral relative to one wrong answer, where the prompt states one.
+    says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
+    ``price`` is the cost of one deferral relative to one wrong answer, where the prompt states it.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person

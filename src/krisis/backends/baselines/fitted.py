@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +44,7 @@ class Fitted(BaseBackend):
     name = "fitted"
     packages = ("scikit-learn", "numpy")
     fills_gaps = True
+    averages_folds = True
 
     def __init__(self, *, least_confidence: float | None = None) -> None:
         if least_confidence is not None and not 0.0 <= least_confidence <= 1.0:
@@ -67,7 +69,9 @@ class Fitted(BaseBackend):
         )
         answers = sorted({record.label for record in records}, key=str)
         codes = np.array([answers.index(record.label) for record in records])
-        model = self._calibrated(codes).fit(table.rows(r.features for r in records), codes)
+        model = self._calibrated(codes)
+        with _one_thread():
+            model.fit(table.rows(record.features for record in records), codes)
         self._fitted = [(table, model, answers)]
 
     def _calibrated(self, codes: npt.NDArray[np.int64]) -> Model:
@@ -84,7 +88,9 @@ class Fitted(BaseBackend):
         n_folds = min(5, *counts.values())
         model = self.model()
         if n_folds > 1:
-            model = CalibratedClassifierCV(model, method="temperature", cv=n_folds)
+            model = CalibratedClassifierCV(
+                model, method="temperature", cv=n_folds, ensemble=self.averages_folds
+            )
         return model
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
@@ -94,7 +100,8 @@ class Fitted(BaseBackend):
     def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
         """Judge several records at once."""
         table, model, answers = prepared(self, self._fitted)[0]
-        chances = model.predict_proba(table.rows(record.features for record in records))
+        with _one_thread():
+            chances = model.predict_proba(table.rows(record.features for record in records))
         return [self._response(row, answers) for row in chances]
 
     def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
@@ -108,6 +115,14 @@ class Fitted(BaseBackend):
     def identity(self) -> JsonObject:
         """Return the name and the stated confidence."""
         return {"backend": self.name, "least_confidence": self.least_confidence}
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Keep boosted trees to one thread: on a busy machine several take many times as long."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    limits: AbstractContextManager[object] = threadpool_limits(1)
+    return limits
 
 
 class Logistic(Fitted):
@@ -137,6 +152,7 @@ class Boosting(Fitted):
 
     name = "boosting"
     fills_gaps = False
+    averages_folds = False  # one model instead of five, each of which is slow to ask
 
     def model(self) -> Model:
         """Return boosted trees with a seed of their own."""

@@ -15,7 +15,7 @@ DIABETES_FROM = 6.5
 NO, YES, BORDERLINE = 0, 1, 2  # whether a doctor said so
 UNDIAGNOSED = "undiagnosed"
 # Who is left out, by what they said when asked whether a doctor told them that they have diabetes.
-_LEFT_OUT = {
+_LEFT_OUT: Mapping[float | None, str] = {
     None: "not stated whether a doctor told of diabetes",
     YES: "told of diabetes",
     BORDERLINE: "told of borderline diabetes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 
 from krisis.data.base import (
@@ -87,8 +88,7 @@ class TwoReadings:
     def chances(self, features: Features) -> list[float]:
         """Return the probability of every category."""
         means = [
-            (_number(features[f"{side}_1"]) + _number(features[f"{side}_2"])) / 2
-            for side in _SIDES
+            (_number(features[f"{side}_1"]) + _number(features[f"{side}_2"])) / 2 for side in _SIDES
         ]
         sds = [sd * math.sqrt(1.5) for sd in READING_SD_MMHG]
         # P(category <= k) is the chance that both numbers are below the limits of k.
@@ -97,7 +97,7 @@ class TwoReadings:
             for high, low in self.guideline.limits
         ]
         edges = [0.0, *up_to, 1.0]
-        return [after - before for before, after in zip(edges, edges[1:], strict=False)]
+        return [after - before for before, after in pairwise(edges)]
 
     def __call__(self, features: Features, context: str) -> Judgement:
         """Give the most probable category; abstain where it is wrong with the stated risk."""
@@ -179,8 +179,8 @@ class HypertensionSuite(SurveySuite):
 
     def truth(self, person: Person) -> Label:
         """Return the category of the third reading."""
-        third = [_number(person.values[f"{side}_{N_READINGS}"]) for side in _SIDES]
-        return self.guideline.categories[category_of(*third, self.guideline.limits)]
+        systolic, diastolic = (_number(person.values[f"{side}_{N_READINGS}"]) for side in _SIDES)
+        return self.guideline.categories[category_of(systolic, diastolic, self.guideline.limits)]
 
     def describe(self) -> JsonObject:
         """Add the guideline."""
@@ -200,8 +200,8 @@ class HypertensionSuite(SurveySuite):
             "numbers counts.",
             {name: f"{name} blood pressure, {limits}" for name, limits in words},
             paraphrase="After the two readings shown, blood pressure was measured once more at the "
-            f"same visit. Which category of the guideline {guideline.name} did that third reading have? "
-            "If its two numbers differ in category, the higher one counts.",
+            f"same visit. Which category of the guideline {guideline.name} did that third reading "
+            "have? If its two numbers differ in category, the higher one counts.",
             aliases=_aliases(guideline.categories),
             setting=_SETTING,
             metrics=("quadratic_weighted_kappa", "mean_absolute_error"),
