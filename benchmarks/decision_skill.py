@@ -58,4 +58,4 @@ def decision_skill(result: BenchmarkResult, price: float, *, seed: int = 0) -> D
 
 def _skill(cost: npt.NDArray[np.float64], shares: npt.NDArray[np.float64], price: float) -> float:
     constant = min(price, 1.0 - shares.mean(axis=0).max())
-    return float(1.0 - cost.mean() / constant) if constant > 0 else float("nan")
+    return float(1.0 - cost.mean() / constant) + 0.0 if constant > 0 else float("nan")
