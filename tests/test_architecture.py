@@ -14,7 +14,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-SHARED = {"display", "errors", "json_values", "registry", "__init__"}
+SHARED = {"display", "errors", "json_values", "pulling", "registry", "__init__"}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
@@ -31,6 +31,7 @@ MAY_SEE: dict[str, set[str]] = {
     "display": set(),
     "errors": set(),
     "json_values": set(),
+    "pulling": set(),
     "registry": set(),
     "__init__": set(),
 }

@@ -28,6 +28,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "diabetes": "krisis.data.nhanes.diabetes:DiabetesSuite",
         "hypertension": "krisis.data.nhanes.hypertension:HypertensionSuite",
         "phq8": "krisis.data.phq8.suite:PHQ8Suite",
+        "support2": "krisis.data.support2.suite:Support2Suite",
         "table": "krisis.data.table.suite:TableSuite",
     },
     "backends": {
@@ -40,6 +41,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "logistic": "krisis.backends.baselines.fitted:Logistic",
         "boosting": "krisis.backends.baselines.fitted:Boosting",
         "lexicon": "krisis.backends.baselines.rules:Lexicon",
+        "reader": "krisis.backends.baselines.readers:ReaderBackend",
+        "physician": "krisis.backends.baselines.readers:Physician",
         "openai": "krisis.backends.openai:OpenAIBackend",
         "anthropic": "krisis.backends.anthropic:AnthropicBackend",
         "grok": "krisis.backends.grok:GrokBackend",

@@ -177,7 +177,7 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
             **super().describe(),
             "account": self.account(),
             "labels": dict(sorted(labels.items())),
-            "deferral": {"kind": "price", "risk": self.price},
+            "price": self.price,
             "terms": self.terms,
             "provenance": [self.provenance()],
         }
@@ -188,7 +188,7 @@ class RealPeopleSuite(BaseDataSuite, Generic[P]):
         why = "; ".join(f"{reason}: {n}" for reason, n in sorted(parts.left_out.items()))
         return (
             f"{self.source_name}: {len(self.people())} adults read; {parts.left_out.total()} left "
-            f"out{f' ({why})' if why else ''}; {len(parts.held_out)} held out and evaluated; "
+            f"out{f' ({why})' if why else ''}; {len(parts.held_out)} evaluated; "
             f"{len(parts.training)} kept for fitting baselines (test_size "
             f"{self.config.test_size:g})"
         )

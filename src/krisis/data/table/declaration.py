@@ -274,6 +274,7 @@ class FeatureSpec(OfPath):
     values: dict[StrictInt | StrictStr, StrictStr] = Field(default_factory=dict)
     text: StrictBool = False
     second_unit: SecondUnitSpec | None = None
+    decimals: StrictInt | None = Field(None, ge=0, le=10)
     states_label: Accepted | None = None
 
     @model_validator(mode="after")
@@ -282,6 +283,8 @@ class FeatureSpec(OfPath):
             raise ValueError(f"plausible must be [low, high], not {self.plausible!r}")
         if self.text and (self.is_number or self.values):
             raise ValueError("a free text has no unit, plausible range or coded values")
+        if self.decimals is not None and (self.text or self.values):
+            raise ValueError("decimals is for a number; a free text or coded values have none")
         if self.second_unit is not None:
             self.second_unit.check_beside(self.unit, self.usual, coded=bool(self.values))
         return self
