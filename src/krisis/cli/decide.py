@@ -24,6 +24,7 @@ from krisis.decisions.decision_curve import (
     decision_curve,
 )
 from krisis.decisions.population import Shares
+from krisis.decisions.reader import decide_with_reader, reader_facts, reader_lines
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
@@ -69,6 +70,13 @@ Specificity = Annotated[
 Accuracy = Annotated[
     float | None, typer.Option("--reader-accuracy", help="Share of cases that a reader has right.")
 ]
+ReaderRun = Annotated[
+    Path | None,
+    typer.Option(
+        "--reader",
+        help="Run of a reader on the same cases: model, reader, and model with deferral to them.",
+    ),
+]
 ReaderColumn = Annotated[
     str, typer.Option("--reader-column", help="Metadata column with the reader's answers.")
 ]
@@ -111,6 +119,7 @@ DefaultAction = Annotated[
     "krisis decide runs/RUN --write-cost costs.yaml",
     "krisis decide runs/RUN --cost costs.yaml --prevalence 0.1",
     "krisis decide runs/RUN --curve --prevalence 0.1",
+    "krisis decide runs/RUN --reader runs/PHYSICIAN",
     "krisis decide runs/RUN --reader-accuracy 0.9 --minutes 6 --arrivals 200",
 )
 def decide(
@@ -122,6 +131,7 @@ def decide(
     baseline: Baseline = None,
     prevalence: Prevalence = "",
     shares: GroupShares = "",
+    reader: ReaderRun = None,
     reader_sensitivity: Sensitivity = None,
     reader_specificity: Specificity = None,
     reader_accuracy: Accuracy = None,
@@ -145,6 +155,29 @@ def decide(
         _draft(items, write_cost, cost)
         return
     score = ScoreOptions(confidence=confidence, calibrator=calibrator_of(calibration), seed=seed)
+    if reader is not None:
+        _refuse_beside_reader(
+            cost=cost,
+            baseline=baseline,
+            prevalence=prevalence,
+            shares=shares,
+            curve=curve,
+            reader_sensitivity=reader_sensitivity,
+            reader_specificity=reader_specificity,
+            reader_accuracy=reader_accuracy,
+            reader_column=reader_column,
+            minutes=minutes,
+            readers=readers,
+            hours=hours,
+            arrivals=arrivals,
+            thresholds=thresholds,
+            default_action=default_action,
+        )
+        team_found = decide_with_reader(
+            items, read_items(reader, mode), score, answer_from=answer_from, n_folds=folds
+        )
+        _show(reader_facts(team_found), reader_lines(team_found), as_json)
+        return
     moved = _shares(prevalence, shares)
     rated = {
         "sensitivity": reader_sensitivity,
@@ -193,6 +226,15 @@ def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence
         raise InvalidValue(
             "--thresholds and --default-action are of the decision curve; add --curve or omit them"
         )
+
+
+def _refuse_beside_reader(**others: object) -> None:
+    """Refuse options that the comparison with a reader does not use."""
+    for name, value in others.items():
+        if value:
+            raise InvalidValue(
+                f"--reader compares wrong answers; --{name.replace('_', '-')} does not apply to it"
+            )
 
 
 def _show(facts: JsonObject, lines: Sequence[str], as_json: bool) -> None:
