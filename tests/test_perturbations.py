@@ -27,6 +27,7 @@ from krisis.decisions.stability import stability_of
 from krisis.errors import InvalidValue
 from krisis.execution.options import Execution
 
+pytestmark = pytest.mark.usefixtures("made_up_support2")
 TABLES = Path(__file__).parents[1] / "examples" / "tables"
 # Finding and new unit → how much of it one old unit is, from molar masses in g/mol.
 FACTORS = {
