@@ -24,6 +24,7 @@ from krisis.data.support2 import file as support2_file
 from krisis.data.support2.file import SUPPORT2
 from krisis.data.support2.suite import FINDINGS, OUTCOMES, Support2Suite
 from krisis.errors import InvalidFile, InvalidValue, RunFailed, UnknownName
+from krisis.execution.options import Execution
 from krisis.metrics.base import Rows
 from krisis.metrics.scoring import metric_from_name, score_all
 from krisis.pulling import pull
@@ -209,7 +210,10 @@ def test_the_baselines_of_a_report_name_how_many_cases_physicians_read(made_up_s
     assert f"physician (read {n} of 48)" in rows
     assert len(rows[f"physician (read {n} of 48)"]) == n
     assert "reader/support-model" in rows
-    report = format_report(Benchmark(suite, backend_from_name("majority"), []).run())
+    execution = Execution(baselines=True)
+    metrics = [metric_from_name("accuracy")]
+    ran = Benchmark(suite, backend_from_name("majority"), metrics, execution=execution).run()
+    report = format_report(ran)
     assert f"physician (read {n} of 48)" in report
 
 
