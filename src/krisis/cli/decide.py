@@ -74,6 +74,7 @@ ReaderRun = Annotated[
     Path | None,
     typer.Option(
         "--reader",
+        metavar="RUN",
         help="Run of a reader on the same cases: model, reader, and model with deferral to them.",
     ),
 ]

@@ -69,14 +69,14 @@ class Outcome:
 OUTCOMES: Mapping[str, Outcome] = {
     "two-months": Outcome(
         "Will this patient die within two months (60 days)?",
-        "Sixty days from now, will this patient have died?",
+        "In two months (60 days), will this patient have died?",
         {0: "alive after two months", 1: "dead within two months"},
         60,
         {"physician": "prg2m", "support-model": "surv2m"},
     ),
     "six-months": Outcome(
         "Will this patient die within six months (180 days)?",
-        "A hundred and eighty days from now, will this patient have died?",
+        "In six months (180 days), will this patient have died?",
         {0: "alive after six months", 1: "dead within six months"},
         180,
         {"physician": "prg6m", "support-model": "surv6m"},
