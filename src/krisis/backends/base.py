@@ -158,6 +158,12 @@ class BaseBackend(ABC):
         """Get ready for the records of a suite; the default needs nothing."""
         return
 
+    def readable(
+        self, suite: BaseDataSuite, records: Sequence[PatientRecord]
+    ) -> Sequence[PatientRecord]:
+        """Return the records that can be part of a run: all, but for people who read only some."""
+        return records
+
     @abstractmethod
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Judge one record."""

@@ -174,6 +174,7 @@ class _Words:
 
     def _value(self, name: str, value: object) -> str:
         described = _description(self._given, name)
+        value = _with_decimals(value, described.decimals)
         if self._converts and described.second_unit is not None:
             converted = in_second_unit(value, described.second_unit)
             if converted is not None:
@@ -243,6 +244,8 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
 
     >>> value_in_words(2.40, FeatureDescription("serum creatinine", "mg/dL"))
     '2.4 mg/dL'
+    >>> value_in_words(2.3999023, FeatureDescription("albumin", "g/dL", decimals=1))
+    '2.4 g/dL'
     >>> value_in_words(1.0, FeatureDescription("hypertension", values={0: "no", 1: "yes"}))
     'yes'
     >>> value_in_words(float("nan"), FeatureDescription("albumin", "g/dL"))
@@ -265,6 +268,7 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
     value = tolist() if callable(tolist) else value
     if is_missing(value):
         return wording.not_stated if description.values else wording.not_measured
+    value = _with_decimals(value, description.decimals)
     if isinstance(value, Mapping | list | tuple):
         return _with_unit(_entries(value, description, wording), description, coded=not value)
     if isinstance(value, float) and value.is_integer():
@@ -277,6 +281,14 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
     # A line break inside a value could pass for the next finding or the next case.
     text = " ".join(str(value if coded is None else coded).split())
     return _with_unit(text, description, coded=coded is not None)
+
+
+def _with_decimals(value: object, decimals: int | None) -> object:
+    """Write a number with as many decimals as are to be shown, trailing zeros included."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if decimals is None or not is_number or is_missing(value):
+        return value
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"  # type: ignore[call-overload]
 
 
 def _entries(

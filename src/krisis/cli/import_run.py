@@ -24,6 +24,7 @@ app = new_app()
     "krisis import logs/LOG.eval --as inspect --confidence metadata:confidence",
     "krisis import samples_TASK.jsonl --as lm-eval",
     "krisis import answers.csv --as csv --truth label --prediction answer",
+    "krisis import a.csv --as csv --truth label --prediction dr_a --reader dr_a",
 )
 def import_run(
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
@@ -64,6 +65,9 @@ def import_run(
     metric: str = typer.Option("", help="lm-eval: the metric that tells right from wrong."),
     chosen_filter: str = typer.Option("", "--filter", help="lm-eval: the filter to take."),
     model: str = typer.Option("", help="The name of the model, where the file has none."),
+    reader: str = typer.Option(
+        "", metavar="NAME", help="Name of the person whose answers these are."
+    ),
     task: str = typer.Option("", help="The name of the task, in place of the file's."),
     suite: str = typer.Option("", help="The name of the suite, in place of the file's."),
 ) -> None:

@@ -124,6 +124,7 @@ def with_second_unit(one: FeatureDescription) -> FeatureDescription:
         unit=second.unit,
         meaning=f"{meaning}, in {second.unit}" if meaning else "",
         second_unit=None,
+        decimals=None,
     )
 
 

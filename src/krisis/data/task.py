@@ -45,7 +45,7 @@ class FeatureDescription:
     """A feature in the words of a prompt: its name, unit, meaning and coded values.
 
     ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
-    the unit by ``--perturb unit``.
+    the unit by ``--perturb unit``; ``decimals`` is how many decimals of a number are shown.
     """
 
     words: str
@@ -54,12 +54,18 @@ class FeatureDescription:
     values: Mapping[Label, str] = field(default_factory=dict)
     text: bool = False
     second_unit: SecondUnit | None = None
+    decimals: int | None = None
 
     def __post_init__(self) -> None:
         if self.second_unit is not None and (self.values or self.text or not self.unit):
             raise InvalidValue(
                 f"the feature {self.words!r} has a second unit, {self.second_unit.unit!r}, which "
                 "only a number in a unit can have; leave it out or state the unit"
+            )
+        if self.decimals is not None and (self.values or self.text or not 0 <= self.decimals <= 10):
+            raise InvalidValue(
+                f"the feature {self.words!r} has decimals={self.decimals!r}; give 0 to 10, and "
+                "only where it is a number"
             )
 
     def facts(self) -> JsonObject:
@@ -143,6 +149,7 @@ class Task:
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
     says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
     ``short_names`` are what reports call the answers, where their meanings are long.
+    ``price`` is the cost of one deferral relative to one wrong answer, where the prompt states it.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -176,6 +183,7 @@ class Task:
     costs: CostTable | None = None
     paraphrase: str = ""
     short_names: Mapping[Label, str] = field(default_factory=dict)
+    price: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -223,6 +231,7 @@ class Task:
             "total": None if self.total is None else asdict(self.total),
             "person": self.person,
             "unit": self.unit,
+            "price": self.price,
             "costs": None if self.costs is None else plain(asdict(self.costs)),
             "features": {name: shown.facts() for name, shown in self.features.items()},
         }
@@ -236,6 +245,15 @@ class Judgement:
     confidence: float | None = None
     signals: JsonMapping = field(default_factory=dict)
     abstain: bool = False
+
+    @classmethod
+    def of_probability(cls, positive: float) -> Judgement:
+        """Return the judgement of one who gives the positive answer 1 this probability.
+
+        >>> Judgement.of_probability(0.75).answer, Judgement.of_probability(0.5).answer
+        (1, 0)
+        """
+        return cls(int(positive > 0.5), max(positive, 1.0 - positive))
 
 
 # Sees what a model sees: the features and the context of a record. A rule that is a dataclass

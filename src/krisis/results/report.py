@@ -138,6 +138,8 @@ def heading_lines(result: BenchmarkResult) -> list[str]:
     lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}{cut}"]
     account = result.suite_description.get("account")
     data = [f"Data:    {account}"] if isinstance(account, str) and account else []
+    if isinstance(read := result.suite_description.get("read"), str):
+        data.append(f"Read:    {read} records; the others are not part of this run")
     lines.append(f"Backend: {result.backend_name or 'unnamed'}")
     asked = [f"Asked:   {made.asking}"] if made.asking else []
     return [*lines, *asked, *data, *import_lines(result)]

@@ -268,7 +268,13 @@ class Question:
                 values = {0: "no", 1: "yes"}
             words = spec.label or name
             found[name] = FeatureDescription(
-                words, spec.unit, meaning, values, text=spec.text, second_unit=_second_unit(spec)
+                words,
+                spec.unit,
+                meaning,
+                values,
+                text=spec.text,
+                second_unit=_second_unit(spec),
+                decimals=spec.decimals,
             )
         if self.compiled.question_column:
             found[QUESTION] = FeatureDescription("Question", text=True)

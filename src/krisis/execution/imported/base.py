@@ -50,6 +50,7 @@ class ImportOptions(BaseModel):
     metric: str = ""
     filter: str = ""
     model: str = ""
+    reader: str = ""
     task: str = ""
     suite: str = ""
 
@@ -164,6 +165,7 @@ class Reading:
     notes: list[str] = field(default_factory=list)
     n_expected: int = 0
     stop: StopCause | None = None
+    read: str = ""  # how many of the rows a reader read, where not all
 
 
 def as_number(value: JsonValue) -> float | None:

@@ -32,7 +32,7 @@ from krisis.results.journal import Place, Spent
 from krisis.results.repeats import mark_agreement
 from krisis.results.store import Identity
 
-_TABLE = {*COLUMNS, "group"}
+_TABLE = {*COLUMNS, "group", "reader"}
 _LOG = {"cluster", "should_defer", "group", "confidence"}
 _OF_ALL = {"confidence_scale", "answers", "ordinal", "positive", "abstain_answer", "empty"} | {
     *("model", "task", "suite")
@@ -196,7 +196,12 @@ def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
     return Opening(
         identity,
         task,
-        {"suite": suite, "task": task.name, "n_records": n_records},
+        {
+            "suite": suite,
+            "task": task.name,
+            "n_records": n_records,
+            **({"read": read.reading.read} if read.reading.read else {}),
+        },
         model,
         Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows),
         may_store_features=False,
