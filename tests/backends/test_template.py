@@ -80,12 +80,8 @@ def changed(old: str, new: str) -> str:
         (SHORT + "[user]\n", "not [system] [user] [user]"),
         (changed("[system]", "system:"), "the line [system] once"),
         ("You are a nurse.\n" + SHORT, "'You are a nurse.' above [system]"),
-        (changed("{question} Choose", "Choose"), "lacks the slot {question}; write it with single"),
-        (changed("{answers}", ""), "lacks the slot {answers}; it stands for the allowed answers"),
-        (changed("{abstention}", ""), "lacks the slot {abstention}"),
-        (changed("{confidence}", ""), "lacks the slot {confidence}"),
-        (changed("{reply}", ""), "lacks the slot {reply}"),
-        (changed("{findings}", ""), "lacks the slot {findings}"),
+        (changed("{findings}", "{{findings}}"), "lacks the slot {findings}; write it with single"),
+        (changed("{findings}", ""), "lacks the slot {findings}; it stands for the findings"),
         (changed("{reply}", "{reply} {answers}"), "has the slot {answers} twice"),
         (changed("Now", "{qestion}"), "unknown slot 'qestion'; did you mean 'question'?"),
         (changed("{answers}", "{ answers }"), "Slots are written {question}"),
@@ -195,3 +191,11 @@ PINNED = {
     "ckd-staging-reduced": "d817eafbfda4d0c7ccd2cd8ad80fe20c9ddf04ceb47b4f71a446bbd36836fc35",
     "phq8-phq8-reduced": "aa80d44066dbeac9e9161381d22e56f5274719d0fb350fc0c1c2d36249bc9c8c",
 }
+
+
+@pytest.mark.parametrize("slot", [slot for slot in SLOTS if slot != "findings"])
+def test_a_prompt_may_leave_out_any_slot_but_the_findings(slot: str) -> None:
+    text = "[system]\nRead.\n" + " ".join(
+        f"{{{one}}}" for one in SLOTS if one not in (slot, "findings")
+    )
+    PromptTemplate("mine", f"{text}\n[user]\n{{findings}}\n")

@@ -15,6 +15,7 @@ from krisis.backends.schema import case_name
 from krisis.backends.template import filled
 from krisis.backends.wording import PLAIN, Wording, wording_of
 from krisis.data.base import FeatureDescription, Features, Label, Task
+from krisis.data.instructions import abstention_text
 from krisis.data.perturbation import (
     Perturbation,
     Perturbed,
@@ -61,7 +62,7 @@ def build_prompt(
         )
     words = _Words(task, _names_in_order(task, features), perturbed)
     text = words.wording.template if asking.prompt is None else asking.prompt.text
-    slots = words.slots(asking.elicit, batch=batch)
+    slots = words.slots(asking, batch=batch)
     shown = words.findings(features, batch=batch)
     return _prompt(text, slots, shown, words.redacted(batch=batch), context)
 
@@ -135,8 +136,9 @@ class _Words:
         """Return an answer as it is proposed, with its meaning."""
         return f"{self.wording.proposed} {answer}: {self._task.answers[answer]}"
 
-    def slots(self, elicit: Elicitation, *, batch: bool) -> dict[str, str]:
+    def slots(self, asking: Asking, *, batch: bool) -> dict[str, str]:
         """Return what fills the slots of a template, all but the findings."""
+        elicit = asking.elicit
         task = elicit.task(self._task)
         confidence = self.wording.confidence
         if elicit.way is Way.TOP_K:
@@ -145,7 +147,7 @@ class _Words:
             confidence = ""
         return {
             **self.about(_reply_format(task, self.wording, elicit, batch=batch)),
-            "abstention": task.abstain_when,
+            "abstention": abstention_text(task, asking.instructions),
             "confidence": confidence,
         }
 

@@ -146,7 +146,8 @@ def built_in_prompt() -> str:
     slots = [f"#   {f'{{{name}}}':{width}}  {meaning}" for name, meaning in SLOTS.items()]
     notes = [
         "# Lines above [system] that begin with # are notes and are not sent.",
-        "# Every slot stands once; the paragraph of an optional one is left out where it is empty.",
+        "# Each slot may be used once; all but {findings} may be left out.",
+        "# A paragraph whose slot is empty is not sent.",
         *slots,
     ]
     return "\n".join([*notes, PLAIN.template])

@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "How to ask": {
         "prompt": "FILE",
         "elicit": "WAY",
+        "instructions": "KIND",
         "batch_size": "NUMBER",
         "repeats": "NUMBER",
         "perturb": "FORM",

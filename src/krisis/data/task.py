@@ -142,6 +142,9 @@ class Task:
     leaderboards. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
     says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
+    ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
+    to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
+    ``abstain_when`` where there is no price.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -174,6 +177,8 @@ class Task:
     setting: str = ""
     costs: CostTable | None = None
     paraphrase: str = ""
+    price: float | None = None
+    policy: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

@@ -93,7 +93,8 @@ def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None
         if not isinstance(backend, ChatBackend):
             raise InvalidValue(
                 f"the backend {config.model!r} writes no prompt, so it cannot be asked by "
-                f"{' and '.join(config.asking.words)}; leave out --prompt and --elicit"
+                f"{' and '.join(config.asking.words)}; leave out --prompt, --elicit and "
+                "--instructions"
             )
         backend.asking = config.asking
     if config.batch:
