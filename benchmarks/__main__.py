@@ -9,10 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 # Programs of their own: python -m benchmarks.coverage (takes an hour), python -m benchmarks.walk,
-# python -m benchmarks.viewer and python -m benchmarks.parquet (take minutes)
+# python -m benchmarks.viewer, .parquet and .ckd (take minutes)
 QUIET = {
     "timing",
-    "ckd_deferral",
+    "ckd",
     "nhanes_baselines",
     "coverage",
     "coverage_worlds",

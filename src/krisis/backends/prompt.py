@@ -245,6 +245,8 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
 
     >>> value_in_words(2.40, FeatureDescription("serum creatinine", "mg/dL"))
     '2.4 mg/dL'
+    >>> value_in_words(2.0, FeatureDescription("serum creatinine", "mg/dL", decimals=1))
+    '2.0 mg/dL'
     >>> value_in_words(1.0, FeatureDescription("hypertension", values={0: "no", 1: "yes"}))
     'yes'
     >>> value_in_words(float("nan"), FeatureDescription("albumin", "g/dL"))
@@ -269,8 +271,8 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
         return wording.not_stated if description.values else wording.not_measured
     if isinstance(value, Mapping | list | tuple):
         return _with_unit(_entries(value, description, wording), description, coded=not value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    if isinstance(value, float):
+        value = _number(value, description.decimals)
     known = description.values
     coded = known.get(value) if isinstance(value, int | str) else None
     coded = known.get(str(value)) if coded is None else coded
@@ -279,6 +281,14 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
     # A line break inside a value could pass for the next finding or the next case.
     text = " ".join(str(value if coded is None else coded).split())
     return _with_unit(text, description, coded=coded is not None)
+
+
+def _number(value: float, decimals: int) -> int | float | str:
+    """Return a number with all the digits it has, and no fewer than it was measured with."""
+    padded = f"{value:.{decimals}f}"
+    if decimals and float(padded) == value:
+        return padded
+    return int(value) if value.is_integer() else value
 
 
 def _entries(

@@ -65,7 +65,7 @@ PLAIN = Wording(
     question="Question:",
     answers="Allowed answers:",
     meanings="What the findings mean:",
-    setting="What is known beforehand:",
+    setting="Setting:",
     may_abstain="You may abstain.",
     confidence=(
         "Confidence is the probability, from 0 to 1, that the answer you give is correct: of all "
@@ -100,7 +100,7 @@ _PARAPHRASED = Wording(
     question="You are asked:",
     answers="The answers you may choose from:",
     meanings="How to read the findings:",
-    setting="Facts that hold before any finding is seen:",
+    setting="Who the patients are:",
     may_abstain="Abstaining is allowed.",
     confidence=(
         "State as confidence how probable it is that your answer is right, as a number from 0 to "

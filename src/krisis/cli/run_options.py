@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "test_size": "SHARE",
         "sex": "SEX",
         "risk": "SHARE",
+        "preset": "NAME",
         "suite_options": "NAME=VALUE",
         "config": "FILE",
     },

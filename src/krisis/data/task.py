@@ -45,7 +45,8 @@ class FeatureDescription:
     """A feature in the words of a prompt: its name, unit, meaning and coded values.
 
     ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
-    the unit by ``--perturb unit``.
+    the unit by ``--perturb unit``; ``decimals`` is how many digits after the point a number
+    shows at least, since 1.0 is measured more finely than 1.
     """
 
     words: str
@@ -54,6 +55,7 @@ class FeatureDescription:
     values: Mapping[Label, str] = field(default_factory=dict)
     text: bool = False
     second_unit: SecondUnit | None = None
+    decimals: int = 0
 
     def __post_init__(self) -> None:
         if self.second_unit is not None and (self.values or self.text or not self.unit):
@@ -157,6 +159,7 @@ class Task:
     PROGRESSION: ClassVar[str] = "progression"
     ALBUMINURIA: ClassVar[str] = "albuminuria"
     RISK: ClassVar[str] = "risk"
+    OUTLOOK: ClassVar[str] = "outlook"
 
     name: str
     question: str = ""

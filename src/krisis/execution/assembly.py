@@ -160,7 +160,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     }
     options: JsonObject = {
         name: value
-        for name in ("data_path", "sex", "mode")
+        for name in ("data_path", "sex", "mode", "preset")
         if (value := getattr(config, name)) is not None
     }
     options |= {**({"path": config.suite} if is_file else {}), **config.suite_options}
@@ -186,7 +186,7 @@ def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
     for name, value in options.items():
         if name in known:
             continue
-        if name in ("data_path", "sex", "mode"):
+        if name in ("data_path", "sex", "mode", "preset"):
             raise InvalidValue(
                 f"the suite {suite!r} has no use for {name} ({value!r}); leave it out (krisis "
                 f"info {suite} shows its options)"

@@ -47,6 +47,7 @@ class RunConfig(BaseModel):
         None, gt=0, lt=1, description="Price of deferring, in prices of a wrong answer."
     )
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
+    preset: str | None = Field(None, description="Preset of the suite, such as v0.1 of ckd.")
     suite_options: JsonObject = Field({}, description="Another option of the suite; repeatable.")
     limit: int | None = Field(None, ge=1, description="Only the first N records.")
     temperature: float | None = Field(None, ge=0, description="Sampling temperature.")

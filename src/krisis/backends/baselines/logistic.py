@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from krisis.backends.base import BackendResponse, BaseBackend
-from krisis.backends.baselines.constant import prepared, training_of
+from krisis.backends.baselines.constant import fitted_on, training_by_source
 from krisis.data.base import BaseDataSuite, Features, Label, PatientRecord
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.json_values import JsonObject
@@ -47,16 +47,12 @@ class Logistic(BaseBackend):
                 f"least_confidence must lie between 0 and 1, not {least_confidence!r}"
             )
         self.least_confidence = least_confidence
-        self._fitted: list[tuple[FeatureTable, Model, list[Label]]] = []
+        self._fitted: dict[str, _Fit] = {}
 
     def prepare(self, suite: BaseDataSuite) -> None:
-        """Fit the model on the training records."""
-        records = training_of(self, suite)
-        table = FeatureTable.fit([record.features for record in records])
-        answers = sorted({record.label for record in records}, key=str)
-        codes = np.array([answers.index(record.label) for record in records])
-        model = _model(codes).fit(table.rows(record.features for record in records), codes)
-        self._fitted = [(table, model, answers)]
+        """Fit a model on the training records of each source."""
+        for source, records in training_by_source(self, suite).items():
+            self._fitted[source] = _Fit.on(records)
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Judge one record."""
@@ -64,9 +60,15 @@ class Logistic(BaseBackend):
 
     def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
         """Judge several records at once."""
-        table, model, answers = prepared(self, self._fitted)[0]
-        chances = model.predict_proba(table.rows(record.features for record in records))
-        return [self._response(row, answers) for row in chances]
+        fits = [fitted_on(self, self._fitted, record) for record in records]
+        responses: list[BackendResponse | None] = [None] * len(records)
+        for fit in set(map(id, fits)):
+            here = [place for place, one in enumerate(fits) if id(one) == fit]
+            made = fits[here[0]]
+            chances = made.chances([records[place].features for place in here])
+            for place, row in zip(here, chances, strict=True):
+                responses[place] = self._response(row, made.answers)
+        return [response for response in responses if response is not None]
 
     def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
         best = int(np.argmax(chances))
@@ -79,6 +81,28 @@ class Logistic(BaseBackend):
     def identity(self) -> JsonObject:
         """Return the name and the stated confidence."""
         return {"backend": self.name, "least_confidence": self.least_confidence}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A fitted model with its columns and answers."""
+
+    table: FeatureTable
+    model: Model
+    answers: list[Label]
+
+    @classmethod
+    def on(cls, records: Sequence[PatientRecord]) -> _Fit:
+        """Fit on records."""
+        table = FeatureTable.fit([record.features for record in records])
+        answers = sorted({record.label for record in records}, key=str)
+        codes = np.array([answers.index(record.label) for record in records])
+        rows = table.rows(record.features for record in records)
+        return cls(table, _model(codes).fit(rows, codes), answers)
+
+    def chances(self, features: Sequence[Features]) -> Array:
+        """Return the probability of each answer for every case."""
+        return self.model.predict_proba(self.table.rows(features))
 
 
 def _model(codes: npt.NDArray[np.int64]) -> Model:
