@@ -29,6 +29,12 @@ def test_the_price_is_stated_and_no_rule() -> None:
     assert "not shown" not in text
 
 
+def test_another_price_is_stated_with_every_digit() -> None:
+    for price, words in ((0.1, "a tenth"), (0.1234, "12.34 %"), (0.000012, "0.0012 %")):
+        text = abstention_text(Task("sepsis", price=price))
+        assert text == f"An abstention costs {words} of what a wrong answer costs."
+
+
 def test_the_policy_is_a_numbered_list() -> None:
     text = asked(PRICED, Instructions.POLICY)
     assert "Abstain if\n1. the age is not shown\n2. a child is shown" in text

@@ -37,7 +37,7 @@ _ELICIT = typer.Option(
 _INSTRUCTIONS = typer.Option(
     [],
     "--instructions",
-    help="How abstaining is put: price (default), bare or policy; repeatable.",
+    help="Abstain by price (default), bare or policy.",
 )
 
 

@@ -331,6 +331,27 @@ def test_the_flags_of_the_seeds_by_hand(features, has_ckd, flags):
     assert (found["near_threshold"], found["label_conflicts_with_stage"]) == flags
 
 
+@pytest.mark.parametrize(
+    ("changed", "task", "rules"),
+    [
+        ({}, "detection", []),
+        ({"days_observed": 90, "al": 2}, "detection", []),
+        ({"days_observed": 89, "al": 2}, "detection", ["chronicity_not_shown"]),
+        ({"days_observed": 10}, "detection", []),  # nothing is abnormal
+        ({"sc": None, "al": None}, "risk", ["creatinine_missing", "albuminuria_missing"]),
+        ({"sc": 3.0, "al": None}, "detection", []),  # below 60 is enough
+        ({"sc": None}, "albuminuria", []),
+        ({"age": 15}, "staging", ["age_below_18"]),
+        ({"pot": 39.0}, "staging", ["implausible_value"]),
+        ({"sc": 115}, "staging", []),  # in µmol/L
+        ({"sex": None, "sc": 1.1, "age": 70}, "staging", ["sex_missing"]),
+    ],
+)
+def test_the_checklist_by_hand(changed, task, rules):
+    usual = {"age": 55, "sex": 0, "sc": 0.9, "al": 0, "rbc": 0, "days_observed": 300}
+    assert broken_rules({**usual, **changed}, task) == rules
+
+
 def test_unknown_sex_flags_a_stage_that_it_decides(cohort_file):
     n_deferred = 0
     for record in suite("staging", "full", cohort_file).load():

@@ -80,7 +80,7 @@ def training_by_source(
             "none; choose 'always-answer' or 'always-abstain', or add training_records() to it"
         )
     found = {}
-    for source in sorted({record.source for record in suite.records()}):
+    for source in sorted({record.source for record in suite.records() or records}):
         found[source] = [record for record in records if record.source == source]
         if not found[source]:
             fitted = " and ".join(sorted({record.source for record in records}))

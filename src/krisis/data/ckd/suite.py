@@ -59,7 +59,7 @@ class CKDSuite(BaseDataSuite):
 
     >>> suite = CKDSuite(SuiteConfig(n_synthetic=5))
     >>> [record.label for record in suite.load()]
-    [0, 0, 0, 1, 1]
+    [1, 1, 0, 0, 0]
     """
 
     name = "ckd"
@@ -122,7 +122,7 @@ class CKDSuite(BaseDataSuite):
         self.deferral = Deferral.of(deferral)
         self.measured_gfr = measured_gfr
         if self.data_path is None:
-            self.baselines = (*type(self).baselines, "ideal")
+            self.baselines = ("ideal", *type(self).baselines)
         self._check_choices()
 
     def load(self) -> list[PatientRecord]:
