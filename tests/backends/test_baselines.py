@@ -82,7 +82,7 @@ def test_the_guideline_reader_beats_what_looks_at_nothing():
         guideline = run(task, "guideline", n_synthetic=100).metric_scores
         majority = run(task, "majority", n_synthetic=100).metric_scores
         gain = guideline["selective_accuracy"].value - majority["selective_accuracy"].value
-        assert gain > 0.2
+        assert gain > 0.1
         if task != "detection":  # where it defers by rule what other findings settle
             due = "deferral_alignment"
             assert guideline[due].value > majority[due].value
