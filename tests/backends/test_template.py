@@ -189,7 +189,7 @@ def test_prompts_and_cache_keys_are_those_of_earlier_versions() -> None:
 PINNED = {
     "lab.yaml-band": "aaf0515f3f83bb7995bc788bdf30f3ce11ea5932dae20307d469753061bd7f8c",
     "ckd-staging-reduced": "2bd3d175aaf7fe3c0998a9b73b44615f5d25136b12c53a4efd1271ec3f4a5752",
-    "phq8-phq8-reduced": "aa80d44066dbeac9e9161381d22e56f5274719d0fb350fc0c1c2d36249bc9c8c",
+    "phq8-phq8-reduced": "3e1ade6d8ec6f4b167be410c2851ab9e9b83df8bf4ae18d0844affe3ae3a11d0",
 }
 
 
