@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from benchmarks.certify import CONFIDENCE, ERRORS, SHARES
 from krisis.decisions.group_tests import ALPHA, GroupOptions, flag_tests, power_doubled
-from krisis.decisions.label_noise import FlipRates, Judged, corrected_risk
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import Sample
 from krisis.statistics.group_gaps import holm
@@ -136,62 +135,6 @@ def simulate(world: World, n_runs: int, n_draws: int, seed: int = 0) -> dict[str
     }
 
 
-@dataclass(frozen=True)
-class LabelWorld:
-    """Answers to K questions whose labels flip; ``errors`` are the risks of each truth."""
-
-    name: str
-    errors: Sequence[float]
-    flips: FlipRates
-    shares: Sequence[float]
-    rows: int = 1
-
-    def draw(self, rng: np.random.Generator, n: int) -> tuple[Judged, float]:
-        """Return n answered rows with flipped labels, and the true risk."""
-        k = len(self.shares)
-        truth = rng.choice(k, n, p=self.shares)
-        wrong = rng.random(n) < np.asarray(self.errors)[truth]
-        if self.rows > 1:
-            own = np.repeat(rng.random(n // self.rows), self.rows)
-            wrong = (
-                np.where(rng.random(n) < 0.6, own, rng.random(n)) < np.asarray(self.errors)[truth]
-            )
-        other = (truth + rng.integers(1, k, n)) % k
-        chance = self.flips.matrix(tuple(range(k)))
-        label = (rng.random(n)[:, None] > np.cumsum(chance, axis=1)[truth]).sum(axis=1)
-        answer = np.where(wrong, other, truth)
-        found = Judged(tuple(range(k)), answer, label, np.arange(n) // self.rows)
-        return found, float(np.dot(self.errors, self.shares))
-
-
-LABEL_WORLDS = (
-    LabelWorld("5 % of all labels", (0.1, 0.15), FlipRates(0.05), (0.6, 0.4)),
-    LabelWorld(
-        "2 % of 0, 8 % of 1", (0.1, 0.15), FlipRates(by_label={0: 0.02, 1: 0.08}), (0.6, 0.4)
-    ),
-    LabelWorld("10 % of four answers", (0.1, 0.2, 0.2, 0.3), FlipRates(0.1), (0.4, 0.3, 0.2, 0.1)),
-    LabelWorld("5 %, clusters of 4", (0.1, 0.15), FlipRates(0.05), (0.6, 0.4), 4),
-)
-
-
-def simulate_labels(world: LabelWorld, n_runs: int, n_rows: int = 400) -> dict[str, float]:
-    """Return mean observed and corrected risk over runs, and how often intervals cover."""
-    observed, corrected, n_covered, true_risk = [], [], 0, math.nan
-    for run in range(n_runs):
-        judged, true_risk = world.draw(np.random.default_rng([1, run]), n_rows)
-        found = corrected_risk(judged, world.flips)
-        observed.append(float((judged.answer != judged.label).mean()))
-        corrected.append(found.unbounded)
-        n_covered += found.low <= true_risk <= found.high
-    return {
-        "true_risk": true_risk,
-        "observed": float(np.mean(observed)),
-        "corrected": float(np.mean(corrected)),
-        "standard_error": float(np.std(corrected)) / math.sqrt(n_runs),
-        "covered": n_covered / n_runs,
-    }
-
-
 def main() -> None:
     """Print one line a world."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -201,13 +144,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     found = {}
-    for world in (*LABEL_WORLDS, *NULL_WORLDS, *DOUBLED_WORLDS):
+    for world in (*NULL_WORLDS, *DOUBLED_WORLDS):
         if chosen.only in world.name:
             start = time.perf_counter()
-            if isinstance(world, LabelWorld):
-                found[world.name] = simulate_labels(world, chosen.runs)
-            else:
-                found[world.name] = simulate(world, chosen.runs, chosen.draws)
+            found[world.name] = simulate(world, chosen.runs, chosen.draws)
             shown = ", ".join(f"{key} {value:.4f}" for key, value in found[world.name].items())
             seconds = time.perf_counter() - start
             print(f"{world.name}: {shown} ({seconds:.0f} s)", flush=True)

@@ -41,7 +41,7 @@ class World:
 
     name: str
     distinct: bool
-    flat: bool = False
+    flat_error: float | None = None
     interpolated: bool = True
 
     def draw(self, rng: Generator, shape: tuple[int, int], icc: float) -> tuple[FloatArray, ...]:
@@ -61,8 +61,8 @@ class World:
 
     def error(self, score: FloatArray, level: NDArray[np.int64]) -> FloatArray:
         """Return the chance of an error."""
-        if self.flat:
-            return np.full(score.shape, FLAT_ERROR)
+        if self.flat_error is not None:
+            return np.full(score.shape, self.flat_error)
         if self.distinct and self.interpolated:
             return np.interp(-score, -CONFIDENCE, ERRORS)
         return ERRORS[level]
@@ -86,8 +86,8 @@ class World:
 WORLDS = (
     World("reference", distinct=False),
     World("distinct", distinct=True),
-    World("flat", distinct=False, flat=True),
-    World("flat, distinct", distinct=True, flat=True),
+    World("flat", distinct=False, flat_error=FLAT_ERROR),
+    World("flat, distinct", distinct=True, flat_error=FLAT_ERROR),
     World("reference, ties broken at random", distinct=True, interpolated=False),
 )
 METHODS = ("fixed-sequence", "sgr", "naive")
@@ -190,6 +190,30 @@ def verified(world: World, icc: float | None, n_patients: int, n_runs: int) -> d
         counts["true risk above"] += above
         counts[verdict] += 1
         counts["broken although true"] += verdict == "broken" and not above
+    return {name: count / n_runs for name, count in counts.items()}
+
+
+def flat_coverage(n_patients: int, error: float, n_runs: int) -> float:
+    """Return the mean certified coverage where the confidence says nothing of the errors."""
+    world = World("uninformative", distinct=True, flat_error=error)
+    rng = np.random.default_rng(11)
+    found = 0.0
+    for number in range(n_runs):
+        sample = sample_of(*world.draw(rng, (n_patients, 1), 0.0), number)
+        found += float(sample.accepts(_certified(sample, METHODS[0])).mean())
+    return found / n_runs
+
+
+def reasons(world: World, n_patients: int, n_runs: int) -> dict[str, float]:
+    """Return how many runs have no threshold, and how many are told that no size helps."""
+    rng = np.random.default_rng(zlib.crc32(f"why {world.name} {n_patients}".encode()))
+    counts = {"none": 0, "no size helps": 0}
+    for number in range(n_runs):
+        sample = sample_of(*world.draw(rng, (n_patients, 1), 0.0), number)
+        found = find_threshold(sample, "fixed-sequence", RISK, DELTA)
+        if found.threshold is None:
+            counts["none"] += 1
+            counts["no size helps"] += found.no_size_helps(RISK, DELTA)
     return {name: count / n_runs for name, count in counts.items()}
 
 

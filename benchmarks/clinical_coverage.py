@@ -26,8 +26,8 @@ WORKED_OUT = (
     "calibration_in_the_large",
     "calibration_slope",
     "observed_expected_ratio",
-    "corp_uncertainty",
 )
+DRAWN = ("debiased_calibration_error",)
 
 
 def rows_of(run: Run) -> Rows:
@@ -43,9 +43,8 @@ def rows_of(run: Run) -> Rows:
 
 def chosen(of: str, kind: str) -> list[BaseMetric]:
     """Return the metrics of the bundle whose intervals are worked out, or drawn, or all."""
-    # Quantiles of the distance have no interval.
-    metrics = [m for m in clinical_calibration_metrics(of) if m.key not in ("e50", "e90")]
-    return [m for m in metrics if kind == "all" or (m.key in WORKED_OUT) == (kind == "worked-out")]
+    wanted = {"worked-out": WORKED_OUT, "drawn": DRAWN, "all": WORKED_OUT + DRAWN}[kind]
+    return [m for m in clinical_calibration_metrics(of) if m.key in wanted]
 
 
 def by_product(metrics: list[BaseMetric], run: Run, seed: int) -> dict[str, tuple[float, Interval]]:

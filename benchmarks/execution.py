@@ -50,6 +50,7 @@ def server(**options: object) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
+        process.stdout.close()
 
 
 def records(n: int) -> list[PatientRecord]:
@@ -135,6 +136,7 @@ def run_of(asker: OpenAIBackend, n: int) -> tuple[float, float]:
 
 LEAST_THROUGHPUT = {0.0: 0.93, 0.05: 0.88}
 MOST_CPU = 1.12
+N_CALLS, N_ROUNDS, SIZES = 1500, 5, (1_000, 10_000)
 
 
 def compare(latency: float, n: int, rounds: int) -> None:
@@ -184,8 +186,8 @@ def scale(sizes: tuple[int, ...]) -> None:
 
 def main() -> None:
     for latency in (0.0, 0.05):
-        compare(latency, n=1500, rounds=5)
-    scale((1_000, 10_000))
+        compare(latency, n=N_CALLS, rounds=N_ROUNDS)
+    scale(SIZES)
 
 
 if __name__ == "__main__":

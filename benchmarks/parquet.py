@@ -58,8 +58,8 @@ def _command(*words: str) -> None:
     app(list(words), standalone_mode=False)
 
 
-def score(path: str) -> None:
-    _command("score", path, "--json")
+def show(path: str) -> None:
+    _command("show", path, "--json")
 
 
 def selective(path: str) -> None:
@@ -67,7 +67,7 @@ def selective(path: str) -> None:
 
 
 STEPS: dict[str, Callable[[str], None]] = {
-    one.__name__: one for one in (write, floor, points, intervals, score, selective)
+    one.__name__: one for one in (write, floor, points, intervals, show, selective)
 }
 
 
@@ -100,7 +100,7 @@ def main() -> None:
         path = str(Path(folder, "rows.parquet"))
         measured("write", path)
         base = min(measured("floor", path)[0] for _ in range(3))
-        for step in ("points", "intervals", "score", "selective"):
+        for step in ("points", "intervals", "show", "selective"):
             rounds = [measured(step, path) for _ in range(3 if step == "points" else 1)]
             seconds, gigabytes = min(rounds)
             if step == "points":

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import krisis
-from krisis.cli.app import main
+from krisis.cli import app as command_line
 
 _SOURCE = str(Path(krisis.__file__).parent)
 _CONFIDENCE = 0.8125
@@ -126,7 +126,7 @@ def _parts(value: object) -> list[object]:
 def _krisis(*words: str) -> None:
     sys.argv = ["krisis", *words]
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-        main()
+        command_line.main()
 
 
 def walk() -> Walk:
@@ -150,7 +150,7 @@ def walk() -> Walk:
     return seen
 
 
-if __name__ == "__main__":
+def main() -> None:
     found = walk()
     print(f"{len(found.functions)} functions are given the record or what became of it")
     print(f"{len(found.handovers)} pairs of modules hand it over")
@@ -158,3 +158,7 @@ if __name__ == "__main__":
     for name in ("CKDSuite.load", "build_prompt", "records_hash", "read_journal"):
         times = sum(count for key, count in found.calls.items() if key.endswith(f":{name}"))
         print(f"{name}: {times} times")
+
+
+if __name__ == "__main__":
+    main()

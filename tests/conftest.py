@@ -21,9 +21,10 @@ _SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what krisis caches out of the developer's own cache."""
+    """Keep what krisis caches and notes out of the developer's own folders."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -14,7 +14,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "krisis"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-SHARED = {"display", "errors", "json_values", "registry", "__init__"}
+SHARED = {"display", "errors", "json_values", "yaml_values", "registry", "__init__"}
 MAY_SEE: dict[str, set[str]] = {
     "data": set(),
     "statistics": set(),
@@ -27,10 +27,12 @@ MAY_SEE: dict[str, set[str]] = {
     "viewer": {"results", "reporting", "metrics", "statistics", "decisions"},
     "execution": {"data", "backends", "metrics", "statistics", "results"},
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
+    "selective_prediction": {"metrics", "statistics", "confidence"},
     "sweep": {"data", "backends", "results", "execution", "benchmark"},
     "display": set(),
     "errors": set(),
     "json_values": set(),
+    "yaml_values": set(),
     "registry": set(),
     "__init__": set(),
 }

@@ -197,7 +197,7 @@ def test_a_suite_a_backend_and_a_metric_run_from_files(krisis, tmp_path: Path) -
     # The manifest names the files, so that the same run can be made again from it.
     assert krisis("run", "--config", str(run / "manifest.json"))[0] == 0
     assert krisis("resume", str(run))[0] == 0
-    assert krisis("score", str(run), "-m", "mine/own_metrics.py:Missed")[0] == 0
+    assert krisis("show", str(run), "-m", "mine/own_metrics.py:Missed")[0] == 0
 
 
 def test_to_look_at_a_run_executes_no_file_that_it_names(krisis, files: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_fault_of_krisis_itself_keeps_its_traceback(krisis, monkeypatch) -> No
 def test_a_file_with_the_name_of_another_module_is_refused(files: Path) -> None:
     (files / "json.py").write_text("class Clinic: ...")
     with pytest.raises(ValueError, match="has the name of another module, json"):
-        registry.find("suites", str(files / "json.py:Clinic"))
+        registry.find_or_load("suites", str(files / "json.py:Clinic"))
 
 
 def test_an_object_where_a_class_is_due_is_refused(files: Path) -> None:
@@ -341,22 +341,21 @@ def stopped_run(benchmark: Benchmark, recorder: Recorder) -> Path:
     benchmark.execution = replace(benchmark.execution, recorder=recorder)
     result = benchmark.run()
     run = Path(str(result.provenance.run_directory))
-    for name in ("metrics.json", "report.txt"):
-        (run / name).unlink()
+    (run / "metrics.json").unlink()
     lines = (run / "rows.jsonl").read_text().splitlines(keepends=True)
     (run / "rows.jsonl").write_text("".join(lines[: len(lines) // 2]))
     return run
 
 
 def own(place: str) -> Any:
-    return registry.find("suites" if "suite" in place else "backends", place)
+    return registry.find_or_load("suites" if "suite" in place else "backends", place)
 
 
 def test_a_run_started_in_python_is_resumed_and_repeated_by_the_command_line(
     krisis, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic, rule = own("mine/own_suite.py:Clinic"), own("mine/own_backend.py:Rule")
-    missed = registry.find("metrics", "mine/own_metrics.py:Missed")
+    missed = registry.find_or_load("metrics", "mine/own_metrics.py:Missed")
     benchmark = Benchmark(
         clinic(n_patients=20), rule(2.5), [Accuracy(), missed(level=0.7)], batch_size=2
     )
@@ -369,7 +368,7 @@ def test_a_run_started_in_python_is_resumed_and_repeated_by_the_command_line(
     after = load_run(run)
     assert 0 < before.attrition.n_sent < after.attrition.n_answered == 20
     assert "Missed [level=0.7]" in out
-    assert krisis("retry-failed", str(run))[0] == 0
+    assert krisis("resume", str(run), "--failed")[0] == 0
     assert krisis("run", "--config", str(run / "manifest.json"))[0] == 0
     again = [load_run(path) for path in Path("runs").iterdir() if path != run]
     assert [one.metric_scores["accuracy"].value for one in again] == [
@@ -489,12 +488,12 @@ def commands_of_page() -> list[list[str]]:
 def test_the_page_on_own_code_runs_as_it_is_typed(krisis, page_files: Path) -> None:
     typed = [words[1:] for words in commands_of_page() if words[0] == "krisis"]
     from_files = [words for words in typed if "clinic_suite.py:Clinic" in words]
-    assert len(from_files) == 3
-    said = [krisis(*words) for words in [*from_files, ["leaderboard", "runs"]]]
+    assert len(from_files) == 4
+    said = [krisis(*words) for words in from_files]
     assert [code for code, _, _ in said] == [0, 0, 0, 0], said
     assert "Missed sepsis" in said[1][1]
-    assert "Expected Calibration Error [n_bins=5]" in said[2][1]
-    assert "clinic · sepsis-onset" in said[3][1]
+    assert "Task sepsis-onset" in said[2][1]
+    assert "Expected Calibration Error [n_bins=5]" in said[3][1]
 
 
 def test_the_package_of_the_page_is_found_by_its_names(
@@ -515,7 +514,7 @@ def test_the_package_of_the_page_is_found_by_its_names(
     monkeypatch.syspath_prepend(str(page_files))
     registry.table.cache_clear()
     try:
-        code, out, err = krisis("list", "suites")
+        code, out, err = krisis("info")
         assert (code, "Invented patients of a ward." in out) == (0, True), err
         (run,) = [words[1:] for words in commands_of_page() if "lactate-rule" in words]
         code, out, err = krisis(*run)

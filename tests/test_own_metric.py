@@ -22,9 +22,9 @@ from krisis.metrics.forms import Form, Share, Uncertainty
 from krisis.metrics.table import Table
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.leaderboard import leaderboards
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
+from krisis.results.side_by_side import side_by_side
 
 
 class ConfidentErrors(BaseMetric):
@@ -95,9 +95,9 @@ def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
     assert delta.verdict() == "worse"
     assert comparison.tied_with_best()[key] == ["good"]
 
-    (table,) = leaderboards(runs, sort=[key])
-    assert [(entry.name, entry.rank) for entry in table.entries] == [("good", 1), ("poor", 2)]
-    assert key in {column.name for column in table.columns}
+    lines = list(side_by_side(runs).lines())
+    place = lines.index(f"{metrics[1].label} (lower is better)")
+    assert [line.split()[0] for line in lines[place + 1 : place + 3]] == ["good", "poor"]
 
     assert check_run(stored, Gate([f"{key} <= 0.9"]))[0].state == "met"
     against = check_run(
@@ -121,8 +121,7 @@ def test_a_metric_with_compute_alone_walks_the_same_way_from_python() -> None:
     assert not math.isnan(delta.p_value)
     assert delta.interval is not None
     assert comparison.n_permutations == 99
-    (table,) = leaderboards(runs, sort=["longest_reply", "accuracy"])
-    assert all(entry.rank for entry in table.entries)
+    assert "longest_reply" in {column.name for column in side_by_side(runs).columns}
     assert check_run(runs["a"], Gate(["longest_reply >= 1"]))[0].state == "met"
 
 
@@ -177,7 +176,11 @@ def test_a_metric_that_raises_is_undefined_and_costs_no_other(tmp_path: Path) ->
     assert "ZeroDivisionError" in pair.deltas["raising"].reason
     assert "KeyError" in pair.deltas["raising_form"].reason
     files = [str(tmp_path / f"{name}.json") for name in runs]
-    for command in (["show", files[0]], ["score", files[0]], ["leaderboard", *files]):
+    for command in (
+        ["show", files[0]],
+        ["show", files[0], "-m", "accuracy"],
+        ["compare", *files, "--permutations", "99"],
+    ):
         assert CliRunner().invoke(app, command).exit_code == 0
     (verdict,) = check_run(runs["first"], Gate(require=("raising >= 0.4",)))
     assert verdict.state == "not judged"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -117,13 +117,19 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 _LENIENT = json.JSONDecoder(parse_constant=float)
 
 
-def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file whole or not at all, and replace an older one only with ``overwrite``."""
+def write_text(path: Path, text: str, *, overwrite: bool = False, private: bool = True) -> None:
+    """Write a file whole or not at all, and replace an older one only with ``overwrite``.
+
+    Only its owner may read what is ``private``: everything that can hold rows or replies. The
+    umask is respected in both cases.
+    """
     if path.exists() and not overwrite:
         raise InvalidFile(f"{path} exists already; choose another name or remove it first")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        handle = os.open(temporary, flags, 0o600 if private else 0o666)
     except OSError as error:
         raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
     try:
@@ -134,8 +140,12 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
         os.replace(temporary, path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise InvalidFile(f"{path} cannot be written: {error.strerror}") from None
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, never through a link; an ``opener`` of `open`."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)

@@ -104,6 +104,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     # Functions that return several metrics: one word for all of them.
     "bundles": {
+        "default": "krisis.metrics:default_benchmark_metrics",
         "clinical_calibration": f"{_CLINICAL}:clinical_calibration_metrics",
         "binary": "krisis.metrics.discrimination:binary_metrics",
     },
@@ -140,20 +141,41 @@ def is_suite_file(name: str) -> bool:
 
 
 def find(kind: Kind, name: str) -> JsonValue:
-    """Return the class registered under a name or found at a place, or say which names there are.
+    """Return the class registered under a name, or say which names there are.
 
-    >>> find("metrics", "krisis.metrics.accuracy:Accuracy").key
+    Names that are read from a run, a result or another file may only be looked up here: nothing
+    but krisis and installed plug-ins is imported.
+
+    >>> find("metrics", "accuracy").key
     'accuracy'
     """
     known = table(kind)
     if kind == "suites" and name not in known and is_suite_file(name):
         name = "table"
-    if name not in known and not is_place(name):
+    if name not in known:
         raise UnknownName.among(kind.removesuffix("s"), name, known)
     if name in BUILT_IN[kind]:
         module, _, attribute = known[name].partition(":")
         return getattr(import_module(module), attribute)
-    return _brought(known.get(name, name), f"the {kind.removesuffix('s')} {name!r}")
+    return _brought(known[name], _what(kind, name))
+
+
+def find_or_load(kind: Kind, name: str) -> JsonValue:
+    """Return the class of a name that the user typed: registered, or the place of their own code.
+
+    Loading a place executes it, so this is never called with a name that a stored run holds,
+    unless the run is trusted (`krisis.execution.trust`).
+
+    >>> find_or_load("metrics", "krisis.metrics.accuracy:Accuracy").key
+    'accuracy'
+    """
+    if name not in table(kind) and is_place(name):
+        return _brought(name, _what(kind, name))
+    return find(kind, name)
+
+
+def _what(kind: Kind, name: str) -> str:
+    return f"the {kind.removesuffix('s')} {name!r}"
 
 
 def options_of(found: type) -> tuple[set[str], bool]:

@@ -34,7 +34,7 @@ from krisis.execution.cache import ReplyCache, default_cache_path
 from krisis.execution.cluster import Cluster
 from krisis.execution.grid import Cell, Plan, SweepFolder
 from krisis.execution.options import Execution, Together
-from krisis.execution.pacing.account import open_accounts
+from krisis.execution.pacing.account import accounts_of
 from krisis.execution.pacing.budget import Limits, Purse, Tokens
 from krisis.execution.pacing.prices import Price, price_of, read_prices
 from krisis.execution.progress import SweepDisplay
@@ -224,7 +224,7 @@ class _Sweep:
         if self._purse.is_bound:
             self._purse.earlier = {one.cell.name: self._spent(one) for one in self._ready}
         executions = [self._execution(one, Stop()) for one in left]
-        accounts = open_accounts(
+        accounts = accounts_of(
             [
                 (one.parts.backend, execution.limits, one.cell.config.max_concurrency)
                 for one, execution in zip(left, executions, strict=True)
@@ -238,8 +238,6 @@ class _Sweep:
                     cells.create_task(self._run_cell(one, shared, ends[one.cell.name]))
         finally:
             self._display.end()
-            for account in set(accounts):
-                account.close()
             if self._cache is not None:
                 self._cache.close()
         return list(ends.values())
@@ -326,5 +324,7 @@ def _problem(result: BenchmarkResult) -> str:
         return str(stop)
     if counts.n_failed and not counts.n_answered:
         run = result.provenance.run_directory
-        return f"no record was answered, {counts.n_failed} failed; type: krisis retry-failed {run}"
+        return (
+            f"no record was answered, {counts.n_failed} failed; type: krisis resume {run} --failed"
+        )
     return ""

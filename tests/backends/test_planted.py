@@ -18,13 +18,15 @@ from tests.backends.conftest import PROVIDERS
 
 from krisis.backends.base import BackendResponse, BaseBackend
 from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.openai import OpenAIBackend
 from krisis.backends.provider import ProviderBackend
+from krisis.backends.reply import MAX_REPLY_CHARACTERS, read_answers
 from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.scrubbing import without_values
 from krisis.backends.secrets import Secret
 from krisis.benchmark import Benchmark
 from krisis.data.base import FeatureDescription, PatientRecord, RecordListSuite, Task
-from krisis.errors import AuthenticationFailed
+from krisis.errors import AuthenticationFailed, MalformedReply
 from krisis.execution.cache import ReplyCache
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -367,3 +369,34 @@ def test_a_withheld_record_is_sent_as_often_as_documented(
         "",
     ]
     assert len(server.state.journal.records()) == (4 if batch_size == 1 else 5)
+
+
+@pytest.mark.parametrize("unit", ["x", "-", "\\", "x-", "*x", "..", KEY[:4], "%41", " x"])
+def test_a_key_is_looked_for_in_time_that_grows_with_the_text(unit: str) -> None:
+    text = unit * (400_000 // len(unit))  # a quadratic search would take minutes
+    shown = Secret(KEY).removed_from(f"{text} {KEY}")
+    assert not key_found_in(shown[-100:])
+
+
+def test_a_text_that_is_masked_twice_loses_both_ends_of_the_key() -> None:
+    shown = Secret(KEY).removed_from(f"{KEY[:4]}...{KEY[-4:]}...{KEY[-5:]} and {KEY[:3]}…")
+    assert shown == "…… and …"
+
+
+def test_a_reply_that_is_too_long_is_cut_before_it_is_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_through: list[int] = []
+    removed_from = Secret.removed_from
+
+    def noted(secret: Secret, text: str) -> str:
+        looked_through.append(len(text))
+        return removed_from(secret, text)
+
+    monkeypatch.setattr(Secret, "removed_from", noted)
+    backend = OpenAIBackend("m", api_key=KEY)
+    reply = backend.received(ChatReply("x" * 20_000_000, output_tokens=5), "text")
+    assert max(looked_through) == len(reply.text) == MAX_REPLY_CHARACTERS + 1
+    assert reply.output_tokens == 5
+    with pytest.raises(MalformedReply, match="more than the 500,000 characters"):
+        read_answers(reply.text, Task("t", "Is it?", {0: "no", 1: "yes"}))

@@ -272,8 +272,8 @@ def test_extra_fields_are_checked_and_become_signals() -> None:
 
 
 def test_a_batch_of_very_many_results_is_refused_quickly() -> None:
-    rows = ",".join(f'{{"id":"case_{n % 30_000}"}}' for n in range(40_000))
-    with pytest.raises(MalformedReply, match="the reply has 40000 results for 2 cases"):
+    rows = ",".join(f'{{"id":"case_{n % 15_000}"}}' for n in range(20_000))
+    with pytest.raises(MalformedReply, match="the reply has 20000 results for 2 cases"):
         read_answers(f'{{"results":[{rows}]}}', STAGING, n_records=2)
 
 

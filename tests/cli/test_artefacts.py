@@ -18,10 +18,8 @@ ROOT = Path(__file__).parents[2]
 # How each command is given a run; RUN is the artefact, OTHER a second run on the same records.
 TYPED = {
     "show": "show RUN",
-    "score": "score RUN -m accuracy",
     "report": "report RUN -o OUT.html",
     "compare": "compare RUN OTHER --permutations 99 -m accuracy",
-    "leaderboard": "leaderboard RUN",
     "figure": "figure RUN --kind forest -m accuracy -o OUT.svg",
     "sheet": "sheet RUN",
     "check": "check RUN --require RULE",
@@ -32,10 +30,8 @@ TYPED = {
     "audit": "audit RUN",
     "plan": "plan certify --from RUN --risk 0.9 --n 3",
     "export": "export RUN --to jsonl -o OUT.jsonl",
-    "run-file": "run-file RUN -o OUT.run.json",
     "doctor": "doctor RUN",
     "resume": "resume RUN",
-    "retry-failed": "retry-failed RUN",
     "batches": "batches list RUN",
 }
 # Kinds that no command takes as a run.
@@ -50,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done(path, f"run phq8 --model lexicon -o runs {asked}")
     done(path, f"run phq8 --model majority --model rule/always-0 -o sweeps {asked}")
     (run,) = (one for one in (path / "runs").iterdir() if one.is_dir())
-    done(path, f"score runs/{run.name} -m accuracy -o result.json")
+    done(path, f"show runs/{run.name} -m accuracy --save result.json")
     (path / "metrics.json").write_text(done(path, f"show runs/{run.name} --json").stdout)
     done(path, f"export runs/{run.name} --to parquet -o rows.parquet")
     done(path, f"export runs/{run.name} --to csv -o rows.csv")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests import commands
 
-from krisis import __version__, registry
+from krisis import __version__
 from krisis.metrics import EvaluationResult, default_benchmark_metrics, score_all
 from krisis.results.result import BenchmarkResult
 
@@ -27,16 +27,8 @@ def saved(tmp_path: Path) -> Path:
 def test_version_and_help() -> None:
     assert krisis("--version").stdout == f"krisis {__version__}\n"
     shown = krisis("--help").stdout
-    for command in ("list", "score", "show"):
+    for command in ("info", "show"):
         assert command in shown
-
-
-@pytest.mark.parametrize("kind", ["suites", "backends", "metrics", "bundles"])
-def test_list_names_everything_registered(kind: registry.Kind) -> None:
-    done = krisis("list", kind)
-    assert done.returncode == 0, done.stderr
-    for name in registry.names(kind):
-        assert name in done.stdout
 
 
 def test_show_prints_the_report(saved: Path) -> None:
@@ -45,13 +37,22 @@ def test_show_prints_the_report(saved: Path) -> None:
     assert done.stdout.startswith("Records: 2 loaded → 2 sent → 2 answered")
 
 
-def test_score_recomputes_the_chosen_metrics_without_a_model(saved: Path, tmp_path: Path) -> None:
-    rescored = tmp_path / "rescored.json"
-    done = krisis("score", saved, "--metric", "accuracy", "--json", "--output", rescored)
+def test_show_scores_the_chosen_metrics_again_without_a_model(saved: Path, tmp_path: Path) -> None:
+    rescored, written = tmp_path / "rescored.json", tmp_path / "scores.json"
+    done = krisis("show", saved, "--metric", "accuracy", "--json", "--save", rescored)
     scores = json.loads(done.stdout)["metric_scores"]
     assert list(scores) == ["Accuracy"]
     assert scores["Accuracy"]["value"] == 0.5
-    assert list(BenchmarkResult.load(rescored).metric_scores) == ["Accuracy"]
+    again = BenchmarkResult.load(rescored)
+    assert list(again.metric_scores) == ["Accuracy"]
+    assert len(again.evaluation_results) == 2
+    # --output is what is printed, as in every other command.
+    assert krisis("show", saved, "-m", "accuracy", "-o", written).returncode == 0
+    assert written.read_text(encoding="utf-8") == done.stdout
+    usual = json.loads(krisis("show", saved, "--metric", "default", "--json").stdout)
+    stored = json.loads(krisis("show", saved, "--json").stdout)
+    assert list(usual["metric_scores"]) == list(stored["metric_scores"])
+    assert usual["metric_scores"]["Accuracy"]["interval"] is not None  # which was not stored
 
 
 def test_every_user_error_is_one_sentence_and_exit_code_two(saved: Path, tmp_path: Path) -> None:
@@ -62,11 +63,12 @@ def test_every_user_error_is_one_sentence_and_exit_code_two(saved: Path, tmp_pat
     for arguments, sentence in [
         (("show", tmp_path / "none.json"), "does not exist"),
         (("show", cut), "not complete JSON"),
-        (("score", metrics_only), "holds scores but no rows"),
-        (("score", saved, "-m", "acuracy"), "did you mean 'accuracy'?"),
-        (("score", saved, "-o", saved), "exists already"),
-        (("list", "suite"), "suites"),
-        (("scor", saved), "score"),
+        (("show", metrics_only, "-m", "accuracy"), "holds scores but no rows"),
+        (("show", metrics_only, "--save", tmp_path / "new.json"), "holds scores but no rows"),
+        (("show", saved, "-m", "acuracy"), "did you mean 'accuracy'?"),
+        (("show", saved, "-o", saved), "exists already"),
+        (("show", saved, "--save", saved), "exists already"),
+        (("sho", saved), "show"),
     ]:
         done = krisis(*arguments)
         assert done.returncode == 2, arguments

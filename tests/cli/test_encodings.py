@@ -50,14 +50,13 @@ def commands(runs: list[str]) -> dict[str, tuple[int, list[str]]]:
         "run": (0, ["run", "ckd", "--model", "majority", "--limit", "4", "--no-baselines"]),
         "dry run": (0, ["run", "ckd", "--model", "majority", "--limit", "4", "--dry-run"]),
         "show": (0, ["show", first]),
-        "score": (0, ["score", first, "-m", "accuracy", "-m", "aurc"]),
+        "show again": (0, ["show", first, "-m", "accuracy", "-m", "aurc"]),
         "compare": (0, ["compare", first, second, "--permutations", "99"]),
-        "leaderboard": (0, ["leaderboard", first, second]),
         "selective": (0, ["selective", "--input", first, "--bootstrap-resamples", "50"]),
         "check met": (0, ["check", first, "--require", "accuracy >= 0"]),
         "check failed": (1, ["check", first, "--require", "accuracy >= 1"]),
         "doctor": (0, ["doctor", first]),
-        "list": (0, ["list", "metrics"]),
+        "info": (0, ["info"]),
         "help": (0, ["run", "--help"]),
         "unknown": (2, ["run", "ckd", "--model", "nobody–knows"]),
     }
@@ -87,7 +86,7 @@ def test_a_command_prints_in_any_encoding(
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("name", ["show", "compare", "leaderboard", "check met"])
+@pytest.mark.parametrize("name", ["show", "compare", "check met"])
 def test_json_says_the_same_in_any_encoding(runs: list[str], name: str, encoding: str) -> None:
     arguments = [*commands(runs)[name][1], "--json"]
     found = json.loads(call(encoding, *arguments)[1])

@@ -63,8 +63,18 @@ def test_one_task_is_told_whole(tmp_path: Path) -> None:
     assert "did you mean 'staging'?" in wrong.stderr
 
 
-def test_without_a_name_every_suite_is_listed() -> None:
-    listed = info()["suites"]
+def test_without_a_name_everything_that_can_be_named_is_listed() -> None:
+    facts = info()
+    kinds: list[registry.Kind] = ["backends", "metrics", "bundles"]
+    for kind in kinds:
+        assert [one["name"] for one in facts[kind]] == registry.names(kind)
+        assert all(one["about"] for one in facts[kind])
+    about = {one["name"]: one["about"] for one in facts["metrics"]}
+    assert about["brier_score"].endswith("(lower is better)")
+    printed = krisis("info", cwd=TABLES).stdout
+    assert "  clinical_calibration  Return the metrics" in printed
+    assert "  guideline       Applies the published rules" in printed
+    listed = facts["suites"]
     assert [suite["name"] for suite in listed] == registry.names("suites")
     assert listed[0]["tasks"] == [
         *("detection", "staging", "progression", "outlook", "risk", "albuminuria")
@@ -138,7 +148,7 @@ def test_a_task_and_the_table_suite_are_answered_with_what_to_type(tmp_path: Pat
     )
     assert krisis("info", "table", cwd=tmp_path).stdout.endswith("krisis init patients.csv\n")
     unknown = krisis("info", "xyzzy", cwd=tmp_path).stderr
-    assert "is called 'xyzzy'. To see them, type: krisis list suites" in unknown
+    assert "is called 'xyzzy'. To see them, type: krisis info\n" in unknown
 
 
 @pytest.mark.parametrize("kind", ["backends", "metrics", "bundles"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -70,7 +71,6 @@ def test_a_run_leaves_its_directory_behind(finished: Path) -> None:
         "cases.txt",
         "rows.jsonl",
         "metrics.json",
-        "report.txt",
         "lock",
     }
     assert load_run(path).attrition.n_sent == 16
@@ -144,7 +144,7 @@ def test_a_mistake_is_one_sentence_and_exit_2(
     [
         ("suite: a\nmodell: b\n", "did you mean 'model'"),
         ("- 1\n", "must hold options"),
-        ("suite: [\n", "cannot be read"),
+        ("suite: [\n", "is not YAML: line 2"),
         ('{"kind": "krisis.run", "config": {}}', "started from Python"),
     ],
 )
@@ -366,7 +366,13 @@ def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_pat
     assert done.returncode == 1
     assert done.stdout.startswith("8 of 8 records FAILED")
     assert "Accuracy" not in done.stdout
-    assert "krisis retry-failed runs/" in done.stderr
+    named = re.search(r"krisis resume (runs/\S+) --failed\n", done.stderr)
+    assert named is not None
+    script.write_text(SLOW_PLUGIN)  # the server is back
+    for words, n_answered in (([], 0), (["--failed"], 8)):
+        resume = [sys.executable, script, "resume", named[1], *words]
+        subprocess.run(resume, cwd=tmp_path, capture_output=True, check=False)
+        assert load_run(tmp_path / named[1]).attrition.n_answered == n_answered
 
 
 @pytest.mark.usefixtures("abstainer")
@@ -424,7 +430,8 @@ def test_a_provider_that_speaks_of_a_budget_still_exits_1(
     assert len(load_run(run).evaluation_results) == 3
     assert json.loads((run / "metrics.json").read_text())["extras"]["stop_cause"] == cause
     assert f'"cause": "{cause}"' in (run / "rows.jsonl").read_text()
-    assert (run / "report.txt").read_text().splitlines()[1].startswith("INCOMPLETE: 7 records not")
+    shown = krisis("show", str(run), cwd=tmp_path).stdout
+    assert shown.splitlines()[1].startswith("INCOMPLETE: 7 records not")
 
 
 def test_a_cut_run_is_shown_and_scored_with_the_metrics_it_was_asked_for(tmp_path: Path) -> None:
@@ -434,11 +441,10 @@ def test_a_cut_run_is_shown_and_scored_with_the_metrics_it_was_asked_for(tmp_pat
     rows = run / "rows.jsonl"
     rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:9]))
     (run / "metrics.json").unlink()
-    for command in ("show", "score"):
-        done = krisis(command, str(run), "--json", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert list(json.loads(done.stdout)["metric_scores"]) == ["Brier Score", "Accuracy"]
-    chosen = krisis("score", str(run), "-m", "answer_rate", "--json", cwd=tmp_path)
+    done = krisis("show", str(run), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout)["metric_scores"]) == ["Brier Score", "Accuracy"]
+    chosen = krisis("show", str(run), "-m", "answer_rate", "--json", cwd=tmp_path)
     assert list(json.loads(chosen.stdout)["metric_scores"]) == ["Answer Rate (Coverage)"]
 
 

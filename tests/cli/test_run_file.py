@@ -33,14 +33,16 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 
 def test_runs_of_two_modes_make_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [run(tmp_path, "zero_shot"), run(tmp_path, "few_shot")]
-    assert call(monkeypatch, "run-file", *runs) == 0
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "export", *runs, "--to", "run-file") == 0
     content = json.loads((tmp_path / f"{runs[0].name}.json").read_text())
     assert [one["results"]["mode"] for one in content["experiments"]] == ["zero_shot", "few_shot"]
     signals = content["experiments"][1]["results"]["results"][0]["item_signals"]["Sleep"]
     assert len(signals["consistency_samples"]) == 2
     assert content["experiments"][0]["provenance"]["n_items_planned"] == 16
-    assert call(monkeypatch, "run-file", *runs) == 2
-    assert call(monkeypatch, "run-file", *runs, "--overwrite") == 0
+    assert call(monkeypatch, "export", *runs, "--to", "run-file") == 2
+    assert call(monkeypatch, "export", *runs, "--to", "run-file", "--overwrite") == 0
+    assert call(monkeypatch, "export", *runs, "--to", "csv") == 2
 
 
 def test_taking_up_one_run_keeps_the_other_mode_in_the_file(
@@ -51,7 +53,7 @@ def test_taking_up_one_run_keeps_the_other_mode_in_the_file(
     assert call(monkeypatch, "run", "phq8", *options, *modes) == 0
     (path,) = tmp_path.glob("*.json")
     before = json.loads(path.read_text())
-    assert call(monkeypatch, "retry-failed", path.with_suffix(""), "--display", "none") == 0
+    assert call(monkeypatch, "resume", path.with_suffix(""), "--failed", "--display", "none") == 0
     after = json.loads(path.read_text())
     assert [one["results"]["mode"] for one in after["experiments"]] == ["zero_shot", "few_shot"]
     assert after["experiments"][1]["results"] == before["experiments"][1]["results"]
@@ -69,7 +71,7 @@ def test_a_run_that_ended_early_has_participants_without_success(
         and not ("-Moving" in line and json.loads(line)["position"] % 16 == 15)
     ]
     journal.write_text("".join(kept))
-    assert call(monkeypatch, "run-file", path, "-o", tmp_path / "x.json") == 0
+    assert call(monkeypatch, "export", path, "--to", "run-file", "-o", tmp_path / "x.json") == 0
     results = json.loads((tmp_path / "x.json").read_text())["experiments"][0]["results"]
     assert results["n_failed"] == 1
     (failed,) = [one for one in results["results"] if not one["success"]]
@@ -83,7 +85,7 @@ def test_a_run_of_another_suite_is_refused(
     suite = RecordListSuite([PatientRecord({"item": "sleep: x"}, 0, context="Participant: hi")])
     Benchmark(suite, AlwaysAbstain(), execution=Execution(recorder=recorder)).run()
     assert recorder.directory is not None
-    assert call(monkeypatch, "run-file", recorder.directory.path) == 2
+    assert call(monkeypatch, "export", recorder.directory.path, "--to", "run-file") == 2
     assert "of these suites: phq8" in capsys.readouterr().err
 
 
@@ -91,7 +93,7 @@ def test_a_run_has_the_same_figures_as_a_directory_and_as_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = run(tmp_path, "zero_shot")
-    assert call(monkeypatch, "run-file", path, "-o", tmp_path / "run.json") == 0
+    assert call(monkeypatch, "export", path, "--to", "run-file", "-o", tmp_path / "run.json") == 0
     found = []
     for place in (path, tmp_path / "run.json"):
         out = tmp_path / f"figures-{len(found)}.json"

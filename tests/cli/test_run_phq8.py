@@ -92,8 +92,10 @@ def test_ties_of_repeats_are_advised_against_counted_and_explained(
     }
     sentence = f"{len(tied)} of 64 items asked repeatedly have no single commonest answer"
     assert sentence in done.stderr
-    again = krisis("run-file", str(path.with_suffix("")), "--overwrite")
-    assert again.stdout.strip() == str(path)
+    again = krisis(
+        "export", str(path.with_suffix("")), "--to", "run-file", "-o", str(path), "--overwrite"
+    )
+    assert again.stdout.strip() == f"wrote {path}"
     assert sentence in again.stderr
     judged = krisis("selective", "--input", str(path), "--bootstrap-resamples", "0")
     assert f"Ties (lexicon): {sentence}" in judged.stdout
@@ -243,7 +245,8 @@ def test_a_run_that_was_cut_is_resumed_and_its_run_file_made_whole(
     journal = directory / "rows.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(lines[: len(lines) // 2]))
-    cut = krisis("run-file", str(directory), "--overwrite")
+    file = directory.with_name(f"{directory.name}.json")
+    cut = krisis("export", str(directory), "--to", "run-file", "-o", str(file), "--overwrite")
     assert cut.returncode == 0
     resumed = krisis("resume", str(directory))
     assert resumed.returncode == 0, resumed.stderr

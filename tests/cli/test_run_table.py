@@ -84,7 +84,7 @@ def test_a_run_of_a_file_is_resumed_repeated_and_printed(krisis: Any, tmp_path: 
     assert [r.record_id for r in again.evaluation_results] == [
         r.record_id for r in result.evaluation_results
     ]
-    assert krisis("retry-failed", run)[0] == 0
+    assert krisis("resume", run, "--failed")[0] == 0
     manifest = run / "manifest.json"
     code, _, error = krisis("run", "--config", manifest, "-o", "again")
     assert code == 0, error
@@ -120,7 +120,10 @@ def test_a_dry_run_shows_the_prompt(krisis: Any, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("run", "none.yaml", "--model", "majority"), "there is no file none.yaml"),
+        (
+            ("run", "none.yaml", "--model", "majority"),
+            "none.yaml does not exist; check",
+        ),
         (("run", "--config", LAB, "--model", "majority"), "is a suite, not the settings of a run"),
         (("run", "run.yaml", "--model", "majority"), "settings of a run, not a suite"),
         (("run", "table", "--model", "majority"), "is a YAML file of your own"),
@@ -140,7 +143,7 @@ def test_mistakes_are_one_sentence(
 
 
 def test_the_suite_is_listed(krisis: Any) -> None:
-    printed = krisis("list", "suites")[1]
+    printed = krisis("info")[1]
     assert "table" in printed
     assert "krisis run clinic.yaml" in " ".join(printed.split())
     assert registry.find("suites", "any.yaml") is TableSuite

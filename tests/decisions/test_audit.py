@@ -1,26 +1,33 @@
-"""An audit finds the group that fares worse, and says what wrong labels would change."""
+"""An audit finds the group that fares worse, and the labels that readers or models dispute."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import krippendorff
 import numpy as np
 import pytest
-from benchmarks.audit import DOUBLED_WORLDS, LABEL_WORLDS, NULL_WORLDS, simulate, simulate_labels
+from benchmarks.audit import DOUBLED_WORLDS, NULL_WORLDS, simulate
 from tests.invented_runs import ANSWERS, TASK
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.decisions.audit_groups import audit_groups
-from krisis.decisions.audit_labels import LabelOptions, audit_labels, label_lines
+from krisis.decisions.audit_labels import (
+    agreement_lines,
+    disputed_labels,
+    disputed_lines,
+    label_agreement,
+)
 from krisis.decisions.group_findings import Group, GroupAudit, group_lines, group_table
 from krisis.decisions.group_tests import GroupOptions
-from krisis.decisions.label_noise import FlipRates, Judged, corrected_risk, swapping_rate
-from krisis.errors import InvalidValue, UserError
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.errors import InvalidValue, MissingExtra, UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems
@@ -202,17 +209,10 @@ def test_numbers_are_divided_where_asked(tmp_path: Path) -> None:
         (["--coverage", "1.5"], "between 0 and 1"),
         (["--confidence", "nothing"], "unknown confidence variant"),
         (["--loss", "square"], "unknown loss"),
-        (["--flip-rate", "2"], "from 0 up to 1"),
-        (["--flip-rate", "x"], "from 0 up to 1"),
-        (["--flip-rate", "0.5"], "say nothing of the truth"),
-        (["--flip-rate", "7:0.1"], "which is no answer; use 0, 1"),
-        (["--flip-rate", "1:0.1"], "no rate for the answer 0"),
-        (["--flip-rate", "1:0.1,1:0.2"], "names an answer twice"),
-        (["--flip-range", "0.1"], "two numbers with a colon"),
-        (["--flip-range", "0.2:0.1"], "must rise"),
-        (["--labels", "reader"], "unknown label column 'reader'"),
-        (["--labels", "truth"], "name one"),
-        (["--labels", "part,age"], "neither a whole number nor a text"),
+        (["--agreement", "reader"], "unknown label column 'reader'"),
+        (["--agreement", "truth"], "name one"),
+        (["--agreement", "age,age"], "name every label column once"),
+        (["--agreement", "part,age"], "neither a whole number nor a text"),
     ],
 )
 def test_what_cannot_be_audited_is_said_in_one_sentence(
@@ -228,7 +228,7 @@ def test_what_cannot_be_audited_is_said_in_one_sentence(
     assert said in str(found.exception)
 
 
-def test_names_forge_no_line_and_runs_without_scores_are_ordered(tmp_path: Path) -> None:
+def test_names_forge_no_line_and_runs_without_scores_say_so(tmp_path: Path) -> None:
     def change(i: int, rng: Draw) -> dict[str, Any]:
         return {
             "metadata": {"site": ["a", "b\nFLAG b: worse"][i % 2], "reader": 0 if i < 60 else 1}
@@ -237,13 +237,12 @@ def test_names_forge_no_line_and_runs_without_scores_are_ordered(tmp_path: Path)
     rows = rows_of(120, change)
     path = saved(tmp_path, [replace(row, ground_truth=int(i >= 60)) for i, row in enumerate(rows)])
     bare = [replace(row, ground_truth=int(i >= 60), confidence=None) for i, row in enumerate(rows)]
-    options = ["--against", str(saved(tmp_path, bare, "bare")), "--labels", "reader"]
+    options = ["--against", str(saved(tmp_path, bare, "bare")), "--agreement", "reader"]
     found = CliRunner().invoke(app, ["audit", str(path), *options])
     assert found.exit_code == 0, found.output
     assert not [line for line in found.output.splitlines() if line.startswith("FLAG")]
     assert "b FLAG b: worse" in found.output
-    assert "no order to change" in found.output
-    assert "no list of suspect labels: " in found.output
+    assert "Disputed labels cannot be listed: " in found.output
     assert "1.000 (no interval: " in found.output
 
 
@@ -254,59 +253,6 @@ def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
         audit_groups(run)
 
 
-def judged(counts: list[list[int]], labels: Sequence[int] = (0, 1)) -> Judged:
-    """Return rows from their counts (answers × labels), one patient each."""
-    pairs = [(a, b) for a, line in enumerate(counts) for b, n in enumerate(line) for _ in range(n)]
-    answer, label = np.array(pairs).T
-    return Judged(labels, answer, label, np.arange(answer.size))
-
-
-def test_one_flip_rate_maps_the_risk_and_its_interval() -> None:
-    rows = judged([[60, 8], [6, 26]])  # 14 of 100 wrong
-    found = corrected_risk(rows, FlipRates(0.05))
-    assert found.risk == pytest.approx((0.14 - 0.05) / 0.9)
-    plain = corrected_risk(rows, FlipRates(0.0))
-    assert plain.risk == pytest.approx(0.14)
-    assert found.low == pytest.approx((plain.low - 0.05) / 0.9)
-    assert found.high == pytest.approx((plain.high - 0.05) / 0.9)
-    assert (found.any_low, found.any_high) == pytest.approx((0.09, 0.19))
-    below = corrected_risk(rows, FlipRates(0.2))
-    assert below.risk == 0.0
-    assert below.unbounded == pytest.approx((0.14 - 0.2) / 0.6)
-
-
-def test_flip_rates_by_answer_are_inverted() -> None:
-    # 100 true 0, answered 0 in 80; 50 true 1, answered 1 in 40. 10 % of the 1 are labelled 0.
-    rows = judged([[80 + 1, 10 - 1], [20 + 4, 40 - 4]])
-    found = corrected_risk(rows, FlipRates(by_label={0: 0.0, 1: 0.1}))
-    assert found.risk == pytest.approx(30 / 150)
-    assert found.low < 0.2 < found.high
-    assert found.possible
-    assert not corrected_risk(rows, FlipRates(by_label={0: 0.0, 1: 0.8})).possible
-
-
-def test_several_answers_flip_to_any_other() -> None:
-    # Of 90 rows of each truth 80 are answered rightly, 5 by each other answer; 20 % flip.
-    truth = np.full((3, 3), 5.0) + np.eye(3) * 75
-    chance = FlipRates(0.2).matrix((0, 1, 2))
-    assert chance.tolist() == [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
-    seen = (truth @ chance * 2).round().astype(int).tolist()
-    found = corrected_risk(judged(seen, (0, 1, 2)), FlipRates(0.2))
-    assert found.risk == pytest.approx(10 / 90)
-
-
-def test_the_rate_at_which_two_runs_change_order() -> None:
-    left, right = judged([[85, 0], [15, 100]]), judged([[97, 20], [3, 80]])
-    # 15 and 23 wrong: equal when each label of 1 that is answered 0 counts 1/(1−ε) and each
-    # that is answered 1 counts −ε/(1−ε): 15 − 100ε/(1−ε) = 3 + (20 − 80ε)/(1−ε) → never.
-    assert swapping_rate(left, right, FlipRates(1.0))[0] is None
-    assert swapping_rate(left, right, FlipRates(by_label={1: 1.0}))[0] is None
-    # Labels of 0: 15/(1−ε) − 85ε/(1−ε) = 20 + 3/(1−ε) − 97ε/(1−ε) − 0 → 12 + 12ε = 20(1−ε).
-    rate, most = swapping_rate(left, right, FlipRates(by_label={0: 1.0}))
-    assert rate == pytest.approx(8 / 32)
-    assert most == pytest.approx(0.5, abs=0.001)
-
-
 def reader(i: int, rng: Draw) -> dict[str, Any]:
     truth = i % 2
     second = truth if i % 5 else None
@@ -315,38 +261,94 @@ def reader(i: int, rng: Draw) -> dict[str, Any]:
     return {"ground_truth": truth, "prediction": truth ^ (i % 10 == 0), "metadata": names}
 
 
-def test_labels_and_other_runs_are_audited_together(tmp_path: Path) -> None:
+def test_labels_that_confident_runs_dispute_are_listed(tmp_path: Path) -> None:
     rows = rows_of(120, reader)
     sure = [replace(row, confidence=0.99 if i in (10, 20) else 0.5) for i, row in enumerate(rows)]
     other = [
         replace(row, prediction=row.ground_truth) if i == 50 else row for i, row in enumerate(sure)
     ]
-    runs = [read_items(saved(tmp_path, r, name)) for r, name in ((sure, "m"), (other, "n"))]
-    options = LabelOptions(
-        flip_rates=FlipRates(0.02), flip_range=(0.0, 0.05), columns=("first", "second", "third")
+    unread = [replace(row, prediction=None) if i == 60 else row for i, row in enumerate(other)]
+    runs = [
+        read_items(saved(tmp_path, r, name))
+        for r, name in ((sure, "m"), (other, "n"), (unread, "o"))
+    ]
+    found = disputed_labels(runs[:2], ScoreOptions())
+    assert found.n_confident == 120
+    disputed = {row.record_id: row for row in found.rows}
+    assert set(disputed) == {f"r{i}" for i in range(0, 120, 10) if i != 50}
+    assert (disputed["r10"].label, disputed["r10"].answer, disputed["r10"].confidence) == (
+        0,
+        1,
+        [0.99] * 2,
     )
-    found = audit_labels(runs[0], options, [runs[1]])
-    assert found.observed_risk == pytest.approx(0.1)
-    assert [one.flip_rate for one in (found.range[0], found.range[-1])] == [0.0, 0.05]
-    order = found.order[0]
-    assert (order.n_rows, order.risk, order.other_risk) == (120, 0.1, pytest.approx(11 / 120))
-    assert order.n_any_labels == 1
-    assert order.rates["every label"]["changes_at"] is None
-    assert found.agreement is not None
-    assert found.agreement.n_rows == 120
-    assert found.agreement.n_labels == 120 * 3 - 24
-    assert found.agreement.risks["second"]["n_rows"] == 96
-    assert found.suspects is not None
-    assert {row["record_id"] for row in found.suspects} == {
-        f"r{i}" for i in range(0, 120, 10) if i != 50
-    }
-    text = "\n".join(label_lines(found))
-    assert "no flip rate changes it" in text
-    assert "r10: label 0, answer 1" in text
-    alone = audit_labels(runs[0], LabelOptions(columns=["third"]))
-    assert alone.agreement is not None
-    assert list(alone.agreement.columns) == ["truth", "third"]
-    assert alone.suspects is None
+    assert "  r10: label 0, answer 1" in disputed_lines(found)
+    surer = [replace(row, confidence=0.4) if i < 30 else row for i, row in enumerate(other)]
+    unsure = disputed_labels([runs[0], read_items(saved(tmp_path, surer, "p"))], ScoreOptions())
+    assert unsure.n_confident == 90  # the other run is not in its more confident half
+    assert not {"r0", "r10", "r20"} & {row.record_id for row in unsure.rows}
+    read = disputed_labels(runs, ScoreOptions())
+    assert "r60" not in [row.record_id for row in read.rows]
+
+
+def test_the_agreement_of_labels_is_that_of_the_package_and_by_patient(tmp_path: Path) -> None:
+    rows = rows_of(120, reader)
+    run = read_items(saved(tmp_path, rows))
+    found = label_agreement(run, ["first", "second", "third"])
+    columns = [[row.metadata[name] for row in rows] for name in ("first", "second", "third")]
+    data = [[math.nan if v is None else float(v) for v in column] for column in columns]
+    assert found.alpha == pytest.approx(
+        krippendorff.alpha(reliability_data=data, level_of_measurement="nominal")
+    )
+    assert found.low < found.alpha < found.high
+    assert (found.n_rows, found.n_labels) == (120, 120 * 3 - 24)
+    assert found.risks["second"]["n_rows"] == 96
+    assert found.risks["first"]["risk"] == pytest.approx(0.1)
+    alone = label_agreement(run, ["third"])
+    assert list(alone.columns) == ["truth", "third"]
+    assert label_agreement(run, ["third"]) == alone
+    # Four copies of the rows of every patient say no more than one.
+    copies = [replace(row, record_id=f"{row.record_id}-{k}") for row in rows for k in range(4)]
+    four = label_agreement(read_items(saved(tmp_path, copies, "four")), ["third"])
+    assert four.high - four.low == pytest.approx(alone.high - alone.low, rel=0.1)
+
+
+def test_ordered_labels_agree_by_their_order(tmp_path: Path) -> None:
+    grades = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (3, 2), (1, 2)] * 4
+    rows = [
+        EvaluationResult(a, a, metadata={"grade": b}, record_id=f"r{i}", cluster_id=f"p{i}")
+        for i, (a, b) in enumerate(grades)
+    ]
+    facts = {**TASK, "answers": [[a, str(a)] for a in range(4)], "positive": None}
+    alphas = {}
+    for ordered in (True, False):
+        path = tmp_path / f"{ordered}.json"
+        BenchmarkResult(
+            rows, {}, {"task": "grade"}, "m", {"task_facts": {**facts, "ordered": ordered}}
+        ).save(path)
+        found = label_agreement(read_items(path), ["grade"])
+        assert found.ordered is ordered
+        level = "ordinal" if ordered else "nominal"
+        data = np.array(grades, dtype=float).T
+        expected = krippendorff.alpha(reliability_data=data, level_of_measurement=level)
+        assert found.alpha == pytest.approx(expected)
+        alphas[ordered] = found.alpha
+    assert alphas[True] > alphas[False] + 0.1
+
+
+def test_agreement_without_its_extra_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "krippendorff", None)
+    run = read_items(saved(tmp_path, rows_of(30, reader)))
+    with pytest.raises(MissingExtra, match=r"needs the extra 'agreement'"):
+        label_agreement(run, ["third"])
+
+
+def test_labels_that_are_all_the_same_have_no_agreement(tmp_path: Path) -> None:
+    run = read_items(saved(tmp_path, rows_of(30, lambda i, rng: {"metadata": {"other": 0}})))
+    found = label_agreement(run, ["other"])
+    assert math.isnan(found.alpha)
+    assert "undefined, every label is the same" in agreement_lines(found)[0]
 
 
 def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
@@ -368,7 +370,7 @@ def test_runs_on_other_records_are_refused(tmp_path: Path) -> None:
     }
     for said, other in cases.items():
         with pytest.raises(InvalidValue, match=said):
-            audit_labels(run, LabelOptions(), [other])
+            disputed_labels([run, other], ScoreOptions())
 
 
 @pytest.mark.slow
@@ -386,11 +388,3 @@ def test_a_doubled_risk_is_flagged_with_the_power_stated(world: Any) -> None:
     assert abs(found["first_group"] - found["stated_power"]) < 3 * max(
         found["standard_error"], 0.02
     )
-
-
-@pytest.mark.parametrize("world", LABEL_WORLDS, ids=lambda world: world.name)
-def test_the_corrected_risk_is_the_true_one_on_average(world: Any) -> None:
-    found = simulate_labels(world, 100)
-    assert abs(found["corrected"] - found["true_risk"]) < 4 * found["standard_error"]
-    assert abs(found["observed"] - found["true_risk"]) > 8 * found["standard_error"]
-    assert found["covered"] >= 0.9

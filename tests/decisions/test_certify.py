@@ -19,11 +19,12 @@ from typer.testing import CliRunner
 
 from krisis.cli.app import app
 from krisis.confidence.calibrators import fit_calibrator
+from krisis.data.patient_record import PatientRecord, Records
 from krisis.decisions.certificate import certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import costs_from
 from krisis.decisions.plan_certify import certify_power, plan_certify
-from krisis.decisions.run_sample import ScoreOptions
+from krisis.decisions.run_sample import ScoreOptions, drawing_seed
 from krisis.decisions.sample import Sample, find_threshold
 from krisis.decisions.threshold_search import chain_starts, chains_of, crc, fixed_sequence, sgr
 from krisis.decisions.verify import (
@@ -84,6 +85,9 @@ def brute_force(accepted: Sequence[int], errors: Sequence[int], a: float, d: flo
             found.append(j)
         return found, True
 
+    if passes(len(accepted) - 1, 0.2 * d):
+        return len(accepted) - 1
+    d -= 0.2 * d
     total, part = accepted[-1], math.ceil(35 * accepted[-1] / 100)
     if total < 4 * fewest(d):
         found, _ = walk(chain(first(max(fewest(d), part), d), math.inf, d), d)
@@ -119,15 +123,20 @@ def test_the_chains_are_those_of_the_description(
     assert found.chosen == brute_force(accepted.tolist(), errors.tolist(), risk, delta)
 
 
-def test_29_of_29_right_are_certified_and_28_are_too_few() -> None:
-    # 0.9²⁹ = 0.047 ≤ 0.05 < 0.9²⁸
-    assert find_threshold(sample([0] * 29), "fixed-sequence", 0.1, 0.05).threshold == 0.5
-    assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.05).threshold is None
-    # One start at 2·15 rows would say none to 29 of 29 at risk 0.15 and delta 0.1 (p = 0.009).
-    # The chain has 15 and 25 rows: 29 allow no more errors than 25 do.
+def test_answering_everything_is_tested_first_and_28_right_answers_are_too_few() -> None:
+    # A delta of 0.0625 leaves 0.05 for the chains: 0.9²⁹ = 0.047 ≤ 0.05 < 0.9²⁸
+    assert find_threshold(sample([0] * 29), "fixed-sequence", 0.1, 0.0625).threshold == 0.5
+    assert find_threshold(sample([0] * 28), "fixed-sequence", 0.1, 0.0625).threshold is None
+    # At risk 0.15 and delta 0.1 everything is tested at 0.02, and p = 0.85²⁹ = 0.009.
     found = find_threshold(sample([0] * 29), "fixed-sequence", 0.15, 0.1)
-    assert [test.candidate + 1 for test in found.search.tests] == [15, 25]
-    assert found.threshold == pytest.approx(1 - 0.5 * 24 / 28)
+    assert [(test.candidate + 1, test.level) for test in found.search.tests] == [
+        (29, pytest.approx(0.02))
+    ]
+    assert found.threshold == 0.5
+    # With the last of 40 wrong it fails (p = 0.012 > 0.01), and the chain at 0.04 starts at 21.
+    found = find_threshold(sample([0] * 39 + [1]), "fixed-sequence", 0.15, 0.05)
+    assert [test.candidate + 1 for test in found.search.tests] == [40, 20, 32]
+    assert found.search.tests[1].level == pytest.approx(0.04)
 
 
 def test_the_starts_by_hand() -> None:
@@ -149,11 +158,11 @@ def test_a_plateau_is_one_candidate_and_chains_keep_what_allows_one_more_error()
 
 def test_a_first_chain_that_passes_hands_its_level_on() -> None:
     accepted = np.array([60, 400])
-    p_of = {0: 0.02, 1: 0.09}
+    p_of = {0: 0.02, 1: 0.075}  # the chains share 0.08
     assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
-    p_of[0] = 0.04  # the first chain fails, so that the second is tested at 0.07
+    p_of[0] = 0.04  # the first chain fails, so that the second is tested at 0.056
     assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen is None
-    p_of[1] = 0.06
+    p_of[1] = 0.05
     assert fixed_sequence(accepted, lambda js: map(p_of.__getitem__, js), 0.15, 0.1).chosen == 1
 
 
@@ -200,14 +209,15 @@ def test_rows_without_a_score_are_deferred_and_counted() -> None:
 
 
 def test_several_rows_per_patient_are_bet_on_or_drawn() -> None:
-    few, many = sample([0] * 300, size=4), sample([0] * 320, size=4)
-    drawn = find_threshold(few, "fixed-sequence", 0.15, 0.1).tested  # 75 patients are enough
+    # n_min(0.08) = 16: 80 patients are enough to bet on.
+    few, many = sample([0] * 320, size=4), sample([0] * 340, size=4)
+    drawn = find_threshold(few, "fixed-sequence", 0.15, 0.1).tested
     assert find_threshold(few, "fixed-sequence", 0.15, 0.1).test == "betting"
-    assert find_threshold(many, "sgr", 0.15, 0.1).tested.n_rows == 80
+    assert find_threshold(many, "sgr", 0.15, 0.1).tested.n_rows == 85
     assert drawn is few
-    fewer = find_threshold(sample([0] * 296, size=4), "fixed-sequence", 0.15, 0.1)
+    fewer = find_threshold(sample([0] * 316, size=4), "fixed-sequence", 0.15, 0.1)
     assert fewer.test == "exact binomial"
-    assert fewer.tested.n_rows == fewer.tested.n_patients == 74
+    assert fewer.tested.n_rows == fewer.tested.n_patients == 79
 
 
 def test_every_row_is_drawn_with_one_chance_whatever_the_size_of_its_patient() -> None:
@@ -261,7 +271,7 @@ def items(folder: Path, **settings: object) -> RunItems:
 
 
 def test_a_certificate_says_what_it_promises_and_is_read_back(tmp_path: Path) -> None:
-    run = items(tmp_path)
+    run = items(tmp_path, wrong=0.06)
     certificate = certify_run(run, CertifyOptions(risk=0.15))
     part = certificate.parts[0]
     assert certificate.threshold == part.threshold is not None
@@ -276,6 +286,29 @@ def test_a_certificate_says_what_it_promises_and_is_read_back(tmp_path: Path) ->
     assert certificate_from(stored, place="c.json") == certificate
     again = certify_run(run, CertifyOptions(risk=0.15))
     assert dumps(again.to_json()) == dumps(certificate.to_json())
+
+
+def test_what_is_drawn_is_fixed_by_the_cases_and_has_no_seed(tmp_path: Path) -> None:
+    run = items(tmp_path)
+    renamed = items(tmp_path, name="bb", n=299)
+    (tmp_path / "others").mkdir()
+    assert drawing_seed(run) != drawing_seed(renamed)
+    # Other answers and confidences change nothing.
+    others = items(tmp_path / "others", wrong=0.9)
+    assert drawing_seed(others) == drawing_seed(run)
+    # Where the run says what was shown, ids change nothing either.
+    shown = [replace(one, source=replace(one.source, case_hash="ab")) for one in (run, renamed)]
+    assert drawing_seed(shown[0]) == drawing_seed(shown[1])
+    with pytest.raises(TypeError):
+        CertifyOptions(risk=0.1, seed=7)  # type: ignore[call-arg]
+
+
+def test_the_hash_of_the_cases_knows_neither_ids_nor_labels_nor_their_order() -> None:
+    records = [PatientRecord({"age": i}, i % 2, {}, record_id=f"r{i}") for i in range(4)]
+    other = [PatientRecord({"age": i}, 0, {}, record_id=f"x{i}") for i in (2, 0, 3, 1)]
+    assert Records(records).case_hash == Records(other).case_hash
+    other[0] = PatientRecord({"age": 9}, 0, {}, record_id="x2")
+    assert Records(records).case_hash != Records(other).case_hash
 
 
 @pytest.mark.parametrize("change", ["threshold", "risk", "check", "cut", "more", "kind"])
@@ -301,7 +334,7 @@ def test_groups_get_a_threshold_each_and_small_ones_are_named(tmp_path: Path) ->
     assert all(part.delta == pytest.approx(0.1 / 3) for part in certificate.parts)
     found = {part.group: part for part in certificate.parts}
     assert found["sex_f, site_small"].threshold is None
-    assert "too small: 15 answers" in found["sex_f, site_small"].reason
+    assert "15 answers with a score are too few" in found["sex_f, site_small"].reason
     assert found["sex_m, site_big"].threshold is not None
     assert certificate.threshold is None
 
@@ -309,9 +342,10 @@ def test_groups_get_a_threshold_each_and_small_ones_are_named(tmp_path: Path) ->
 def test_none_names_the_size_that_would_do_or_says_that_none_does(tmp_path: Path) -> None:
     hopeful = certify_run(items(tmp_path, n=20, wrong=0), CertifyOptions(risk=0.1))
     n = plan_certify(risk=0.1, delta=0.1, expected_risk=0.0).n
-    assert f"at that risk {n} cases" in hopeful.parts[0].reason
-    hopeless = certify_run(items(tmp_path, name="bb", wrong=0.5), CertifyOptions(risk=0.05))
-    assert "no size helps" in hopeless.parts[0].reason
+    words = f"with about {n} similar patients you would have an 80 % chance of a certificate"
+    assert words in hopeful.parts[0].reason
+    hopeless = certify_run(items(tmp_path, name="bb", wrong=0.9), CertifyOptions(risk=0.05))
+    assert "so no sample size helps" in hopeless.parts[0].reason
 
 
 def test_losses_in_between_use_hoeffding_and_bentkus(tmp_path: Path) -> None:
@@ -530,7 +564,7 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
         ([], "add for instance --risk 0.05"),
         (["--risk", 0.1, "--verify", "x.json"], "omit --risk"),
         (["--verify", "x.json"], "x.json does not exist"),
-        (["--risk", 0.1, "--cost", "none.yaml"], "cannot be read as a cost table"),
+        (["--risk", 0.1, "--cost", "none.yaml"], "none.yaml does not exist; check --cost"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, options: list[object], said: str) -> None:

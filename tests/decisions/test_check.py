@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.invented_runs import invented_rows, result_of
+from tests.commands import krisis
+from tests.invented_runs import invented_rows, result_of, write_run
 from typer.testing import CliRunner
 
 from krisis.cli.app import app
@@ -219,7 +220,7 @@ def test_a_loss_of_just_the_margin_is_not_beyond_it() -> None:
         (("--gate", "nowhere.yaml"), "check --gate"),
         (("--gate", "GATE"), "require must hold sentences, not 3"),
         (("--gate", "LIST"), "must hold sentences under require"),
-        (("--gate", "CUT"), "cannot be read as YAML"),
+        (("--gate", "CUT"), "is not YAML: line 1"),
         ((), "nothing is required"),
         (("--require", "accuracy > 0", "--junit", "RUN"), "is no report of a check"),
         (("--require", "accuracy > 0", "--markdown", "RUN"), "is no report of a check"),
@@ -364,3 +365,21 @@ def test_eight_points_are_caught_in_84_percent_and_unchanged_pairs_alarm_in_at_m
     print(differing, caught, unchanged)
     assert unchanged <= 0.06
     assert caught >= 0.84
+
+
+def test_a_score_that_was_edited_in_a_run_passes_no_check(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", result_of(invented_rows(120)))
+    before = krisis("check", str(run), "--require", "accuracy >= 0.95", cwd=tmp_path)
+    assert before.returncode == 1
+    content = json.loads((run / "metrics.json").read_text())
+    content["metric_scores"]["Accuracy"]["value"] = 0.99
+    content["metric_scores"]["Accuracy"]["interval"] |= {"low": 0.98, "high": 1.0}
+    (run / "metrics.json").write_text(json.dumps(content))
+    after = krisis("check", str(run), "--require", "accuracy >= 0.95", cwd=tmp_path)
+    assert (after.returncode, after.stdout) == (1, before.stdout)
+
+
+def test_scores_without_rows_pass_no_check(tmp_path: Path) -> None:
+    (tmp_path / "scores.json").write_text(result_of(invented_rows(120)).metrics_to_json())
+    done = krisis("check", "scores.json", "--require", "accuracy >= 0.1", cwd=tmp_path)
+    assert done.returncode == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import math
 from collections.abc import Sequence
@@ -28,9 +27,9 @@ from krisis.decisions.cost_rules import accepts, best_threshold, chow_rule, cros
 from krisis.decisions.costs import CostTable, cost_file_text, costs_from, costs_of_run, read_costs
 from krisis.decisions.decide import DecideOptions, Decision, Policy, decide_run
 from krisis.decisions.decide_text import best_lines, decide_facts, decide_lines, exact
-from krisis.decisions.population import Population, Shares, positive_of
+from krisis.decisions.population import Population, Prevalence, positive_of
 from krisis.decisions.run_sample import ScoreOptions
-from krisis.decisions.team import Team, erlang_c
+from krisis.decisions.team import Team, team_from
 from krisis.errors import UserError
 from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
@@ -195,35 +194,8 @@ def _scores(run: RunItems) -> np.ndarray:
     return run.table.confidence
 
 
-@pytest.mark.parametrize(
-    ("servers", "load", "waits"),
-    [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (5, 4.0, 0.5541), (10, 8.0, 0.4092), (20, 18.0, 0.5508)],
-)
-def test_erlang_c_gives_the_values_of_textbooks(servers: int, load: float, waits: float) -> None:
-    terms = [load**k / math.factorial(k) for k in range(servers)]
-    last = load**servers / math.factorial(servers) * servers / (servers - load)
-    assert erlang_c(servers, load) == pytest.approx(last / (sum(terms) + last), abs=1e-12)
-    assert erlang_c(servers, load) == pytest.approx(waits, abs=1e-4)
-
-
-def test_the_mean_wait_is_that_of_a_simulated_queue() -> None:
-    team = Team(accuracy=0.9, minutes=6, readers=3, hours=8, arrivals=400)
-    utilization, wait, reason = team.wait_minutes(0.375)
-    assert (utilization, reason) == (pytest.approx(150 * 6 / 480 / 3), "")
-    generator, free, now, total, n = np.random.default_rng(5), [0.0] * 3, 0.0, 0.0, 150_000
-    gaps = generator.exponential(480 / 150, n)
-    lengths = generator.exponential(6.0, n)
-    for gap, length in zip(gaps.tolist(), lengths.tolist(), strict=True):
-        now += gap
-        start = max(now, heapq.heappop(free))
-        total += start - now
-        heapq.heappush(free, start + length)
-    assert wait == pytest.approx(total / n, rel=0.05)
-    assert team.wait_minutes(0.9)[2].startswith("36.0 hours of reading arrive per day and only 24")
-
-
-def test_other_shares_reweight_the_classes_with_the_effective_rows_beside() -> None:
-    decision = decided(shares=Shares.from_text("0.1", grouped=False))
+def test_another_prevalence_reweights_the_classes_and_says_what_the_rows_are_worth() -> None:
+    decision = decided(prevalence=Prevalence.from_text("0.1"))
     # Two rows of class 1 count 0.05 each, three of class 0 count 0.3 each.
     assert decision.population.effective_rows == pytest.approx(1 / (2 * 0.05**2 + 3 * 0.3**2))
     assert policy(decision, "always answer").cost == pytest.approx(
@@ -232,9 +204,7 @@ def test_other_shares_reweight_the_classes_with_the_effective_rows_beside() -> N
     assert policy(decision, "always answer").coverage == pytest.approx(0.05 * 2 + 0.3 * 2)
     assert decision.curve[1].effective_rows == decision.population.effective_rows
     assert "effective 3.6" in "\n".join(decide_lines(decision))
-    grouped = decided(shares=Shares.from_text("sex: f=0.5, m=0.5", grouped=True))
-    assert policy(grouped, "always answer").cost == pytest.approx(1000 * (0.25 * 20 + 8 / 6))
-    same = decided(shares=Shares.from_text("0=0.6,1=0.4", grouped=False))
+    same = decided(prevalence=Prevalence.from_text("0=0.6,1=0.4"))
     assert policy(same, "always answer").cost == pytest.approx(
         policy(decided(), "always answer").cost
     )
@@ -242,26 +212,23 @@ def test_other_shares_reweight_the_classes_with_the_effective_rows_beside() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "grouped", "sentence"),
+    ("text", "sentence"),
     [
-        ("1.2", False, "'1.2' in '1.2' is no share"),
-        ("0=0.5,1=0.4", False, "add up to 0.9, not 1"),
-        ("1=1", False, "leave out 0"),
-        ("0=0.5,1=0.4,2=0.1", False, "unknown name among the true answers"),
-        ("0=0.5,0=0.5", False, "no list of shares"),
-        ("0=half,1=0.5", False, "'half' in"),
-        ("female=1", True, "names no group"),
-        ("ward:a=1", True, "unknown group 'ward'"),
-        ("sex:f=0.5,x=0.5", True, "'x'"),
+        ("1.2", "'1.2' in '1.2' is no share"),
+        ("0=0.5,1=0.4", "add up to 0.9, not 1"),
+        ("1=1", "leave out 0"),
+        ("0=0.5,1=0.4,2=0.1", "unknown name among the true answers"),
+        ("0=0.5,0=0.5", "no list of shares"),
+        ("0=half,1=0.5", "'half' in"),
     ],
 )
-def test_shares_that_do_not_fit_are_refused(text: str, grouped: bool, sentence: str) -> None:
+def test_shares_that_do_not_fit_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        decided(shares=Shares.from_text(text, grouped=grouped))
+        decided(prevalence=Prevalence.from_text(text))
 
 
 def test_a_team_reads_what_is_deferred() -> None:
-    stated = Team(sensitivity=0.9, specificity=0.8, minutes=6, arrivals=10, readers=1)
+    stated = Team(sensitivity=0.9, specificity=0.8)
     at = {p.threshold: p.workload for p in decided(team=stated).curve}
     lax, none = at[0.8], at[None]
     assert lax is not None
@@ -269,15 +236,12 @@ def test_a_team_reads_what_is_deferred() -> None:
     # At 0.8: the model is wrong once, a reader reads rows 4 and 5 (truth 0).
     assert lax.wrong == pytest.approx(1000 * (1 + 0.2 + 0.2) / 5)
     assert lax.missed == pytest.approx(1000 * 1 / 5)
-    assert (lax.read, lax.hours) == pytest.approx((400, 40))
+    assert lax.read == pytest.approx(400)
     assert none.wrong == pytest.approx(1000 * (2 * 0.1 + 3 * 0.2) / 5)
     assert none.missed == pytest.approx(1000 * 2 * 0.1 / 5)
-    assert lax.wait_minutes == pytest.approx(6 * 0.05 / 0.95)  # ρ/(1 − ρ) services, M/M/1
     seen = {p.threshold: p.workload for p in decided(team=Team(column="reader")).curve}
     assert seen[None] is not None
     assert seen[None].wrong == pytest.approx(1000 / 5)
-    assert math.isnan(seen[None].wait_minutes)
-    assert "arrivals per day are not given" in seen[None].reason
 
 
 @pytest.mark.parametrize(
@@ -287,16 +251,15 @@ def test_a_team_reads_what_is_deferred() -> None:
         ({"accuracy": 0.9, "column": "reader"}, "say once how well"),
         ({"sensitivity": 0.9}, "say once how well"),
         ({"accuracy": 1.5}, "accuracy must lie between 0 and 1"),
-        ({"accuracy": 0.9, "minutes": 0}, "minutes must be above 0"),
-        ({"accuracy": 0.9, "readers": 0}, "1 to 10,000 readers"),
-        ({"accuracy": 0.9, "readers": 10**9}, "1 to 10,000 readers"),
+        ({"accuracy": 0.9, "minutes": 6}, "unknown field of the team in c.yaml: 'minutes'"),
+        ({"accuracy": "good"}, "accuracy of the team must be a number, not 'good'"),
         ({"column": "nobody"}, "unknown metadata column 'nobody'"),
         ({"column": "sex"}, "the reader's answer in 'sex' is 'f'"),
     ],
 )
 def test_a_team_that_cannot_be_is_refused(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        decided(team=Team(**fields))
+        decided(team=team_from(fields, "c.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -361,7 +324,7 @@ def test_every_task_of_the_shipped_suites_has_a_preset_that_can_be_edited(tmp_pa
         ("costs: {0: {1: 1.0e+308}}", r"a number from 0 to 1e\+12, not 1e\+308"),
         ("costs: {0: {1: 1e6}}", "not '1e6', which is a text; write 1000000"),
         ("costs: {0: {1: 'nan'}}", "not 'nan'$"),
-        ("unit: 2024-99-99", "cannot be read as a cost table: month must be in"),
+        ("unit: 2024-99-99", "is not YAML: month must be in"),
     ],
 )
 def test_cost_files_that_yaml_would_change_in_silence_are_refused(
@@ -385,7 +348,7 @@ def test_a_written_cost_table_loads_back_to_the_same_decision(tmp_path: Path) ->
         "needless_deferral": 2e6,
         "unit": '€: "each"',
         "note": "two\nlines # and a sign",
-        "team": {"sensitivity": 0.9, "specificity": 1 / 3, "arrivals": 20},
+        "team": {"sensitivity": 0.9, "specificity": 1 / 3},
     }
     run, path = items(SIX, costs=preset), tmp_path / "c.yaml"
     path.write_text(cost_file_text(run), encoding="utf-8")
@@ -427,7 +390,7 @@ EDGES = {
 @pytest.mark.parametrize("rows", EDGES.values(), ids=EDGES)
 def test_runs_at_the_edge_have_figures_or_reasons(rows: list[EvaluationResult]) -> None:
     costs = replace(COSTS, needless_deferral=0.0)
-    decision = decided(rows, costs=costs, team=Team(accuracy=0.9, arrivals=20))
+    decision = decided(rows, costs=costs, team=Team(accuracy=0.9))
     text = "\n".join(decide_lines(decision))
     facts = json.loads(dumps(decide_facts(decision)))
     assert facts["curve"][0]["cost"] == pytest.approx(policy(decision, "always defer").cost)
@@ -474,25 +437,26 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     assert call(run_file, "--write-cost", draft)[0] == 0
     assert "exists already" in call(run_file, "--write-cost", draft)[1]
     content = yaml.safe_load(draft.read_text())
-    content |= {"defer": 0.3, "team": {"accuracy": 0.9, "minutes": 4}}
+    content |= {"defer": 0.3, "team": {"accuracy": 0.9}}
     draft.write_text(yaml.safe_dump(content))
-    asked = (run_file, "--cost", draft, "--arrivals", 50, "--prevalence", "0.3")
+    asked = (run_file, "--cost", draft, "--prevalence", "0.3")
     code, text = call(*asked)
     assert code == 0
     assert "must own them" in text
     assert "Model and readers together" in text
     assert call(*asked) == (code, text)
     facts = json.loads(call(*asked, "--json")[1])
-    assert facts["team"]["minutes"] == 4
-    assert facts["team"]["arrivals"] == 50
+    assert facts["team"]["accuracy"] == 0.9
+    better = json.loads(call(*asked, "--reader-accuracy", 0.95, "--json")[1])
+    assert better["team"]["accuracy"] == 0.95  # an option replaces the team of the file
     assert facts["n_failed"] > 0
     assert facts["n_patients"] < facts["n_rows"]
     decision = decide_run(
         read_items(run_file),
         DecideOptions(
             costs=costs_of_run(read_items(run_file), draft),
-            team=Team(accuracy=0.9, minutes=4, arrivals=50),
-            shares=Shares.from_text("0.3", grouped=False),
+            team=Team(accuracy=0.9),
+            prevalence=Prevalence.from_text("0.3"),
         ),
     )
     assert facts == json.loads(dumps(decide_facts(decision)))
@@ -501,15 +465,11 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     )
     assert certified.exit_code == 0
     for wrong, sentence in (
-        (("--shares", "sex:female=1", "--prevalence", "0.3"), "give one of them"),
         (("--folds", 1), "2 folds or more"),
         (("--confidence", "nothing"), "unknown confidence variant"),
-        (("--cost", tmp_path / "none.yaml"), "cannot be read as a cost table"),
+        (("--cost", tmp_path / "none.yaml"), "none.yaml does not exist; check --cost"),
     ):
         assert sentence in call(run_file, "--cost", draft, *wrong)[1]
-    plain = tmp_path / "plain.yaml"
-    plain.write_text("costs: {0: {1: 1}, 1: {0: 4}}\ndefer: 0.5\n")
-    assert "--readers is of a team" in call(run_file, "--cost", plain, "--readers", 2)[1]
 
 
 def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:

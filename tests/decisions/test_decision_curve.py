@@ -26,7 +26,7 @@ from krisis.decisions.decision_curve import (
     decision_curve,
     useful_ranges,
 )
-from krisis.decisions.population import Shares
+from krisis.decisions.population import Prevalence
 from krisis.decisions.team import Team
 from krisis.errors import InvalidValue, UserError
 from krisis.json_values import dumps
@@ -89,10 +89,12 @@ def test_deferred_cases_take_the_decision_of_a_reader():
 
 
 def test_prevalence_weights_the_classes():
-    shares = Shares({"": 0.1})
-    found = benefits(run_of(CASES), thresholds=[0.5], shares=shares)
+    moved = Prevalence({"": 0.1})
+    found = benefits(run_of(CASES), thresholds=[0.5], prevalence=moved)
     assert found == pytest.approx([0.1 * 2 / 4 - 0.9 * 1 / 6])
-    point = decision_curve(run_of(CASES), CurveOptions(thresholds=[0.2], shares=shares)).curves[ALL]
+    point = decision_curve(run_of(CASES), CurveOptions(thresholds=[0.2], prevalence=moved)).curves[
+        ALL
+    ]
     # Whom one treats is known: with the prevalence given nothing is left to chance.
     assert (point[0].low, point[0].high) == pytest.approx((0.1 - 0.9 / 4,) * 2)
     assert point[0].standardized == pytest.approx((0.1 - 0.9 / 4) / 0.1)
@@ -115,8 +117,8 @@ def test_dcurves_agrees(cases, prevalence):
     frame = pd.DataFrame({"truth": [t for t, _ in cases], "p": [p for _, p in cases]})
     at = [0.05, 0.1, 0.2, 0.49, 0.5, 0.75, 0.9]
     oracle = dca(frame, "truth", ["p"], thresholds=at, prevalence=prevalence)
-    shares = None if prevalence is None else Shares({"": prevalence})
-    curve = decision_curve(run_of(cases), CurveOptions(thresholds=at, shares=shares))
+    moved = None if prevalence is None else Prevalence({"": prevalence})
+    curve = decision_curve(run_of(cases), CurveOptions(thresholds=at, prevalence=moved))
     for ours, theirs in ((MODEL, "p"), (ALL, "all"), (NONE, "none")):
         expected = oracle[oracle.model == theirs].sort_values("threshold").net_benefit
         found = [point.net_benefit for point in curve.curves[ours]]
@@ -134,8 +136,8 @@ def test_dcurves_agrees(cases, prevalence):
 )
 def test_laws(cases, team, prevalence):
     run = run_of([*cases, (1, 0.8, 0), (0, 0.3, 1)])
-    shares = None if prevalence is None else Shares({"": prevalence})
-    options = CurveOptions(thresholds=[0.1, 0.5, 0.8], team=team, answer_from=0.7, shares=shares)
+    moved = None if prevalence is None else Prevalence({"": prevalence})
+    options = CurveOptions(thresholds=[0.1, 0.5, 0.8], team=team, answer_from=0.7, prevalence=moved)
     curve = decision_curve(run, options)
     for name, points in curve.curves.items():
         for point, of_all in zip(points, curve.curves[ALL], strict=True):
@@ -179,7 +181,7 @@ def test_more_rows_of_the_same_patients_do_not_make_it_surer():
         (CASES, ANSWERS, {"thresholds": []}, "not none at all"),
         (CASES, ANSWERS, {"answer_from": 1.2}, "not 1.2"),
         (CASES, ANSWERS, {"default_action": "wait"}, "unknown default action"),
-        (CASES, ANSWERS, {"shares": Shares({"": 0.0})}, "prevalence is 0"),
+        (CASES, ANSWERS, {"prevalence": Prevalence({"": 0.0})}, "prevalence is 0"),
     ],
 )
 def test_what_has_no_curve_is_refused(cases, answers, options, words):
@@ -234,7 +236,6 @@ def test_the_command_and_the_section_say_the_same(saved):
     [
         ["--default-action", "treat"],
         ["--curve", "--cost", "x"],
-        ["--curve", "--minutes", "5"],
         ["--curve", "--thresholds=a"],
     ],
 )
@@ -286,12 +287,12 @@ def true_benefits(world, rng, prevalence):
 def test_intervals_cover(world, prevalence):
     rng = np.random.default_rng(5)
     true, n_runs = true_benefits(world, rng, prevalence), 300
-    shares = None if prevalence is None else Shares({"": prevalence})
+    moved = None if prevalence is None else Prevalence({"": prevalence})
     held = dict.fromkeys(true, (0, 0))
     for _ in range(n_runs):
         columns = zip(*(column.tolist() for column in drawn(rng, world)), strict=True)
         run = run_of([(int(t), None if silent else p, i) for t, p, silent, i in columns])
-        curves = decision_curve(run, replace(OPTIONS, shares=shares)).curves
+        curves = decision_curve(run, replace(OPTIONS, prevalence=moved)).curves
         for (name, t), (benefit, above) in true.items():
             point = next(one for one in curves[name] if one.threshold == t)
             first = point.low <= benefit <= point.high

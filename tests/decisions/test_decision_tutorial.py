@@ -46,7 +46,7 @@ def test_the_commands_of_the_tutorial_end_as_it_says(
     report = (ward / "report.html").read_text(encoding="utf-8")
     for title in ("Certified threshold", "Costs", "Decision curve", "Audit"):
         assert f">{title}</h2>" in report
-    assert report.count("Moved to") == 2
+    assert report.count("Re-weighted to") == 2
 
 
 @pytest.mark.slow

@@ -226,7 +226,9 @@ def test_simulated_studies_are_judged_as_the_command_judges(n: int, patients: Pa
 
 def table_of(right: np.ndarray, size: int) -> Table:
     rows = (
-        EvaluationResult(int(hit), 1, confidence=0.8, record_id=str(i), cluster_id=f"p{i // size}")
+        EvaluationResult(
+            int(hit), 1, confidence=0.8, record_id=f"{i:04}", cluster_id=f"p{i // size:04}"
+        )
         for i, hit in enumerate(right)
     )
     return Rows(rows).table

@@ -59,6 +59,7 @@ class Scenario:
         self.bytes_per_token = draw.choice([1.0, draw.uniform(1.0, 5.0), 4.0])
         self.n_calls_of_prose = draw.choice([0, 20, 60, 1000])
         self.n_added = draw.choice([0, 7, 256])
+        self.says_zero = False
         self.longest_note = draw.choice([0, 100, 1000])
         typical = PRICE.cost(500, (self.small + self.large) / 2) * self.n_records
         self.max_cost = typical * draw.choice([0.02, 0.1, 0.5, 1.5])
@@ -121,8 +122,8 @@ class RandomProvider(ChatBackend):
         return ChatReply(
             text if wanted <= cap else text[: len(text) // 2],
             "stop" if wanted <= cap else "length",
-            input_tokens=None if silent else n_input,
-            output_tokens=None if silent else n_output,
+            input_tokens=None if silent else n_input * (not scenario.says_zero),
+            output_tokens=None if silent else n_output * (not scenario.says_zero),
         )
 
     def count_input(self, request: ChatRequest) -> int:
@@ -270,6 +271,18 @@ def test_a_small_budget_is_used_up_instead_of_stopping_at_the_calls_in_progress(
     assert 4000 - last <= used <= 4000
     assert last < 600
     assert min(provider.caps) < 2560  # the last caps were lowered to what was left
+
+
+def test_a_usage_of_zero_is_unknown_and_charged_at_its_bound(
+    in_virtual_time: InVirtualTime,
+) -> None:
+    scenario = reliable()
+    scenario.n_records, scenario.says_zero = 200, True
+    result, provider = in_virtual_time(run(scenario, Limits(max_tokens=5000)))
+    assert isinstance(result.stop, BudgetReached)
+    assert provider.n_input + provider.n_output <= 5000
+    assert provider.n_calls < 10
+    assert result.spending.n_calls_without_usage == provider.n_calls
 
 
 def test_a_budget_below_a_token_for_every_byte_begins_on_trust_and_is_kept(

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Security
+from distributed.comm import connect
 
 from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
 from krisis.backends.asking import Asking, Elicitation
@@ -27,7 +29,7 @@ from krisis.errors import BackendError, InvalidValue, RunFailed
 from krisis.execution import cluster as cluster_module
 from krisis.execution import cluster_worker
 from krisis.execution.cluster import Cluster
-from krisis.execution.cluster_connection import ConnectionLost, Lost, WorkerGone
+from krisis.execution.cluster_connection import Connection, ConnectionLost, Lost, WorkerGone
 from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
@@ -514,3 +516,33 @@ def test_no_scheduler_at_the_address_is_one_sentence(
             run(OneByOne(), 5, Cluster(place))
         gc.collect()  # a client that was not closed would complain now
     assert not [one for one in warned if one.category is RuntimeWarning]
+
+
+def test_nobody_without_its_certificate_connects_to_a_local_cluster() -> None:
+    async def tried() -> list[str]:
+        own = Connection("local:1")
+        await own.open()
+        found = []
+        try:
+            address = own._own_cluster.scheduler_address
+            found.append(address.partition(":")[0])
+            found += [one.partition(":")[0] for one in await own.workers()]
+            stranger = Security.temporary()  # with a certificate, but of its own making
+            for place, security in (
+                (address.replace("tls:", "tcp:"), None),
+                (address, stranger),
+            ):
+                arguments = security.get_connection_args("client") if security else {}
+                try:
+                    comm = await connect(place, timeout=5, **arguments)
+                    await comm.close()
+                    found.append("connected")
+                except Exception as error:
+                    found.append(type(error).__name__)
+        finally:
+            await own.close()
+        return found
+
+    found = asyncio.run(tried())
+    assert set(found[:-2]) == {"tls"}
+    assert "connected" not in found

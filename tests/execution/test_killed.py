@@ -65,20 +65,18 @@ def killed_again_and_again(
     return snapshots
 
 
-# Scoring, and every step in which the two files that end a run are written.
+# Scoring, and every step in which the file that ends a run is written.
 LAST_STEPS = [
     ["scoring", ""],
     ["tempfile.mkstemp", ".metrics.json."],
     ["os.rename", ".metrics.json."],
-    ["tempfile.mkstemp", ".report.txt."],
-    ["os.rename", ".report.txt."],
 ]
 
 
 def killed_at_its_end(
     options: dict[str, Any], out: Path, start_worker: Start, n_kills: int
 ) -> None:
-    """Kill the run while it scores its rows and while it writes its report."""
+    """Kill the run while it scores its rows and while it writes its scores."""
     for i in range(n_kills):
         step = LAST_STEPS[i % len(LAST_STEPS)]
         resumed = {"resume": str(list_runs(out)[0])} if list_runs(out) else {}
@@ -174,7 +172,7 @@ def test_killed_and_resumed_a_run_is_billed_no_more_than_its_budget(
 
 
 @pytest.mark.slow
-def test_a_run_killed_while_it_scores_and_writes_its_report_only_ends_later(
+def test_a_run_killed_while_it_scores_and_writes_its_scores_only_ends_later(
     tmp_path: Path, loopback: Any, start_worker: Start, worker: ModuleType
 ) -> None:
     check_kills(

@@ -27,6 +27,7 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.journal_reading import read_journal
 from krisis.results.lock import RunLock
+from krisis.results.report import format_report
 from krisis.results.stops import BudgetReached, Interrupted, Unfinished
 from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
 
@@ -95,7 +96,7 @@ def test_a_run_directory_reads_back_as_the_result_that_was_returned(tmp_path: Pa
     assert loaded.evaluation_results == list(result.evaluation_results)
     assert loaded.to_dict()["metric_scores"] == result.to_dict()["metric_scores"]
     assert loaded.attrition == result.attrition
-    assert directory.report.read_text().startswith("1 of 20 records FAILED")
+    assert format_report(loaded).startswith("1 of 20 records FAILED")
 
 
 def test_the_directory_is_named_after_time_suite_model_and_an_id(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from krisis.metrics import Accuracy, DeferralAlignment
 from krisis.reporting.report import build_report, report_html
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.text import heading
-from krisis.results.leaderboard import leaderboards
 from krisis.results.report import format_report
+from krisis.results.side_by_side import warned
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopRule
 from krisis.results.store import list_runs, load_run
 
@@ -303,8 +303,7 @@ def test_every_report_says_how_the_run_ended_and_that_its_figures_lean(tmp_path:
     quick = CompareOptions(n_permutations=99)
     assert caution in heading(compare_runs({"old": old, "new": reread}, quick))
     assert caution not in heading(compare_runs({"old": old, "other": other}, quick))
-    (table,) = leaderboards({"new": reread})
-    assert table.entries[0].warnings == ["stopped as asked"]
+    assert warned(reread) == ["stopped as asked"]
     checked = CliRunner().invoke(
         app, ["check", str(tmp_path / "new.json"), "--require", "accuracy >= 0.5"]
     )

@@ -129,25 +129,6 @@ def told(*pairs: tuple[float, int, int]) -> list[EvaluationResult]:
     ]
 
 
-def test_the_interval_of_very_many_probabilities_is_that_of_groups_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rows, kind = invented(200), IntegratedCalibrationIndex()
-    whole = kind.form(rows.table).uncertainty(rows.table, OPTIONS).interval
-    monkeypatch.setattr("krisis.metrics.level_form.MOST_LEVELS", 60)
-    grouped = kind.form(rows.table).uncertainty(rows.table, OPTIONS).interval
-    assert grouped.low < kind(rows).value < grouped.high
-    assert (grouped.low, grouped.high) == pytest.approx((whole.low, whole.high), abs=0.02)
-    assert grouped != whole
-
-
-def test_the_discrimination_of_one_patient_has_an_interval_that_holds_it() -> None:
-    rows = invented(30, per_patient=30)
-    form = CorpDiscrimination().form(rows.table)
-    interval = form.uncertainty(rows.table, OPTIONS).interval
-    assert interval.low <= form.value() <= interval.high
-
-
 def test_few_levels_of_confidence_are_compared_with_their_own_shares() -> None:
     """Nine tenths of the rows have one confidence: no parabola goes through their neighbours."""
     rows = told((0.9, 18, 15), (0.5, 2, 2))
@@ -333,6 +314,14 @@ def every_metric() -> list:
 
 
 OPTIONS = BootstrapOptions(n_resamples=60)
+POINTS = {
+    "integrated_calibration_index",
+    "e50",
+    "e90",
+    "corp_miscalibration",
+    "corp_discrimination",
+    "corp_uncertainty",
+}
 
 
 @pytest.mark.parametrize("rows", [invented(90, digits=2, per_patient=3)], ids=len)
@@ -341,8 +330,9 @@ def test_every_interval_exists_holds_its_value_and_repeats(rows: Rows) -> None:
     for label, score in scores.items():
         interval = score.interval
         assert interval is not None, label
-        if score.key in ("e50", "e90"):
-            assert interval.reason == "no_method_was_shown_to_cover"
+        if score.key in POINTS:
+            assert interval.reason == "reported_as_a_point"
+            assert math.isnan(interval.low)
             continue
         assert interval.low <= score.value <= interval.high, label
         assert interval.low < interval.high, label
@@ -350,14 +340,14 @@ def test_every_interval_exists_holds_its_value_and_repeats(rows: Rows) -> None:
 
 
 def test_no_error_seen_leaves_no_interval_without_width() -> None:
-    """Quantiles of the distance have no interval at all, and say so."""
+    """Points have no interval at all, and say so."""
     rows = told((0.9, 30, 30), (0.8, 10, 10))
     scores = score_all(clinical_calibration_metrics(), rows, intervals=OPTIONS)
     defined = {score.key: score.interval for score in scores.values() if score.interval}
     assert len(defined) == 8  # but for intercept and slope
     for key, interval in defined.items():
-        if key in ("e50", "e90"):
-            assert interval.reason == "no_method_was_shown_to_cover"
+        if key in POINTS:
+            assert interval.reason == "reported_as_a_point"
         else:
             assert interval.low < interval.high, key
 
@@ -365,7 +355,7 @@ def test_no_error_seen_leaves_no_interval_without_width() -> None:
 def test_patients_widen_the_intervals_of_their_rows() -> None:
     """The same rows of 15 patients in place of 90 say less, about every figure."""
     alone, together = invented(90, digits=2), invented(90, digits=2, per_patient=6)
-    metrics = [*clinical_calibration_metrics()[:3], CorpUncertainty()]
+    metrics = clinical_calibration_metrics()[:3]
     widths = [
         [
             s.interval.high - s.interval.low

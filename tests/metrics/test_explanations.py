@@ -16,9 +16,9 @@ from krisis.metrics.explanations import METHODS, REASONS
 from krisis.metrics.scoring import score_all
 from krisis.metrics.selective_prediction import RiskAtCoverage
 from krisis.metrics.table import Answers
-from krisis.results.leaderboard import leaderboards
 from krisis.results.report import format_report
 from krisis.results.result import BenchmarkResult
+from krisis.results.side_by_side import side_by_side
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import REPLICATE_METHODS
 
@@ -70,9 +70,8 @@ def test_a_notebook_explains_the_methods_and_reasons_it_shows() -> None:
     assert result._repr_html_().count(f"<p>mid_p: {METHODS['mid_p']}</p>") == 1
     silent = score_all([SelectiveAccuracy()], rows[1:], intervals=BootstrapOptions())
     unanswered = BenchmarkResult(rows[1:], silent, {}, "m")
-    (board,) = leaderboards({"m": unanswered})
-    nothing = "undefined: no_non_abstained_predictions (nothing was answered)"
-    assert nothing in board._repr_html_()
+    nothing = "  m  undefined: no_non_abstained_predictions (nothing was answered)"
+    assert nothing in side_by_side({"m": unanswered}).lines()
     with pytest.raises(InvalidValue, match="nothing was answered"):
         unanswered.risk_coverage_curve()
 

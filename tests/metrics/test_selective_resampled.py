@@ -12,7 +12,6 @@ from krisis.metrics.weighted_curve import (
     CurveItems,
     CurveStatistic,
     area_key,
-    curve_paths,
     risk_key,
 )
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap, draw_clusters
@@ -98,15 +97,6 @@ def test_resamples_without_any_prediction_are_undefined_and_counted():
     for name in ("aurc", "augrc", "aurc_optimal", "augrc_optimal", "risk_at_0.10"):
         assert result.drop_rate(name) == pytest.approx((2 / 3) ** 3, abs=0.02), name
     assert result.drop_rate("cmax") == 0.0
-
-
-def test_paths_end_at_the_sums_of_the_resample():
-    items = items_from(3, 6, 4, even=False)
-    counts = np.ones((6, 2)) * [1, 2]
-    accepted, lost = curve_paths(items, counts)
-    np.testing.assert_allclose(accepted[-1], [items.losses.size, 2 * items.losses.size])
-    np.testing.assert_allclose(lost[-1], [items.losses.sum(), 2 * items.losses.sum()])
-    assert (np.diff(accepted, axis=0) >= 0).all()
 
 
 @pytest.mark.parametrize("coverage", [0.07, 0.14, 0.28, 0.55, 0.56, 0.57])

@@ -78,8 +78,8 @@ def test_very_many_patients_are_pooled_at_random_and_evenly() -> None:
     assert few.pools is few.patients
 
 
-def test_patients_stand_by_name_and_those_without_one_first() -> None:
+def test_patients_are_in_the_order_of_their_names_and_those_without_one_first() -> None:
     names = ["p10", "p1", "", "p2", "p1", ""]
     table = Table([row(i, cluster_id=name) for i, name in enumerate(names)])
-    # patients in the order in which they appear: p10, p1, the first without a name, p2, the second
-    assert table.patient_ranks().tolist() == [3, 2, 0, 4, 1]
+    assert table.patient_names == ["", "", "p1", "p10", "p2"]
+    assert table.patients.code.tolist() == [0, 1, 2, 2, 3, 4]

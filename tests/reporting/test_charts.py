@@ -16,6 +16,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of
 
 from krisis.metrics import DeferralAlignment, ExpectedCalibrationError, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.risk_band import risk_band
 from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
 from krisis.reporting.breakdown import SMALLEST_GROUP, breakdown_figures, breakdown_table
@@ -31,7 +32,7 @@ from krisis.reporting.deferral import confusion_figure, confusion_table, deferra
 from krisis.reporting.pages import style_sheet
 from krisis.reporting.palette import TONES
 from krisis.reporting.report import build_report, chart_sections
-from krisis.reporting.risk_curves import curve_band, run_curve
+from krisis.reporting.risk_curves import band_rows
 from krisis.results.result import BenchmarkResult
 
 
@@ -298,9 +299,7 @@ def test_the_band_of_a_curve_allows_for_errors_that_were_not_seen() -> None:
     """At each threshold the limits are those of a share: of 0 in n, 0 and 1 - 0.05^(1/n)."""
     levels = [0.9] * 30 + [0.6] * 14
     table = Rows([EvaluationResult(1, 1, confidence=c) for c in levels]).table
-    curve = run_curve(table)
-    assert curve is not None
-    first, last = curve_band(table, curve)
+    first, last = band_rows(risk_band(table))
     assert (first["coverage"], last["coverage"]) == (30 / 44, 1)
     assert [first["selective_low"], last["selective_low"]] == [0, 0]
     assert first["selective_high"] == pytest.approx(1 - 0.05 ** (1 / 30))

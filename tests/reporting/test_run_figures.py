@@ -87,8 +87,8 @@ def test_deferral_by_hand() -> None:
         EvaluationResult(None if did else 1, 1, did, 0.5, metadata={"should_abstain": due})
         for due, did in cases
     ]
-    table = Rows([replace(row, record_id=str(i)) for i, row in enumerate(rows)]).table
-    drawing = deferral_drawing({"m": table}, series(["m"]), look_of("screen"))
+    run = BenchmarkResult([replace(row, record_id=str(i)) for i, row in enumerate(rows)], {}, {})
+    drawing = deferral_drawing({"m": run}, series(["m"]), look_of("screen"))
     due, safe = drawing.table
     assert (due["value"], due["n"], safe["value"], safe["n"]) == (0.75, 4, 0.8, 5)
     assert due["low"] < 0.75 < due["high"]

@@ -36,9 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = {
-    "score": ("score", "r0.json", "-m", "accuracy", "-m", "risk_at_80_coverage", "-m", "e50"),
+    "score": ("show", "r0.json", "-m", "accuracy", "-m", "risk_at_80_coverage", "-m", "e50"),
     "show": ("show", "r1.json"),
-    "leaderboard": ("leaderboard", "r0.json", "r1.json", "r2.json"),
+    "three": ("compare", "r0.json", "r1.json", "r2.json", "-m", "accuracy", "--permutations", "99"),
     "compare": ("compare", "r0.json", "r1.json", "-m", "accuracy", "--permutations", "99"),
     "selective": ("selective", "--input", "r1.json", "--bootstrap-resamples", "50"),
 }
@@ -72,8 +72,8 @@ def test_an_estimate_is_written_with_its_interval_and_an_undefined_one_as_a_dash
         "method": "mid_p",
         "reason": None,
     }
-    missing = Interval.undefined("no_method_was_shown_to_cover")
-    assert Estimate(0.5, missing).record()["reason"] == "no_method_was_shown_to_cover"
+    missing = Interval.undefined("reported_as_a_point")
+    assert Estimate(0.5, missing).record()["reason"] == "reported_as_a_point"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -119,12 +119,10 @@ def test_why_a_number_is_missing_is_said_by_code_and_in_words(
     printed: dict[tuple[str, str], str],
 ) -> None:
     lines = {line["metric"]: line for line in csv.DictReader(io.StringIO(printed["score", "csv"]))}
-    assert lines["e50"]["reason"] == "no_method_was_shown_to_cover"
+    assert lines["e50"]["reason"] == "reported_as_a_point"
     assert (lines["e50"]["low"], lines["e50"]["level"]) == ("", "")
     for kind in ("markdown", "table"):
-        assert (
-            "no_method_was_shown_to_cover (no method was shown to cover" in printed["score", kind]
-        )
+        assert "reported_as_a_point (it is reported as a point" in printed["score", kind]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -210,12 +208,11 @@ def test_pdflatex_sets_the_tables_of_every_command(
 def test_json_is_the_same_by_both_names_and_keyed_by_keys(
     folder: Path, printed: dict[tuple[str, str], str]
 ) -> None:
-    for name in ("score", "leaderboard", "compare"):
+    for name in ("score", "three", "compare"):
         assert krisis(*COMMANDS[name], "--json", cwd=folder).stdout == printed[name, "json"]
     scores = json.loads(printed["score", "json"])["metric_scores"]
     assert [score["key"] for score in scores.values()] == ["accuracy", "risk_at_80_coverage", "e50"]
-    (board,) = json.loads(printed["leaderboard", "json"])
-    assert "accuracy" in board["entries"][0]["figures"]
+    assert len(json.loads(printed["three", "json"])["pairs"]) == 3
     (pair,) = json.loads(printed["compare", "json"])["pairs"]
     assert list(pair["deltas"]) == ["accuracy"]
 
@@ -226,7 +223,7 @@ def test_json_is_the_same_by_both_names_and_keyed_by_keys(
         (("show", "r0.json", "--format", "markdwn"), "unknown format 'markdwn'; did you mean"),
         (("show", "r0.json", "--json", "--format", "csv"), "--json and --format csv contradict"),
         # Said before a run is read.
-        (("leaderboard", "absent.json", "-o", "r1.json"), "r1.json exists already"),
+        (("compare", "absent.json", "-o", "r1.json"), "r1.json exists already"),
     ],
 )
 def test_a_wrong_format_or_an_existing_file_is_one_sentence(
@@ -243,7 +240,7 @@ def test_a_wrong_format_or_an_existing_file_is_one_sentence(
 def test_a_file_takes_the_format_of_its_ending(
     folder: Path, printed: dict[tuple[str, str], str], tmp_path: Path
 ) -> None:
-    words = COMMANDS["leaderboard"]
+    words = COMMANDS["three"]
     for suffix, kind in (
         (".csv", "csv"),
         (".md", "markdown"),
@@ -253,4 +250,4 @@ def test_a_file_takes_the_format_of_its_ending(
         path = tmp_path / f"board{suffix}"
         done = krisis(*words, "--output", str(path), cwd=folder)
         assert (done.returncode, done.stdout) == (0, "")
-        assert path.read_text(encoding="utf-8") == printed["leaderboard", kind]
+        assert path.read_text(encoding="utf-8") == printed["three", kind]

@@ -26,9 +26,9 @@ from krisis.results.comparison.compare import (
     unpaired_interval,
 )
 from krisis.results.comparison.text import compared_by_lines, comparison_parts, heading
-from krisis.results.leaderboard import leaderboards
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
+from krisis.results.side_by_side import warned
 from krisis.statistics.intervals import Interval
 
 QUICK = CompareOptions(n_permutations=399)
@@ -435,10 +435,6 @@ def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
         (["compare", "{run}", "{other}", "--primary", "acuracy"], UnknownName),
         (["compare", "{run}", "{other}", "--margin", "wide"], InvalidValue),
         (["compare", "{run}", "{run}", "--margin", "-5"], InvalidValue),
-        (["leaderboard", "{run}", "--sort", "accuracy"], InvalidValue),
-        (["leaderboard", "{run}", "--sort", "accuracy", "--sort", "accuracy"], InvalidValue),
-        (["leaderboard", "{run}", "--sort", "abstention_rate"], InvalidValue),
-        (["leaderboard", "{run}", "--sort", "speed"], UnknownName),
     ],
 )
 def test_bad_requests_are_refused_in_one_sentence(
@@ -449,37 +445,6 @@ def test_bad_requests_are_refused_in_one_sentence(
     given = [argument.format(run=run, other=other) for argument in arguments]
     done = CliRunner().invoke(app, given)
     assert isinstance(done.exception, problem)
-
-
-def test_a_leaderboard_is_not_ranked_until_asked(tmp_path: Path) -> None:
-    runs = {
-        "zebra": result_of(invented_rows()),
-        "ape": result_of(invented_rows(skill=0.5)),
-    }
-    (plain,) = leaderboards(runs)
-    assert [entry.name for entry in plain.entries] == ["ape", "zebra"]
-    assert all(entry.rank is None for entry in plain.entries)
-    (ranked,) = leaderboards(runs, sort=["accuracy", "selective_accuracy"])
-    assert [(entry.name, entry.rank) for entry in ranked.entries] == [("zebra", 1), ("ape", 2)]
-
-
-def test_a_leaderboard_has_one_table_per_suite_and_task(tmp_path: Path) -> None:
-    other = result_of(invented_rows(30))
-    other.suite_description["task"] = "staging"
-    write_run(tmp_path / "a", result_of(invented_rows(30), "m/a"))
-    write_run(tmp_path / "b", result_of(invented_rows(20), "m/b"), n_cases=30)
-    write_run(tmp_path / "c", other)
-    done = CliRunner().invoke(app, ["leaderboard", str(tmp_path), "--json"])
-    tables = {table["task"]: table for table in json.loads(done.stdout)}
-    assert set(tables) == {"detection", "staging"}
-    first, second = tables["detection"]["entries"]
-    assert (first["ended"], second["ended"]) == (True, False)
-    assert {"accuracy", "balanced_accuracy", "selective_accuracy", "abstention_rate"} <= set(
-        first["figures"]
-    )
-    printed = CliRunner().invoke(app, ["leaderboard", str(tmp_path)]).output
-    assert "Not ranked" in printed
-    assert "tokens" in printed
 
 
 def test_a_comparison_without_areas_agrees_with_one_that_has_them() -> None:
@@ -514,8 +479,7 @@ def test_the_risk_in_force_and_a_mixture_of_patients_are_said_first() -> None:
     words = heading(compare_runs(runs, QUICK))
     assert words.count("another answer has a probability of 0.1 or more") == 1
     assert words.count("is over real and synthetic patients") == 2
-    (table,) = leaderboards(runs)
-    assert table.entries[0].warnings[-1] == "real and synthetic patients together"
+    assert warned(runs["a"]) == ["2 failed", "real and synthetic patients together"]
 
 
 class Odds(Accuracy):

@@ -24,7 +24,6 @@ from krisis.metrics.selective_prediction import AURC
 from krisis.results.account import RunFacts
 from krisis.results.comparison.base import Comparison
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.leaderboard import leaderboards
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Interrupted
 
@@ -129,8 +128,6 @@ def test_the_reprs_of_results_curves_comparisons_and_tables_say_what_they_rest_o
     unpaired = compare_runs({n: BenchmarkResult([], a_result().metric_scores, {}, n) for n in "AB"})
     assert repr(unpaired) == "Comparison(A, B; unpaired)"
     assert "UNPAIRED" in unpaired._repr_html_()
-    (table,) = leaderboards({"A": a_result(), "B": a_result()})
-    assert repr(table) == "Leaderboard(toy / ; A, B)"
 
 
 def test_no_repr_of_a_backend_shows_a_key_or_an_address() -> None:
@@ -153,7 +150,7 @@ def test_the_first_line_of_a_notebook_is_what_became_of_the_records() -> None:
         "1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed"
     )
     cells = found.text[found.text.index("Metric") :]
-    assert cells[:5] == ["Metric", "Value", "95 % interval", "Method", "n"]
+    assert cells[:5] == ["Metric", "Value", "interval", "Method", "n"]
     assert cells[5:8] == ["Selective Accuracy (answered only)", "0.5000", "2"]
 
 
@@ -189,9 +186,10 @@ def test_scores_show_reasons_levels_and_methods() -> None:
             "d": MetricScore("d", 0.5, interval=Interval.undefined("")),
         }
     )
-    cells = Read(scores._repr_html_()).text[5:]
+    cells = Read(scores._repr_html_()).text
     assert cells == [
-        *("a", "0.5000", "[0.1000, 0.9000] (90 %)", "exact", "1,234"),
+        *("Metric", "Value", "90 % interval", "Method", "n"),
+        *("a", "0.5000", "[0.1000, 0.9000]", "exact", "1,234"),
         *("b", "0.5000", "none: too few", "0"),
         *("c", "undefined: no rows", "0"),
         *("d", "0.5000", "0"),
@@ -208,14 +206,13 @@ def test_nothing_that_a_file_brought_is_markup(name: str, words: str) -> None:
     result = a_result(hostile + name, suite=hostile, rows=rows)
     result.metric_scores["own"] = MetricScore(hostile, math.nan, details={"reason": hostile})
     result.baselines = {hostile: result.metric_scores}
-    (board,) = leaderboards({hostile: result})
-    for page in (result._repr_html_(), board._repr_html_()):
-        found = Read(page)
-        assert set(found.elements) <= ALLOWED
-        assert found.attributes <= {"style"}
-        assert not found.open
-        assert "\u202e" not in page
-    assert "\u202e" not in repr(result) + repr(board)
+    page = result._repr_html_()
+    found = Read(page)
+    assert set(found.elements) <= ALLOWED
+    assert found.attributes <= {"style"}
+    assert not found.open
+    assert "\u202e" not in page
+    assert "\u202e" not in repr(result)
 
 
 def test_a_comparison_shows_its_basis_differences_and_verdicts(compared: Comparison) -> None:
@@ -286,28 +283,12 @@ def test_a_frame_has_a_line_per_metric_with_everything_a_table_needs() -> None:
     assert list(result.scores_frame().source) == ["all"] * 4 + ["real"] * 4
 
 
-def test_comparisons_and_leaderboards_have_frames(compared: Comparison) -> None:
+def test_comparisons_have_frames(compared: Comparison) -> None:
     frame = compared.to_frame().set_index("key")
     delta = compared.pairs[0].deltas["aurc"]
     assert frame.loc["aurc", "delta"] == delta.delta
     assert frame.loc["aurc", "compared_by"] == "AURC / Cmax"
     assert frame.loc["aurc", "verdict"] == delta.verdict()
-    (board,) = leaderboards({"A": a_result(), "B": a_result()})
-    table = board.to_frame().set_index("name")
-    assert table.loc["A", "n_failed"] == 1
-    assert table.loc["A", "answer_rate"] == 2 / 3
-    # The area of 1/12 over a coverage of 2/3: it must not bear the name of the area itself.
-    assert table.loc["A", "aurc_normalized"] == pytest.approx(1 / 8)
-    assert "aurc" not in table.columns
-
-
-def test_a_leaderboard_shows_counts_and_what_is_not_known() -> None:
-    other = BenchmarkResult(ROWS, score_all(METRICS[:1], ROWS), {"suite": "toy"}, "B")
-    (board,) = leaderboards({"A": a_result(), "B": other})
-    text = Read(board._repr_html_()).text
-    assert "2 answered / 1 abstained; 1 failed" in text
-    assert "not scored" in text
-    assert "not known" in text
 
 
 def test_without_pandas_a_frame_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,14 @@
-"""Gaps of groups are tested by exchanging patients, and agreement is Krippendorff's."""
+"""Gaps of groups are tested by exchanging patients."""
 
 from __future__ import annotations
 
 import math
 
-import krippendorff
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from krisis.statistics.agreement import alpha, coincidences, krippendorff_alpha
-from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import (
     doubled_risk_power,
     gap_interval,
@@ -164,50 +159,3 @@ def test_intervals_of_gaps_and_means() -> None:
     mean = student_interval(x, np.ones(4), 0.9)
     expected = stats.t.interval(0.9, 3, loc=x.mean(), scale=stats.sem(x))
     assert (mean.low, mean.high) == pytest.approx(expected)
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    shape=st.tuples(st.integers(2, 5), st.integers(3, 25), st.integers(2, 5)),
-    ordered=st.booleans(),
-)
-@settings(max_examples=60, deadline=None)
-def test_alpha_is_that_of_the_package(
-    seed: int, shape: tuple[int, int, int], ordered: bool
-) -> None:
-    n_raters, n_cases, n_values = shape
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(n_values, size=n_cases)
-    ratings = np.where(
-        rng.random((n_cases, n_raters)) < 0.6,
-        truth[:, None],
-        rng.integers(n_values, size=(n_cases, n_raters)),
-    )
-    ratings[rng.random(ratings.shape) < 0.25] = -1
-    met = coincidences(ratings, n_values).sum(axis=0)
-    if np.count_nonzero(met.sum(axis=1)) < 2:
-        assert math.isnan(alpha(met[None], ordered=ordered)[0])
-        return
-    expected = krippendorff.alpha(
-        reliability_data=np.where(ratings < 0, np.nan, ratings).T,
-        level_of_measurement="ordinal" if ordered else "nominal",
-        value_domain=list(range(n_values)),
-    )
-    assert alpha(met[None], ordered=ordered)[0] == pytest.approx(expected, abs=1e-8)
-
-
-def test_the_interval_of_alpha_is_by_patient() -> None:
-    rng = np.random.default_rng(2)
-    first = rng.integers(2, size=60)
-    second = np.where(rng.random(60) < 0.8, first, 1 - first)
-    ratings = np.stack([first, second], axis=1)
-    options = BootstrapOptions(n_resamples=800)
-    value, alone = krippendorff_alpha(ratings, 2, np.arange(60), ordered=False, options=options)
-    four = np.repeat(ratings, 4, axis=0)
-    same, clustered = krippendorff_alpha(
-        four, 2, np.repeat(np.arange(60), 4), ordered=False, options=options
-    )
-    assert alone.low < value < alone.high
-    assert same == pytest.approx(value, abs=0.01)
-    # Four copies of every row of a patient say no more than one.
-    assert clustered.high - clustered.low == pytest.approx(alone.high - alone.low, rel=0.05)

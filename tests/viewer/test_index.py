@@ -154,7 +154,6 @@ def same_table(left: Any, right: Any) -> None:
     assert left.patients.n == right.patients.n
     assert np.array_equal(left.patients.code, right.patients.code)
     assert left.patient_names == right.patient_names
-    assert left.patient_ranks().tolist() == right.patient_ranks().tolist()
     assert (left.repeats_cases, left.says_why_deferred) == (
         right.repeats_cases,
         right.says_why_deferred,

@@ -174,7 +174,7 @@ def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> N
     first = pair["changes"]["right → wrong"][0]
     page = site.get("/compare?run=run-a&run=run-b").text
     assert f'href="/runs/run-b/cases/{first["right_position"]}"' in page
-    assert "What the whole runs took: " in page
+    assert "Time, tokens and cost: " in page
     assert all(took["token_total"] for took in facts["comparison"]["spending"].values())
     assert site.get("/compare").status == 200
     assert site.get("/compare?run=run-a&run=run-b&run=run-c").status == 200

@@ -25,7 +25,7 @@ def backend_from_name(name: str, **options: Any) -> BaseBackend:
         family, slash, model = name, "", ""
     if not (is_own or slash or family in registry.table("backends")):
         _refuse_model_alone(name)
-    kind = registry.find("backends", family)
+    kind = registry.find_or_load("backends", family)
     if not (isinstance(kind, type) and issubclass(kind, BaseBackend)):
         raise InvalidValue(f"{family!r} is not a backend; name a class derived from BaseBackend")
     given = {option: value for option, value in options.items() if value is not None}

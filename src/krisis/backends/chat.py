@@ -113,8 +113,10 @@ class ChatReply:
     n_dropped_fields: int = 0
 
     def __post_init__(self) -> None:
-        self.input_tokens = believable_count(self.input_tokens)
-        self.output_tokens = believable_count(self.output_tokens)
+        # No prompt is empty and no text is written with 0 tokens: such a count says nothing.
+        self.input_tokens = believable_count(self.input_tokens) or None
+        n_output = believable_count(self.output_tokens)
+        self.output_tokens = n_output or (None if self.text else n_output)
 
 
 class ChatBackend(BaseBackend):

@@ -18,6 +18,7 @@ from krisis.backends.batch_api import MAX_RESULTS_BYTES, BatchApi
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.backends.dialects import Dialect, DialectLadder, schema_in_words
 from krisis.backends.failures import as_backend_error
+from krisis.backends.reply import MAX_REPLY_CHARACTERS
 from krisis.backends.retry import RetryPolicy
 from krisis.backends.secrets import Secret, find_key, holds_secret
 from krisis.backends.transport import http_client
@@ -157,7 +158,12 @@ class ProviderBackend(ChatBackend):
         return failure
 
     def received(self, reply: ChatReply, asked: Dialect) -> ChatReply:
-        """Return a reply as it may be kept, and learn from it how the server can be asked."""
+        """Return a reply as it may be kept, and learn from it how the server can be asked.
+
+        A text that is too long to be read is cut before anything looks at all of its letters.
+        """
+        if len(reply.text) > MAX_REPLY_CHARACTERS:
+            reply.text, reply.logprobs = reply.text[: MAX_REPLY_CHARACTERS + 1], ()
         reply.headers = _telling(reply.headers)
         self._remove_key(reply)
         self.ladder.note_reply(reply, asked)

@@ -22,7 +22,8 @@ from krisis.data.base import Label, Task
 from krisis.errors import MalformedReply, TruncatedReply
 from krisis.json_values import JsonMapping, JsonValue
 
-MAX_REPLY_CHARACTERS = 1_000_000
+# Ten times the longest answer to a large batch; it is read in less than a second.
+MAX_REPLY_CHARACTERS = 500_000
 # Probabilities that add up to 1 may exceed it by this much once each is rounded to two decimals.
 ROUNDING = 0.02
 CUT_REASONS = frozenset(
@@ -101,8 +102,8 @@ def read_probabilities(
 def _answer_object(text: str, key: str, finish_reason: str) -> JsonObject | None:
     if len(text) > MAX_REPLY_CHARACTERS:
         raise MalformedReply(
-            f"the reply has {len(text):,} characters, more than the {MAX_REPLY_CHARACTERS:,} "
-            "that are read; ask for fewer cases in one call"
+            f"the reply has more than the {MAX_REPLY_CHARACTERS:,} characters that are read; "
+            "ask for fewer cases in one call"
         )
     cut = finish_reason.lower() in CUT_REASONS
     answers, breaks_off = objects_in(without_thoughts(text), key)

@@ -16,14 +16,16 @@ from krisis.errors import MissingKey
 
 BLANK = "…"
 # A key as error messages quote it: its head, stars or dots, its tail.
-_MASKED = re.compile(r"([\w-]*)(?:\*{2,}|\.{3,}|…)([\w-]*)")
+# Its head begins where a word does, else a long word would be read once for each of its letters.
+_MASKED = re.compile(r"((?<![\w-])[\w-]++|)(?:\*{2,}|\.{3,}|…)([\w-]*)")
 _TELLING = 3
 _KEY_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
 # A part of this many characters is recognised wherever it appears.
 _PART = 8
 # What a key may be split by, or its characters be written as, without becoming another.
 _DISGUISE = re.compile(
-    r"\\+u00([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})|\\+[nrt]|[\s+/_\u00ad\u200b-\u200d\u2060-]"
+    r"(?<!\\)\\+u00([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})|(?<!\\)\\+[nrt]"
+    r"|[\s+/_\u00ad\u200b-\u200d\u2060-]"
 )
 
 

@@ -20,16 +20,19 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Evaluate": {
         "run": ("krisis.cli.run", "Run a suite on a model and score the answers."),
         "sweep": ("krisis.cli.sweep", "Run every model of a plan on every task, side by side."),
-        "resume": ("krisis.cli.resume", "Finish a run or a sweep that was cut short."),
-        "retry-failed": ("krisis.cli.retry_failed", "Retry the failed records of a run."),
+        "resume": (
+            "krisis.cli.resume",
+            "Finish a run or a sweep that was cut short.",
+        ),
         "batches": ("krisis.cli.batches", "List, await, collect or cancel provider batches."),
-        "score": ("krisis.cli.score", "Compute the metrics of a run again, without any model."),
     },
     "Look": {
-        "show": ("krisis.cli.show", "Print the report of a run."),
+        "show": ("krisis.cli.show", "Print the report of a run, or score it again."),
         "report": ("krisis.cli.report", "Write a run as one self-contained HTML page."),
-        "compare": ("krisis.cli.compare", "Compare runs on the same cases, pair by pair."),
-        "leaderboard": ("krisis.cli.leaderboard", "Show runs side by side, per suite and task."),
+        "compare": (
+            "krisis.cli.compare",
+            "Compare runs on the same cases, pair by pair.",
+        ),
         "figure": ("krisis.cli.figure", "Draw one or several runs as a figure for a paper."),
         "view": ("krisis.cli.view", "Look at saved runs in a browser, on this machine only."),
         "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
@@ -44,13 +47,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("krisis.cli.check", "Check a run against requirements; exit 1 if one fails."),
     },
     "Data": {
-        "info": ("krisis.cli.info", "Say what a suite asks and holds, and what to type first."),
-        "list": ("krisis.cli.names", "List the suites, backends or metrics that are installed."),
+        "info": ("krisis.cli.info", "List suites, backends and metrics, or describe one."),
         "init": ("krisis.cli.init", "Write a first YAML file for a table of your own."),
         "data": ("krisis.cli.data", "Write the embedded cohorts, or check your own files."),
         "import": ("krisis.cli.import_run", "Turn predictions of other programs into runs."),
-        "export": ("krisis.cli.export", "Write the rows of a run as a table or Inspect log."),
-        "run-file": ("krisis.cli.run_file", "Write runs in the file format of their suite."),
+        "export": ("krisis.cli.export", "Write a run as a table, Inspect log or run file."),
     },
     "Maintain": {
         "pull": ("krisis.cli.pull", "Download a small language model for the backend `local`."),

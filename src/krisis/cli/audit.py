@@ -1,4 +1,4 @@
-"""`krisis audit`: whether a run holds in every group, twice, and if labels are wrong."""
+"""`krisis audit`: whether a run holds in every group and twice, and whether labels agree."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from krisis.cli.certify import AsJson, Calibration, Confidence, LossName, Mode, 
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json, echo_lines
 from krisis.decisions.audit_groups import audit_groups
-from krisis.decisions.audit_labels import LabelOptions, audit_labels, label_lines
+from krisis.decisions.audit_labels import (
+    agreement_lines,
+    disputed_labels,
+    disputed_lines,
+    label_agreement,
+)
 from krisis.decisions.group_findings import group_lines
 from krisis.decisions.group_tests import GroupOptions
-from krisis.decisions.label_noise import FlipRates
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.stability import stability_of_saved
 from krisis.decisions.stability_text import stability_lines
-from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps
 from krisis.results.run_items import read_items
 
@@ -39,21 +42,12 @@ CoverageOption = Annotated[
     float | None,
     typer.Option("--coverage", help="Answer this share of the rows, the surest, instead."),
 ]
-FlipRateOption = Annotated[
+Agreement = Annotated[
     str,
     typer.Option(
-        "--flip-rate", help="Share of wrong labels, or one per true answer: 0:0.02,1:0.08."
-    ),
-]
-FlipRange = Annotated[
-    str, typer.Option("--flip-range", help="Bound the risk over these flip rates: 0:0.1.")
-]
-LabelColumns = Annotated[
-    str,
-    typer.Option(
-        "--labels",
+        "--agreement",
         metavar="COLUMNS",
-        help="Metadata columns with further labels, with commas; `truth` is the label.",
+        help="Comma-separated metadata columns with further labels; `truth` is the run's own.",
     ),
 ]
 Against = Annotated[
@@ -67,8 +61,8 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of permutations a
     app,
     "krisis audit runs/RUN --by sex,age:40:60",
     "krisis audit runs/RUN --coverage 0.8 --json",
-    "krisis audit runs/RUN --flip-rate 0.05 --against runs/OTHER",
-    "krisis audit runs/RUN --labels reader_1,reader_2",
+    "krisis audit runs/RUN --against runs/OTHER",
+    "krisis audit runs/RUN --agreement reader_1,reader_2",
 )
 def audit(
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
@@ -78,15 +72,13 @@ def audit(
     confidence: Confidence = "",
     calibration: Calibration = None,
     loss: LossName = "",
-    flip_rate: FlipRateOption = "",
-    flip_range: FlipRange = "",
-    labels: LabelColumns = "",
+    agreement: Agreement = "",
     against: Against = [],  # noqa: B006 - never changed
     mode: Mode = None,
     seed: Seed = 42,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a run: does it hold in every group, twice, and what if labels are wrong."""
+    """Audit a run: does it hold in every group and when asked twice, and do labels agree."""
     score = ScoreOptions(
         confidence=confidence, calibrator=calibrator_of(calibration), loss=loss, seed=seed
     )
@@ -101,16 +93,14 @@ def audit(
     # Every part of the audit adds its facts and its lines.
     facts: JsonObject = {"groups": groups.to_json()}
     lines = group_lines(groups)
-    if flip_rate or flip_range or labels or against:
-        asked = LabelOptions(
-            flip_rates=FlipRates.parsed(flip_rate) if flip_rate else None,
-            flip_range=_range(flip_range) if flip_range else None,
-            columns=_names(labels),
-            score=score,
-        )
-        found = audit_labels(items, asked, [read_items(path, mode) for path in against])
-        facts["labels"] = found.to_json()
-        lines += ["", *label_lines(found)]
+    if agreement:
+        agreed = label_agreement(items, _names(agreement), seed=seed)
+        facts["agreement"] = agreed.to_json()
+        lines += ["", *agreement_lines(agreed)]
+    if against:
+        disputed = disputed_labels([items, *(read_items(path, mode) for path in against)], score)
+        facts["disputed"] = disputed.to_json()
+        lines += ["", *disputed_lines(disputed)]
     steady = stability_of_saved(run, against, seed=seed)
     if steady is not None:
         facts["stability"] = steady.to_json()
@@ -123,13 +113,3 @@ def audit(
 
 def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _range(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in text.split(":"))
-    except ValueError:
-        raise InvalidValue(
-            f"--flip-range must be two numbers with a colon, such as 0:0.1, not {text!r}"
-        ) from None
-    return low, high

@@ -11,7 +11,7 @@ import typer
 from krisis.backends.batch_api import BatchApi
 from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.help import command, new_app
-from krisis.cli.resume import stored_config
+from krisis.cli.resume import TRUST_OPTION, stored_config
 from krisis.cli.streams import echo_json
 from krisis.errors import BackendError, InvalidFile
 from krisis.execution.assembly import backend_of
@@ -32,10 +32,12 @@ _POLL = typer.Option(None, "--poll-seconds", help="First pause between two looks
 
 @command(app, "krisis batches list runs/RUN", name="list")
 def list_batches(
-    run: Path = _RUN, as_json: bool = typer.Option(False, "--json", help="Print JSON.")
+    run: Path = _RUN,
+    trust: bool = TRUST_OPTION,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the provider batches of a run; the provider is asked about those that are open."""
-    config, journal = _read(run)
+    config, journal = _read(run, trust)
     found = asyncio.run(_states(batch_api_of(backend_of(config)), journal))
     if as_json:
         echo_json(dumps({"run": str(run), "provider_batches": found}))
@@ -49,28 +51,28 @@ def list_batches(
 
 
 @command(app, "krisis batches wait runs/RUN --poll-seconds 60")
-def wait(run: Path = _RUN, poll_seconds: float | None = _POLL) -> None:
+def wait(run: Path = _RUN, trust: bool = TRUST_OPTION, poll_seconds: float | None = _POLL) -> None:
     """Wait until the provider batches have ended and collect them; submit nothing."""
-    _take_up(run, wait=True, poll_seconds=poll_seconds)
+    _take_up(run, trust, wait=True, poll_seconds=poll_seconds)
 
 
 @command(app, "krisis batches collect runs/RUN")
-def collect(run: Path = _RUN) -> None:
+def collect(run: Path = _RUN, trust: bool = TRUST_OPTION) -> None:
     """Collect the provider batches that have ended, without waiting; submit nothing."""
-    _take_up(run, wait=False)
+    _take_up(run, trust, wait=False)
 
 
 @command(app, "krisis batches cancel runs/RUN")
-def cancel(run: Path = _RUN) -> None:
+def cancel(run: Path = _RUN, trust: bool = TRUST_OPTION) -> None:
     """Cancel the open provider batches; what was answered until then can be collected.
 
     One that the provider no longer knows is given up, and its records are asked again by a resume.
     """
-    config, journal = _read(run)
+    config, journal = _read(run, trust)
     api = batch_api_of(backend_of(config))
     lock = RunLock(run)  # nobody may submit or collect meanwhile
     try:
-        _, journal = _read(run)
+        _, journal = _read(run, trust)
         for batch in journal.provider_batches.open:
             typer.echo(asyncio.run(_cancelled(api, batch, journal, run)))
     finally:
@@ -81,8 +83,8 @@ def cancel(run: Path = _RUN) -> None:
     typer.echo(f"to collect what was answered, type: krisis batches wait {run}")
 
 
-def _read(run: Path) -> tuple[RunConfig, JournalContents]:
-    config = stored_config(run, {"batch": True})
+def _read(run: Path, trust: bool) -> tuple[RunConfig, JournalContents]:
+    config = stored_config(run, {"batch": True}, trust=trust)
     if not read_manifest(run).config.get("batch"):
         journal = read_journal(RunDirectory(run).rows)
         if not journal.provider_batches.batches:
@@ -91,9 +93,9 @@ def _read(run: Path) -> tuple[RunConfig, JournalContents]:
     return config, read_journal(RunDirectory(run).rows)
 
 
-def _take_up(run: Path, *, wait: bool, poll_seconds: float | None = None) -> None:
-    _read(run)
-    config = stored_config(run, {"batch": True, "poll_seconds": poll_seconds})
+def _take_up(run: Path, trust: bool, *, wait: bool, poll_seconds: float | None = None) -> None:
+    _read(run, trust)
+    config = stored_config(run, {"batch": True, "poll_seconds": poll_seconds}, trust=trust)
     recorder = Recorder.resume(run, announce=announce)
     write_run_file(config, [carry_out(config, recorder, submit=False, wait=wait)])
 

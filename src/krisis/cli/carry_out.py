@@ -103,7 +103,7 @@ def _conclude(result: BenchmarkResult) -> None:
     if counts.n_failed and not counts.n_answered:
         raise RunFailed(
             f"no record was answered, {counts.n_failed} failed; see the errors in "
-            f"{run}/rows.jsonl, then type: krisis retry-failed {run}"
+            f"{run}/rows.jsonl, then type: krisis resume {run} --failed"
         )
 
 

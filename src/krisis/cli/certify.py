@@ -63,7 +63,6 @@ Time = Annotated[
     str, typer.Option("--time", help="With --verify: metadata column that orders the patients.")
 ]
 Mode = Annotated[str | None, typer.Option("--mode", help="Experiment of a run file.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the order of the patients.")]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Write the certificate to this new file (JSON)."),
@@ -91,7 +90,6 @@ def certify(
     verify: Verify = None,
     time: Time = "",
     mode: Mode = None,
-    seed: Seed = 42,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +109,6 @@ def certify(
         loss=loss,
         costs=None if cost is None else read_costs(cost),
         rows_per_patient=rows_per_patient,
-        seed=seed,
     )
     options = CertifyOptions(
         risk=risk or 0.0,
@@ -130,6 +127,8 @@ def certify(
         typer.echo("\n".join(certificate_lines(certificate)))
     if output is not None:
         typer.echo(f"wrote {output}", err=as_json)
+    if all(part.threshold is None for part in certificate.parts):
+        raise typer.Exit(1)
 
 
 def _check_output(output: Path | None, risk: float | None, time: str) -> None:

@@ -12,10 +12,11 @@ from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.execution.config import read_mapping
 from krisis.json_values import dumps, write_text
-from krisis.results.loading import load_result
+from krisis.results.base import BenchmarkResult
+from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.report_tables import mixture, optional_stopping
+from krisis.yaml_values import read_mapping
 
 app = new_app()
 
@@ -60,8 +61,8 @@ def check(
             f"{against} is named to compare with, but nothing is required against it; add for "
             "instance --no-worse 'accuracy by 0.03'"
         )
-    baseline = None if against is None else load_result(against)
-    checked = load_result(run)
+    baseline = None if against is None else _from_rows(against)
+    checked = _from_rows(run)
     warn_of_damage(result for result in (checked, baseline) if result is not None)
     for caution in filter(None, (mixture(checked), optional_stopping(checked))):
         typer.echo(caution, err=True)
@@ -76,6 +77,11 @@ def check(
     else:
         typer.echo("\n".join(verdict.line() for verdict in verdicts))
     raise typer.Exit(exit_code(verdicts))
+
+
+def _from_rows(path: Path) -> BenchmarkResult:
+    """Read a run and score its rows: a gate believes no score that a file states."""
+    return scored_from_rows(with_rows(load_result(path), path))
 
 
 _OWN = "krisis check "
@@ -112,9 +118,12 @@ def _gate_of(
 def _read_gate(path: Path, lists: set[str]) -> dict[str, list[str]]:
     """Read the YAML of a gate: lists of sentences, or single ones; no-worse is no_worse."""
     content = read_mapping(path, "sentences under require", option="--gate")
-    stored = {str(name).replace("-", "_"): value for name, value in content.items()}
+    stored: dict[str, list[str]] = {}
     known = {*lists, "against"}
-    for name, value in stored.items():
+    for written, value in content.items():
+        name = str(written).replace("-", "_")
+        if name in stored:
+            raise InvalidFile(f"{path}: {written} is given twice; put its sentences in one list")
         if name not in known:
             raise InvalidFile(f"{path}: {UnknownName.among('entry', name, known)}")
         texts = [value] if isinstance(value, str) else value

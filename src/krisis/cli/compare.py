@@ -82,7 +82,7 @@ def print_comparison(comparison: Comparison) -> None:
 def draw_comparison(comparison: Comparison, console: Console) -> None:
     """Draw a comparison on a console, pair by pair."""
     for part in comparison_parts(comparison, width=console.width):
-        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+        console.print(part)
 
 
 def _chosen(names: Sequence[str]) -> Iterator[BaseMetric | str]:

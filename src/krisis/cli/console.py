@@ -13,15 +13,21 @@ _FILE_WIDTH = 140
 
 
 def wide_console() -> Console:
-    """Return a console that does not break tables when its output goes to a file."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_FILE_WIDTH)
+    """Return a console that does not break tables when its output goes to a file.
+
+    Without markup, names keep their brackets, as in `Expected Calibration Error [n_bins=3]`.
+    """
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else _plain()
+
+
+def _plain(**options: bool) -> Console:
+    return Console(highlight=False, markup=False, width=_FILE_WIDTH, **options)  # type: ignore[arg-type]
 
 
 def drawn(draw: Callable[[Console], None], *, to_file: bool = False) -> str:
     """Return what is drawn on a console: for the terminal, or plain and wide for a file."""
-    plain = Console(highlight=False, width=_FILE_WIDTH, no_color=True, force_terminal=False)
-    console = plain if to_file else wide_console()
+    console = _plain(no_color=True, force_terminal=False) if to_file else wide_console()
     with console.capture() as found:
         draw(console)
     return found.get().rstrip("\n")

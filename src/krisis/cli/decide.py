@@ -23,13 +23,14 @@ from krisis.decisions.decision_curve import (
     curve_lines,
     decision_curve,
 )
-from krisis.decisions.population import Shares
+from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import checked_config
-from krisis.json_values import JsonMapping, JsonObject, dumps, write_text
+from krisis.execution.trust import is_own, places_of
+from krisis.json_values import JsonObject, dumps, write_text
 from krisis.metrics.items import RunItems, Source
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
@@ -51,12 +52,9 @@ Baseline = Annotated[
     list[Path] | None,
     typer.Option("--baseline", help="Another run of the same cases to price; repeatable."),
 ]
-Prevalence = Annotated[
+PrevalenceText = Annotated[
     str,
     typer.Option("--prevalence", help="Share of the positive answer, or ANSWER=SHARE,… of all."),
-]
-GroupShares = Annotated[
-    str, typer.Option("--shares", help="Shares of a group: COLUMN:NAME=SHARE,NAME=SHARE.")
 ]
 Sensitivity = Annotated[
     float | None,
@@ -71,16 +69,6 @@ Accuracy = Annotated[
 ]
 ReaderColumn = Annotated[
     str, typer.Option("--reader-column", help="Metadata column with the reader's answers.")
-]
-Minutes = Annotated[
-    float | None, typer.Option("--minutes", help="Minutes to read a case; default 5.")
-]
-Readers = Annotated[
-    int | None, typer.Option("--readers", help="Readers at work at a time; default 1.")
-]
-Hours = Annotated[float | None, typer.Option("--hours", help="Hours of reading a day; default 8.")]
-Arrivals = Annotated[
-    float | None, typer.Option("--arrivals", help="Cases that arrive per day, for the wait.")
 ]
 Folds = Annotated[int, typer.Option("--folds", help="Folds of patients for cross-fitting.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of folds and drawn patients.")]
@@ -111,7 +99,7 @@ DefaultAction = Annotated[
     "krisis decide runs/RUN --write-cost costs.yaml",
     "krisis decide runs/RUN --cost costs.yaml --prevalence 0.1",
     "krisis decide runs/RUN --curve --prevalence 0.1",
-    "krisis decide runs/RUN --reader-accuracy 0.9 --minutes 6 --arrivals 200",
+    "krisis decide runs/RUN --reader-accuracy 0.9",
 )
 def decide(
     run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
@@ -120,16 +108,11 @@ def decide(
     confidence: Confidence = "",
     calibration: Calibration = None,
     baseline: Baseline = None,
-    prevalence: Prevalence = "",
-    shares: GroupShares = "",
+    prevalence: PrevalenceText = "",
     reader_sensitivity: Sensitivity = None,
     reader_specificity: Specificity = None,
     reader_accuracy: Accuracy = None,
     reader_column: ReaderColumn = "",
-    minutes: Minutes = None,
-    readers: Readers = None,
-    hours: Hours = None,
-    arrivals: Arrivals = None,
     folds: Folds = 10,
     curve: Curve = False,
     thresholds: Thresholds = "",
@@ -145,31 +128,34 @@ def decide(
         _draft(items, write_cost, cost)
         return
     score = ScoreOptions(confidence=confidence, calibrator=calibrator_of(calibration), seed=seed)
-    moved = _shares(prevalence, shares)
-    rated = {
+    population = Prevalence.from_text(prevalence) if prevalence else None
+    reader = {
         "sensitivity": reader_sensitivity,
         "specificity": reader_specificity,
         "accuracy": reader_accuracy,
         "column": reader_column or None,
     }
-    paced = {"minutes": minutes, "readers": readers, "hours": hours, "arrivals": arrivals}
-    _refuse_mixture(curve, (cost, baseline, *paced.values()), (thresholds, default_action))
+    _refuse_mixture(curve, (cost, baseline), (thresholds, default_action))
     if curve:
         asked = CurveOptions(
             score=score,
             thresholds=_numbers(thresholds) or THRESHOLDS,
             answer_from=answer_from,
-            team=_team(None, rated, {}),
+            team=_team(None, **reader),
             default_action=default_action or "none",  # type: ignore[arg-type] # checked there
-            shares=moved,
+            prevalence=population,
         )
         found = decision_curve(items, asked)
         _show(curve_facts(found), curve_lines(found), as_json)
         return
     costs = costs_of_run(items, cost)
-    team = _team(costs, rated, paced)
     options = DecideOptions(
-        costs=costs, score=score, shares=moved, team=team, n_folds=folds, answer_from=answer_from
+        costs=costs,
+        score=score,
+        prevalence=population,
+        team=_team(costs, **reader),
+        n_folds=folds,
+        answer_from=answer_from,
     )
     decision = decide_run(items, options, baselines=_baselines(run, baseline or [], mode))
     _show(decide_facts(decision), decide_lines(decision), as_json)
@@ -178,17 +164,14 @@ def decide(
 def _draft(items: RunItems, path: Path, cost: Path | None) -> None:
     if cost is not None:
         raise InvalidValue("--write-cost drafts a cost table and --cost reads one; give one")
-    write_text(path, cost_file_text(items))
+    write_text(path, cost_file_text(items), private=False)
     typer.echo(f"wrote {path}; edit it and use it with --cost")
 
 
 def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence[object]) -> None:
     """Refuse options of costs for a decision curve, and the other way round."""
     if curve and any(value is not None for value in of_costs):
-        raise InvalidValue(
-            "--curve has neither costs nor baselines nor a queue; omit --cost, --baseline, "
-            "--minutes, --readers, --hours and --arrivals"
-        )
+        raise InvalidValue("--curve has neither costs nor baselines; omit --cost and --baseline")
     if not curve and any(of_curves):
         raise InvalidValue(
             "--thresholds and --default-action are of the decision curve; add --curve or omit them"
@@ -202,21 +185,12 @@ def _show(facts: JsonObject, lines: Sequence[str], as_json: bool) -> None:
         typer.echo("\n".join(lines))
 
 
-def _team(costs: CostTable | None, rated: JsonMapping, paced: JsonMapping) -> Team | None:
-    """Return the team of the cost table, changed where the command line says so."""
-    quality = {name: value for name, value in rated.items() if value is not None}
-    pace = {name: value for name, value in paced.items() if value is not None}
-    stated = costs.team or {} if costs else {}
-    if quality:  # how well a team reads is said in one way
-        stated = {name: value for name, value in stated.items() if name not in rated}
-    if not (stated or quality or pace):
-        return None
-    if pace and not (quality or stated):
-        raise InvalidValue(
-            f"--{next(iter(pace))} is of a team; say as well how it reads, for instance with "
-            "--reader-accuracy 0.9"
-        )
-    return team_from({**stated, **quality, **pace}, costs.place if costs else "the team")
+def _team(costs: CostTable | None, **stated: float | str | None) -> Team | None:
+    """Return the team of the options, else that of the cost table."""
+    given = {name: value for name, value in stated.items() if value is not None}
+    if given:
+        return team_from(given, "the options of the reader")
+    return team_from(costs.team, costs.place) if costs and costs.team else None
 
 
 def _numbers(text: str) -> list[float]:
@@ -226,14 +200,6 @@ def _numbers(text: str) -> list[float]:
         raise InvalidValue(
             f"{text!r} is no list of numbers; write for instance --thresholds 0.1,0.2,0.3"
         ) from None
-
-
-def _shares(prevalence: str, shares: str) -> Shares | None:
-    if prevalence and shares:
-        raise InvalidValue("--prevalence and --shares both move the rows; give one of them")
-    if not (prevalence or shares):
-        return None
-    return Shares.from_text(prevalence or shares, grouped=bool(shares))
 
 
 def _baselines(run: Path, others: Sequence[Path], mode: str | None) -> dict[str, RunItems]:
@@ -247,7 +213,8 @@ def _baselines(run: Path, others: Sequence[Path], mode: str | None) -> dict[str,
 def own_baselines(run: Path) -> dict[str, RunItems]:
     """Judge the baselines that a run was scored beside once more: only their scores were kept.
 
-    Of suites that are registered only: to look at a run may not execute a file that it names.
+    Of suites that are registered only, and without files that a stranger's run names: looking at
+    a run executes and reads nothing else.
     """
     if kind_of(run) not in ("run directory", "saved result"):
         return {}  # other files keep no baselines
@@ -255,8 +222,11 @@ def own_baselines(run: Path) -> dict[str, RunItems]:
     config = result.provenance.config
     if not (result.baselines and config.get("suite") in registry.names("suites")):
         return {}
+    files = places_of({name: config.get(name) for name in ("data_path", "suite_options")})
     try:
-        made = checked_config(dict(config), str(run))
+        if files and not is_own(result.provenance.run_id or "", config):
+            raise InvalidValue("they need files that somebody else's run names")
+        made = checked_config({**config, "prompt": None}, str(run))
         suite = suite_of(made)
         judged = baseline_rows(suite, suite.first(made.limit))
         truths = {(row.record_id, str(row.ground_truth)) for r in judged.values() for row in r}

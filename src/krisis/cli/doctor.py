@@ -72,8 +72,7 @@ def _mended(run: StoredRun) -> list[str]:
         mend(directory.rows, damage, directory.damaged)
         done.append(f"{damaged_lines(len(damage))} set aside in {directory.damaged.name}")
     if not run.scores_fit:
-        stale = [path for path in (directory.metrics, directory.report) if path.exists()]
-        done += [f"{path.name} set aside as {_set_aside(path).name}" for path in stale]
+        done.append(f"{directory.metrics.name} set aside as {_set_aside(directory.metrics).name}")
     return [
         *findings,
         *done,

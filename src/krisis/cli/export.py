@@ -9,7 +9,8 @@ import typer
 
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
-from krisis.errors import InvalidFile
+from krisis.cli.run_file import tell_ties, write_beside
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import (
@@ -25,7 +26,14 @@ from krisis.results.loading import load_result, with_rows
 
 app = new_app()
 
-_SUFFIX = {"csv": ".csv", "jsonl": ".jsonl", "parquet": ".parquet", "inspect": ".inspect.json"}
+Kind = Literal["csv", "jsonl", "parquet", "inspect", "run-file"]
+_SUFFIX: dict[Kind, str] = {
+    "csv": ".csv",
+    "jsonl": ".jsonl",
+    "parquet": ".parquet",
+    "inspect": ".inspect.json",
+    "run-file": ".json",
+}
 
 
 @command(
@@ -33,21 +41,37 @@ _SUFFIX = {"csv": ".csv", "jsonl": ".jsonl", "parquet": ".parquet", "inspect": "
     "krisis export runs/RUN --to csv",
     "krisis export runs/RUN --to parquet -o rows.parquet",
     "krisis export runs/RUN --to inspect -o log.json",
+    "krisis export runs/ZERO runs/FEW --to run-file -o both.json",
 )
 def export(
-    run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
-    kind: Literal["csv", "jsonl", "parquet", "inspect"] = typer.Option(
-        ..., "--to", help="csv, jsonl, parquet, or inspect (a log of inspect_ai)."
+    runs: list[Path] = typer.Argument(
+        ...,
+        help="A run directory or a saved result (JSON); with --to run-file one run directory for "
+        "each mode.",
+    ),
+    kind: Kind = typer.Option(
+        ...,
+        "--to",
+        help="csv, jsonl, parquet, inspect (a log of inspect_ai), or run-file (the format of the "
+        "suite, where it has one).",
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="The file to write; else in this folder, named after the run."
     ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
 ) -> None:
-    """Write one line per asking with a data dictionary, or a log of Inspect."""
+    """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
+    path = output or Path(f"{runs[0].resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")
+    if kind == "run-file":
+        write_beside(runs, path, overwrite=overwrite)
+        typer.echo(f"wrote {path}")
+        tell_ties(path)
+        return
+    if len(runs) > 1:
+        raise InvalidValue(f"--to {kind} takes one run, not {len(runs)}; export each by itself")
+    run = runs[0]
     result = with_rows(load_result(run), run)
     warn_of_damage([result])
-    path = output or Path(f"{run.resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")
     table = tidy_table(result)
     texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}
     for file in (path, *(file for file, text in texts.items() if not _holds(file, text))):
@@ -69,7 +93,7 @@ def _holds(path: Path, text: str) -> bool:
     return path.is_file() and path.read_bytes() == text.encode()
 
 
-def _write(result: BenchmarkResult, kind: str, path: Path, table: TidyTable) -> None:
+def _write(result: BenchmarkResult, kind: Kind, path: Path, table: TidyTable) -> None:
     if kind == "inspect":
         write_text(path, dumps(inspect_log(result)) + "\n", overwrite=True)
     elif kind == "csv":

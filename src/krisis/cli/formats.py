@@ -64,7 +64,7 @@ class Answer:
     def give(self, name: str, output: Path | None = None) -> None:
         """Print the answer in a format, or write it to a file."""
         if output is not None:
-            write_text(output, self.written(name) + "\n")
+            write_text(output, self.written(name) + "\n", private=name == "json")
             typer.echo(f"wrote {output}", err=True)
         elif name == "json":
             echo_json(self.json())

@@ -27,25 +27,24 @@ _WANTED = {"int": "whole number", "float": "number"}
 # What is written for the value of an option that says no more itself, by the kind of value.
 _VALUES = {
     "FILE": "--calibration --certificate --columns --config --cost --gate --html --junit "
-    "--markdown --output --plot --prices --verify --write-cost --cache-path",
+    "--markdown --output --plot --prices --save --verify --write-cost --cache-path",
     "FOLDER": "--figures",
     "RUN": "--against --baseline --from --input",
-    "NUMBER": "--arrivals --bootstrap-resamples --cluster-size --confidence-scale --delta "
-    "--folds --hours --input-tokens --max-concurrency --minutes --n --n-participants "
-    "--n-patients --output-tokens --permutations --port --readers --requests-per-minute "
+    "NUMBER": "--bootstrap-resamples --cluster-size --confidence-scale --delta "
+    "--folds --input-tokens --max-concurrency --n --n-participants "
+    "--n-patients --output-tokens --permutations --port --requests-per-minute "
     "--rows-per-patient --seed --tokens-per-minute",
     "SHARE": "--alpha --answer-from --area-coverage --assurance --coverage --difference "
     "--discordance --expected --expected-risk --half-width --icc --power --reader-accuracy "
     "--reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
-    "SHARES": "--coverage-grid --flip-rate --prevalence --shares --thresholds",
-    "LOW:HIGH": "--flip-range",
+    "SHARES": "--coverage-grid --prevalence --thresholds",
     "SECONDS": "--poll-seconds",
     "COLUMN": "--abstained --cluster --failed --group --id --prediction --reader-column "
     "--repeat --sex-column --should-defer --time --truth",
     "COLUMNS": "--by",
     "ANSWER": "--abstain-answer --positive",
     "ANSWERS": "--answers",
-    "METRIC": "--metric --primary --sort",
+    "METRIC": "--metric --primary",
     "RULE": "--no-worse --non-inferior --require",
     "MODEL": "--model",
     "NAME": "--cohort --confidence --filter --interval-method --loss --method --mode --rng "
@@ -144,7 +143,7 @@ def _page(shown: Any, ctx: Any) -> list[str]:
     entries = [name for rows in sections.values() for name, _ in rows]
     column = max((len(name) for name in entries if len(name) <= _NAME_COLUMN), default=0)
     for title, rows in sections.items():
-        lines += [f"{title}:", *_listed(rows, column, width), ""]
+        lines += [f"{title}:", *in_two_columns(rows, column, width), ""]
     if examples:
         lines += ["Examples:", *(f"  {example}" for example in examples), ""]
     return [*lines, *last] if last else lines[:-1]
@@ -243,7 +242,8 @@ def _meaning(option: Any) -> str:
     return f"{text} Default: {default}." if default not in (None, "") else text
 
 
-def _listed(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:
+def in_two_columns(rows: Iterable[tuple[str, str]], column: int, width: int) -> Iterator[str]:
+    """Return lines of names and what they mean; a name wider than its column has its own line."""
     for name, words in rows:
         start = f"  {name:{column}}  "
         rest = " " * (column + 4)

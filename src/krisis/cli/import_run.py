@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue, UnknownName
-from krisis.execution.config import read_mapping
 from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.run import read_file, write_run
 from krisis.json_values import JsonObject
 from krisis.results.report import format_report
+from krisis.yaml_values import read_mapping
 
 app = new_app()
 

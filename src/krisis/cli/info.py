@@ -1,4 +1,4 @@
-"""`krisis info`: what a suite asks, what it holds and what to type first; also of a backend."""
+"""`krisis info`: everything that can be named, or one suite, backend or metric in full."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import typer
 
-from krisis.cli.help import command, new_app
-from krisis.cli.info_facts import facts_of, listed_suites
+from krisis.cli.help import command, in_two_columns, new_app
+from krisis.cli.info_facts import facts_of, listed_names
 from krisis.cli.streams import echo_json, echo_lines
 from krisis.errors import InvalidValue, install_command
 from krisis.json_values import JsonMapping, JsonObject, dumps
@@ -32,15 +32,15 @@ _MOST_OF_ANSWERS = 200
 )
 def info(
     name: str | None = typer.Argument(
-        None, help="A suite, its YAML file, a backend or a metric; without it, all suites."
+        None, help="A suite, its YAML file, a backend or a metric; without it, all are listed."
     ),
     task: str | None = typer.Option(None, "--task", help="Count the records of this task."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON, not text."),
 ) -> None:
-    """Say what a suite asks and holds, its options and baselines, and what to type first."""
+    """List suites, backends and metrics, or describe one of them and what to type first."""
     if name is None and task is not None:
         raise InvalidValue(f"--task {task} is of a suite; type: krisis info SUITE --task {task}")
-    facts = listed_suites() if name is None else facts_of(name, task)
+    facts = listed_names() if name is None else facts_of(name, task)
     if task is not None and facts["of"] == "suite":
         facts["tasks"] = [one for one in facts["tasks"] if one["name"] == facts["loaded"]["task"]]
     elif task is not None:
@@ -48,19 +48,25 @@ def info(
     if as_json:
         echo_json(dumps(facts))
         return
-    lines = {"suites": _suites, "suite": _suite}.get(facts["of"], _other)(facts)
+    lines = {"names": _names, "suite": _suite}.get(facts["of"], _other)(facts)
     echo_lines([*lines, "", f"Type next: {facts['first_command']}"] if name else lines)
 
 
-def _suites(facts: JsonObject) -> Iterator[str]:
+def _names(facts: JsonObject) -> Iterator[str]:
     for suite in facts["suites"]:
-        yield suite["name"]
+        yield f"Suite {suite['name']}"
         yield from _field("", suite["about"])
         if suite["tasks"]:
             yield from _field("tasks", ", ".join(suite["tasks"]))
         yield from _field("type", suite["first_command"])
         yield ""
-    yield "To see one of them whole, type: krisis info ckd"
+    for kind in ("backends", "metrics", "bundles"):
+        yield kind.capitalize()
+        rows = [(one["name"], one["about"]) for one in facts[kind]]
+        column = max(len(name) for name, _ in rows)
+        yield from in_two_columns(rows, column, min(shutil.get_terminal_size().columns, _WIDEST))
+        yield ""
+    yield "To see one of them in full, type its name: krisis info ckd"
 
 
 def _suite(facts: JsonObject) -> Iterator[str]:

@@ -15,7 +15,7 @@ from krisis.backends.provider import ProviderBackend, is_installed
 from krisis.cli.run_options import flag_of
 from krisis.data.base import BaseDataSuite, Task
 from krisis.data.instructions import abstention_text
-from krisis.errors import InvalidValue, MissingExtra, UnknownName
+from krisis.errors import InvalidValue, MissingExtra, PlugInFault, UnknownName
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig, checked_config
 from krisis.json_values import JsonObject, JsonValue, plain
@@ -32,6 +32,7 @@ _MOST_COUNTED = 100_000
 # What every suite understands, and where it is left out because the suite has no use for it.
 _SHARED = ("seed", "n_synthetic", "test_size", "features")
 _KIND = "krisis.info"
+_OTHER_KINDS: tuple[registry.Kind, ...] = ("backends", "metrics", "bundles")
 # What stands for the backend where its name alone does not run.
 _MODELS = {
     "rule": "rule/guideline",
@@ -48,15 +49,14 @@ _EXTRAS = {
 
 def facts_of(name: str, task: str | None = None) -> JsonObject:
     """Return what is known under a name, whichever kind of thing it is."""
-    kinds: tuple[registry.Kind, ...] = ("suites", "backends", "metrics", "bundles")
     family = name.partition("/")[0].partition("[")[0]
-    known = {kind: registry.table(kind) for kind in kinds}
+    known = {kind: registry.table(kind) for kind in ("suites", *_OTHER_KINDS)}
     if name == "table":
         return _table_facts()
     if registry.is_suite_file(name) or name in known["suites"]:
         return suite_facts(name, task)
     if registry.is_place(name):
-        found = registry.find("suites", name)
+        found = registry.find_or_load("suites", name)
         is_backend = isinstance(found, type) and issubclass(found, BaseBackend)
         is_metric = isinstance(found, type) and issubclass(found, BaseMetric)
         if not (is_backend or is_metric):
@@ -77,19 +77,40 @@ def _unknown(name: str, known: list[str]) -> UnknownName:
             return UnknownName(f"{missing}; for the task, type: krisis info {suite} --task {name}")
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return UnknownName(
-        f"{missing}{hint} To see them, type: krisis list suites (or backends, metrics, bundles)"
-    )
+    return UnknownName(f"{missing}{hint} To see them, type: krisis info")
 
 
-def listed_suites() -> JsonObject:
-    """Return the installed suites with their tasks, without loading any data."""
-    suites = []
-    for name in registry.names("suites"):
+def listed_names() -> JsonObject:
+    """Return everything that can be named, plug-ins included, without loading any data."""
+    return {
+        "kind": _KIND,
+        "of": "names",
+        "suites": [_listed_suite(name) for name in registry.names("suites")],
+        **{kind: [_listed(kind, name) for name in registry.names(kind)] for kind in _OTHER_KINDS},
+    }
+
+
+def _listed_suite(name: str) -> JsonObject:
+    try:
         kind = registry.find("suites", name)
-        about = {"name": name, "about": _summary(kind), "tasks": list(kind.tasks)}
-        suites.append({**about, "first_command": _first_command(name)})
-    return {"kind": _KIND, "of": "suites", "suites": suites}
+    except (MissingExtra, PlugInFault) as error:
+        return {"name": name, "about": str(error), "tasks": [], "first_command": ""}
+    return {
+        "name": name,
+        "about": _summary(kind),
+        "tasks": list(kind.tasks),
+        "first_command": _first_command(name),
+    }
+
+
+def _listed(kind: registry.Kind, name: str) -> JsonObject:
+    try:
+        found = registry.find(kind, name)
+    except (MissingExtra, PlugInFault) as error:
+        return {"name": name, "about": str(error)}
+    direction = getattr(found, "direction", "")
+    better = f" ({direction} is better)" if direction in ("higher", "lower") else ""
+    return {"name": name, "about": f"{_summary(found)}{better}"}
 
 
 def suite_facts(name: str, task: str | None = None) -> JsonObject:
@@ -276,7 +297,7 @@ def metric_facts(name: str, found: JsonValue) -> JsonObject:
         "label": getattr(found, "name", None) if isinstance(found, type) else None,
         "about": _about(found),
         "direction": getattr(found, "direction", None),
-        "first_command": f"krisis score runs/RUN -m {name}",
+        "first_command": f"krisis show runs/RUN -m {name}",
     }
 
 
@@ -284,7 +305,7 @@ def _first_command(name: str, suite: BaseDataSuite | None = None) -> str:
     """Return what to type first: a baseline that needs no key."""
     if name == "table":
         return "krisis init patients.csv"
-    kind = suite or registry.find("suites", name)
+    kind = suite or registry.find_or_load("suites", name)
     own = [one for one in kind.baselines if not one.startswith(("always-", "rule/", "logistic"))]
     return f"krisis run {name} --model {own[-1] if own else 'always-answer'}"
 

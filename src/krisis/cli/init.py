@@ -31,6 +31,6 @@ def init(
     """
     out = out or file.with_suffix(".yaml")
     text = draft(file, out)
-    write_text(out, text)
+    write_text(out, text, private=False)
     typer.echo(f"Wrote {out} with {n_todo(text)} lines marked TODO; edit them, then type:")
     typer.echo(f"krisis data check {out}")

@@ -13,7 +13,7 @@ from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
-from krisis.decisions.population import Shares
+from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
 from krisis.errors import InvalidValue
@@ -59,7 +59,9 @@ def report(
         False, "--curve", help="Show the decision curve of a binary task, as `decide --curve`."
     ),
     prevalence: str = typer.Option(
-        "", "--prevalence", help="With --cost or --curve: move both, as `decide --prevalence`."
+        "",
+        "--prevalence",
+        help="With --cost or --curve: re-weight to this prevalence, as `decide` does.",
     ),
     audit: bool = typer.Option(
         False, "--audit", help="Add the audit of the groups of the task, as `krisis audit` does."
@@ -72,13 +74,15 @@ def report(
     refuse_other_data({run.name: result, **others})
     shown = [] if certificate is None else [_certified(certificate, run, calibration)]
     if prevalence and not (cost or curve):
-        raise InvalidValue("--prevalence moves costs and the decision curve; add --cost or --curve")
-    shares = Shares.from_text(prevalence, grouped=False) if prevalence else None
+        raise InvalidValue(
+            "--prevalence re-weights costs and the decision curve; add --cost or --curve"
+        )
+    population = Prevalence.from_text(prevalence) if prevalence else None
     score = ScoreOptions(calibrator=calibrator_of(calibration))
     if cost:
-        shown.append(_priced(run, cost, baseline, score, shares))
+        shown.append(_priced(run, cost, baseline, score, population))
     if curve:
-        drawn = decision_curve(read_items(run), CurveOptions(score=score, shares=shares))
+        drawn = decision_curve(read_items(run), CurveOptions(score=score, prevalence=population))
         shown.append(decision_curve_section(drawn))
     shown += [audit_section(read_items(run))] if audit else []
     page = build_report(result, baselines=others, reproduce=reproduce_command(run), sections=shown)
@@ -95,11 +99,11 @@ def _certified(path: Path, run: Path, calibration: Path | None) -> Section:
 
 
 def _priced(
-    run: Path, cost: str, baseline: list[Path], score: ScoreOptions, shares: Shares | None
+    run: Path, cost: str, baseline: list[Path], score: ScoreOptions, prevalence: Prevalence | None
 ) -> Section:
     items = read_items(run)
     costs = costs_of_run(items, None if cost == "preset" else Path(cost))
     team = None if costs.team is None else team_from(costs.team, costs.place)
-    options = DecideOptions(costs=costs, team=team, score=score, shares=shares)
+    options = DecideOptions(costs=costs, team=team, score=score, prevalence=prevalence)
     others = {path.resolve().name.removesuffix(".json"): read_items(path) for path in baseline}
     return decide_section(decide_run(items, options, baselines={**own_baselines(run), **others}))

@@ -10,31 +10,48 @@ from krisis.cli.carry_out import announce, carry_out, write_run_file
 from krisis.cli.help import command, new_app
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.sweep import resume_sweep
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.grid import SweepFolder
 from krisis.execution.recorder import Recorder
+from krisis.execution.trust import TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue
 from krisis.results.store import read_manifest
 
 app = new_app()
+TRUST_OPTION = typer.Option(
+    False, "--trust", help="Use what another user's run names: code, addresses, files."
+)
 
 
 def resume(
     run: Path = typer.Argument(..., help="A run directory, or the folder of a sweep."),
+    failed: bool = typer.Option(
+        False, "--failed", help="Ask the failed records of a run again as well."
+    ),
+    trust: bool = TRUST_OPTION,
     **options: JsonValue,
 ) -> None:
     """Finish a run or a sweep that was cut short; records that have a row are not asked again."""
     sweep = SweepFolder(run)
     if sweep.exists:
-        resume_sweep(sweep, given_options(options))
+        if failed:
+            raise InvalidValue(
+                f"{run} is a sweep, and --failed is for one run; type: krisis resume {run}/RUN "
+                "--failed"
+            )
+        resume_sweep(sweep, given_options(options), trust=trust)
         return
-    config = stored_config(run, options)
-    write_run_file(config, [carry_out(config, Recorder.resume(run, announce=announce))])
+    config = stored_config(run, options, trust=trust)
+    recorder = Recorder.resume(run, retry_failed=failed, announce=announce)
+    write_run_file(config, [carry_out(config, recorder)])
 
 
-def stored_config(run: Path, options: JsonObject) -> RunConfig:
-    """Return the configuration of a run, changed where that cannot change an answer."""
+def stored_config(run: Path, options: JsonObject, *, trust: bool) -> RunConfig:
+    """Return the configuration of a run, changed where that cannot change an answer.
+
+    That of a stranger's run is refused unless it is to be trusted.
+    """
     manifest = read_manifest(run)
     if manifest.imported is not None:
         raise InvalidFile(
@@ -47,7 +64,14 @@ def stored_config(run: Path, options: JsonObject) -> RunConfig:
             f"{manifest.config_missing or 'it holds no configuration'}; continue it there with "
             f"Recorder.resume({str(run)!r})"
         )
+    if trust:
+        note_own(manifest.run_id, manifest.config)
+    require_own(run, manifest.run_id, manifest.config, instead=TRUST)
     return checked_config({**manifest.config, **given_options(options)}, str(run))
 
 
-command(app, "krisis resume runs/RUN --max-cost 10")(with_options(resume, RESUMABLE))
+command(
+    app,
+    "krisis resume runs/RUN --max-cost 10",
+    "krisis resume runs/RUN --failed --max-concurrency 2",
+)(with_options(resume, RESUMABLE))

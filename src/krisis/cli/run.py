@@ -43,7 +43,7 @@ _INSTRUCTIONS = typer.Option(
 
 def run(
     suite: str | None = typer.Argument(
-        None, help="Suite to run, or its YAML file; see `krisis list`."
+        None, help="Suite to run, or its YAML file; see `krisis info`."
     ),
     config: Path | None = typer.Option(
         None, "--config", help="Settings: YAML, or manifest.json of a run."
@@ -76,7 +76,7 @@ def run(
     if print_prompt:
         typer.echo(built_in_prompt(), nl=False)
         return []
-    stored = read_config(config) if config is not None else {}
+    stored = read_config(config, check=not print_config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
     axes |= {"prompts": prompt, "elicits": elicit, "instructions": instructions}

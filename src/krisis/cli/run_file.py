@@ -1,4 +1,4 @@
-"""`krisis run-file`: write runs in the file format of their suite."""
+"""Runs in the file format of their suite, such as the PHQ-8 run file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import typer
 
 from krisis import registry
-from krisis.cli.help import command, new_app
 from krisis.data.base import PlainRow, PlainRun, Task
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject, dumps, read_object, write_text
@@ -16,24 +15,6 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import STATED
 from krisis.metrics.repeats import Ties, collapse_repeats, ties_of
 from krisis.results.store import load_run, read_manifest
-
-app = new_app()
-
-
-@command(
-    app,
-    "krisis run-file runs/A",
-    "krisis run-file runs/ZERO runs/FEW -o both.json",
-)
-def run_file(
-    runs: list[Path] = typer.Argument(..., help="Run directories, one for each mode."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="The file to write."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing file."),
-) -> None:
-    """Write runs in the file format of their suite, such as the PHQ-8 run file."""
-    path = write_beside(runs, output, overwrite=overwrite)
-    typer.echo(path)
-    tell_ties(path)
 
 
 def write_beside(runs: list[Path], output: Path | None = None, *, overwrite: bool = False) -> Path:

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Iterable
 
 import typer
-import yaml
 
 from krisis.errors import InvalidValue
 from krisis.execution.config import RunConfig, is_flag
 from krisis.json_values import JsonObject, JsonValue
+from krisis.yaml_values import parse_yaml
 
 # Repeated options are named in the singular.
 _SINGULAR = {
@@ -155,13 +155,22 @@ def given_options(options: JsonObject) -> JsonObject:
     given = {name: value for name, value in options.items() if value not in (None, [])}
     for name in ("suite_options", "model_options"):
         if name in given:
-            given[name] = dict(_pair(text, _SINGULAR[name]) for text in given[name])
+            given[name] = _pairs(given[name], f"--{_SINGULAR[name].replace('_', '-')}")
     return given
 
 
-def _pair(text: str, option: str) -> tuple[str, JsonValue]:
+def _pairs(texts: Iterable[str], flag: str) -> JsonObject:
+    found: JsonObject = {}
+    for text in texts:
+        name, value = _pair(text, flag)
+        if name in found:
+            raise InvalidValue(f"{flag} {name} is given twice; give it once")
+        found[name] = value
+    return found
+
+
+def _pair(text: str, flag: str) -> tuple[str, JsonValue]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        flag = option.replace("_", "-")
-        raise InvalidValue(f"--{flag} takes NAME=VALUE, not {text!r}")
-    return name.strip().replace("-", "_"), yaml.safe_load(value)
+        raise InvalidValue(f"{flag} takes NAME=VALUE, not {text!r}")
+    return name.strip().replace("-", "_"), parse_yaml(value, f"{flag} {text!r}")

@@ -29,7 +29,7 @@ from krisis.reporting.figure import altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
 from krisis.reporting.run_tables import AREAS, NOT_REACHED
 from krisis.results.loading import distinct_names
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import Interval, interval_heading, level_name
 
 _SHOWN = {name: heading for name, heading in AREAS.items() if name != "cmax"}
 
@@ -76,13 +76,13 @@ def _print(
 ) -> None:
     for position in range(len(evaluation.runs)):
         for line in _population_lines(evaluation, position):
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         console.print(_table(evaluation, position))
         console.print(_risk_table(evaluation, position))
     if len(evaluation.runs) > 1:
         console.print(_delta_table(evaluation))
     for line in _notes(evaluation, artifact, calibrator):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
@@ -94,8 +94,8 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
     start = f"{failed} of {counts['participants_total']} {people} FAILED; " if failed else ""
     if run.n_not_asked:
         start = f"INCOMPLETE: {run.n_not_asked} {items} not asked yet; {start}"
-    if run.n_left_out:
-        start += f"{run.n_left_out} left out because the other run lacks them; "
+    if run.left_out:
+        start += f"{len(run.left_out)} left out because the other run lacks them; "
     return [
         f"{run_names(evaluation.runs)[position]}: {source.path}{mode}",
         (
@@ -163,12 +163,20 @@ def _delta_table(evaluation: Evaluation) -> Table:
     if common is not None:
         shown[area_key("aurc", common)] = f"AURC to {common:.3f}, which both reach"
         shown[area_key("augrc", common)] = f"AUGRC to {common:.3f}, which both reach"
+    found = {
+        (variant, name): evaluation.delta(variant, name)
+        for variant in evaluation.curves
+        for name in shown
+    }
     left, right = run_names(evaluation.runs)
     title = f"B − A, on the same {evaluation.runs[0].words[0]}s\nA: {left}\nB: {right}"
-    table = _empty_table(("figure", "A", "B", "difference", "95 % interval"), title)
+    table = _empty_table(
+        ("figure", "A", "B", "difference", interval_heading(one for _, one in found.values())),
+        title,
+    )
     for variant, runs in evaluation.curves.items():
         for name, heading in shown.items():
-            value, interval = evaluation.delta(variant, name)
+            value, interval = found[variant, name]
             ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.defined else "–"
             sides = (figure(run.figures[name]) for run in runs)
             table.add_row(variant, heading, *sides, figure(value), ends)
@@ -241,10 +249,11 @@ def _interval_note(evaluation: Evaluation, people: str) -> str:
     if evaluation.without_intervals:
         return "No intervals: no resamples were wanted."
     size = f"{evaluation.n_clusters} {people}, seed {options.bootstrap.seed}"
+    percent = level_name([options.bootstrap.level])
     if options.replicate_method is None:
-        return f"Intervals: 95 %, allowing for errors not seen; {size}."
+        return f"Intervals: {percent}, allowing for errors not seen; {size}."
     method, n_resamples = options.replicate_method, options.bootstrap.n_resamples
-    return f"Intervals: 95 % {method} over {n_resamples} resamples of {size}."
+    return f"Intervals: {percent} {method} over {n_resamples} resamples of {size}."
 
 
 def _calibration_lines(evaluation: Evaluation, calibrator: Calibrator) -> list[str]:
@@ -285,13 +294,18 @@ def draw_evaluation(evaluation: Evaluation, path: Path) -> None:
         for position, run in enumerate(both)
         if run.losses.size
     ]
-    curves = [named_curve(name, run.items_drawn()) for name, run in runs[:_MOST_CURVES]]
+    options = evaluation.options
+    wanted = None if evaluation.without_intervals else options.bootstrap
+    curves = [
+        named_curve(name, run.table, options.loss, options=wanted)
+        for name, run in runs[:_MOST_CURVES]
+    ]
     if not curves:
         raise InvalidValue("nothing was predicted, so there is no curve to draw")
     drawn = replace(risk_coverage_figure(curves), about=_about(evaluation))
     suffix = path.suffix.lower()
     if suffix == ".svg":
-        write_text(path, drawn.svg)
+        write_text(path, drawn.svg, private=False)
     elif suffix == ".html":
         write_text(path, themed(drawn.chart).to_html(inline=True))
     else:

@@ -36,7 +36,7 @@ def sheet(
     made = build_sheet(read)
     text = dumps(made.to_dict()) if as_json else sheet_markdown(made).removesuffix("\n")
     if output is not None:
-        write_text(output, text + "\n")
+        write_text(output, text + "\n", private=False)
         typer.echo(f"wrote {output}")
     elif as_json:
         echo_json(text)

@@ -1,4 +1,4 @@
-"""`krisis show`: print the report of a saved result."""
+"""`krisis show`: print the report of a run, with its own metrics or with others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ import typer
 
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
+from krisis.errors import InvalidValue
+from krisis.json_values import write_text
+from krisis.metrics import BootstrapOptions
+from krisis.metrics.scoring import metrics_from_names
 from krisis.reporting.run_tables import score_tables
-from krisis.results.loading import load_result
+from krisis.results.base import BenchmarkResult
+from krisis.results.column_rows import ColumnRows
+from krisis.results.loading import load_result, with_rows
+from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report, format_report
 
 app = new_app()
@@ -19,20 +26,52 @@ app = new_app()
     app,
     "krisis show runs/RUN",
     "krisis show result.json --format markdown",
+    "krisis show rows.parquet --metric accuracy --metric brier_score --format csv",
+    "krisis show runs/RUN --metric binary --save rescored.json",
 )
 def show(
-    results: Path = typer.Argument(
-        ..., metavar="RUN", help="A run directory, a saved result or a metrics-only file (JSON)."
+    run: Path = typer.Argument(
+        ...,
+        metavar="RUN",
+        help="A run directory, a saved result or a metrics-only file (JSON), or rows in Parquet.",
+    ),
+    metric: list[str] = typer.Option(
+        [],
+        "--metric",
+        "-m",
+        help="Score the stored rows again with this metric or bundle; repeatable.",
     ),
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
+    save: Path | None = typer.Option(
+        None, "--save", help="Save rows and scores to this new file, a result that can be named."
+    ),
 ) -> None:
-    """Print the report of a saved result."""
+    """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
-    result = load_result(results)
+    result = _scored_again(run, metric) if metric else load_result(run)
+    if save is not None:
+        _save(with_rows(result, run), run, save)
     Answer(
         text=lambda: format_report(result),
         tables=lambda: score_tables(result),
         json=lambda: format_metrics_json_report(result),
     ).give(chosen, output)
+
+
+def _scored_again(run: Path, names: list[str]) -> BenchmarkResult:
+    metrics = metrics_from_names(names)
+    # A large Parquet file is scored by columns, and only once.
+    by_columns = run.is_file() and is_parquet(run)
+    stored = load_parquet(run) if by_columns else load_result(run)
+    return with_rows(stored, run).scored(metrics, BootstrapOptions())
+
+
+def _save(result: BenchmarkResult, run: Path, path: Path) -> None:
+    if isinstance(result.rows, ColumnRows):
+        raise InvalidValue(
+            f"{run} has {len(result.rows):,} rows, which no file can list; leave out --save and "
+            "keep what --json prints"
+        )
+    write_text(path, result.to_json() + "\n")

@@ -11,7 +11,6 @@ import typer
 from krisis.cli.carry_out import announce, ctrl_c, even_repeats, write_run_file
 from krisis.cli.compare import print_comparison
 from krisis.cli.help import command, new_app
-from krisis.cli.leaderboard import print_tables
 from krisis.cli.run_file import run_format
 from krisis.cli.run_options import given_options, with_options
 from krisis.cli.streams import echo_lines
@@ -23,9 +22,9 @@ from krisis.json_values import JsonObject, JsonValue, write_text
 from krisis.reporting.sweep import Group, sweep_html
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import compare_runs
-from krisis.results.comparison.text import closing_lines, heading
-from krisis.results.leaderboard import leaderboards
+from krisis.results.comparison.text import closing_lines, heading, overview_lines, spending_words
 from krisis.results.lock import RunLock
+from krisis.results.side_by_side import side_by_side
 from krisis.sweep import CellEnd, Ready, SweepStop, prepare, run_sweep
 
 app = new_app()
@@ -55,7 +54,8 @@ def sweep(
     """Run every model of a plan on every task, with one budget and one limit per account."""
     numbers = {"max_cells": max_cells, "max_local_cells": max_local_cells}
     given = {**given_options(options), **{k: n for k, n in numbers.items() if n is not None}}
-    start(plan_of({**read_plan(plan), **given}, str(plan)), dry_run, print_config)
+    read = read_plan(plan, check=not print_config)
+    start(plan_of({**read, **given}, str(plan)), dry_run, print_config)
 
 
 def start(plan: Plan, dry_run: bool = False, print_config: bool = False) -> None:
@@ -70,9 +70,9 @@ def start(plan: Plan, dry_run: bool = False, print_config: bool = False) -> None
     _carry_out(plan, SweepFolder.created(plan), ready)
 
 
-def resume_sweep(folder: SweepFolder, given: JsonObject) -> None:
+def resume_sweep(folder: SweepFolder, given: JsonObject, *, trust: bool) -> None:
     """Finish every cell of a sweep; one that is finished is not asked again."""
-    plan = folder.plan(given)
+    plan = folder.plan(given, trust=trust)
     _carry_out(plan, folder, prepare(plan))
 
 
@@ -147,13 +147,13 @@ def _show(ends: list[CellEnd], folder: SweepFolder) -> None:
     groups = [_group(title, runs) for title, runs in _by_task(ends).items()]
     for group in groups:
         typer.echo(f"\n{group.title}")
-        print_tables([group.table])
         if group.comparison is None:
-            typer.echo(f"No comparison: {group.reason}")
+            echo_lines([*group.table.lines(), f"No comparison: {group.reason}"])
         elif len(group.comparison.pairs) <= _FEW_PAIRS:
             print_comparison(group.comparison)
         else:
-            echo_lines([heading(group.comparison), *closing_lines(group.comparison)])
+            found = group.comparison
+            echo_lines([heading(found), *overview_lines(found), *closing_lines(found)])
     cells = [(end.cell.name, end.words, end.run.name if end.run else "") for end in ends]
     try:
         write_text(folder.page, sweep_html(folder.path.name, cells, groups), overwrite=True)
@@ -196,11 +196,12 @@ def _model(end: CellEnd) -> str:
 
 
 def _group(title: str, runs: dict[str, BenchmarkResult]) -> Group:
-    (table,) = leaderboards(runs)
+    spending = spending_words(runs)
     try:
-        return Group(title, table, compare_runs(runs))
+        comparison = compare_runs(runs)
     except UserError as error:
-        return Group(title, table, None, str(error))
+        return Group(title, side_by_side(runs), spending, None, str(error))
+    return Group(title, comparison.side_by_side(), spending, comparison)
 
 
 def _with_run_file(ends: list[CellEnd]) -> dict[tuple[str, str, str], list[CellEnd]]:

@@ -12,7 +12,6 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.metrics.columns import ColumnTable
 from krisis.metrics.curve_form import (
-    MOST_ITEMS,
     CurveFigure,
     CurvePlan,
     curve_intervals,
@@ -23,8 +22,8 @@ from krisis.metrics.forms import Form, Share
 from krisis.metrics.items import RunItems
 from krisis.metrics.paired import Exchanges, PairedDifference, paired_differences
 from krisis.metrics.risk_coverage import RiskCoverageCurve, check_coverage
-from krisis.metrics.table import FloatArray, Label, Loss, Table
-from krisis.metrics.weighted_curve import CurveItems, CurveStatistic
+from krisis.metrics.table import FloatArray, Label, Loss, Table, Units
+from krisis.metrics.weighted_curve import CurveStatistic
 from krisis.statistics.bootstrap import Bootstrap, BootstrapOptions, Statistic, cluster_bootstrap
 from krisis.statistics.intervals import Interval, ReplicateMethod, Replicates
 from krisis.statistics.shares import share_interval
@@ -111,14 +110,10 @@ class VariantCurve:
 
     def statistic(self) -> CurveStatistic:
         """Return the figures as a statistic of resampled patients."""
-        items = items_of(self.table, self.options.loss, self.table.patients)
+        legacy = self.options.bootstrap.rng == "legacy"
+        patients = _published_numbers(self.table) if legacy else self.table.patients
+        items = items_of(self.table, self.options.loss, patients)
         return CurveStatistic(items, self.options.coverages, self.cuts, optimal=True)
-
-    def items_drawn(self) -> CurveItems:
-        """Return the items whose band is drawn; very many of them in pools of patients."""
-        table = self.table
-        units = table.patients if table.n_scored <= MOST_ITEMS else table.pools
-        return items_of(table, self.options.loss, units)
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
@@ -233,6 +228,16 @@ def _cmax_interval(run: VariantCurve) -> Interval:
         patients.sums(run.table.everyone),
         level=run.options.bootstrap.level,
     )
+
+
+def _published_numbers(table: Table) -> Units:
+    """Number the patients as published intervals do: whole numbers by their value, not as text."""
+    names, patients = table.patient_names, table.patients
+    if not all(name.isdecimal() for name in names):
+        return patients
+    number = np.empty(patients.n, dtype=np.int64)
+    number[sorted(range(patients.n), key=lambda code: int(names[code]))] = np.arange(patients.n)
+    return Units(number[patients.code], patients.n)
 
 
 def _figure_form(name: str, run: VariantCurve) -> Callable[[Table], Form]:

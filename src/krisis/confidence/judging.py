@@ -11,8 +11,8 @@ from krisis.confidence.models import (
     MODELS,
     N_BINS,
     Method,
-    binned_gap,
-    log_loss,
+    compute_binary_nll,
+    compute_ece,
     log_losses,
     mean_square,
     softened,
@@ -28,7 +28,6 @@ from krisis.statistics.calibration_gap import calibration_gap_interval
 from krisis.statistics.intervals import Interval
 
 N_FOLDS = 5
-_N_RESAMPLES = 2000
 
 Figures = dict[str, float]
 Target = Literal["correctness", "near_correct", "loss"]
@@ -50,8 +49,8 @@ def target_values(run: RunItems, target: Target) -> FloatArray:
 def figures_of(probability: FloatArray, target: FloatArray) -> Figures:
     """Return log loss, calibration error and Brier score."""
     return {
-        "nll": log_loss(probability, target),
-        "ece": binned_gap(probability, target),
+        "nll": compute_binary_nll(probability, target),
+        "ece": compute_ece(probability, target),
         "brier": mean_square(probability, target),
     }
 
@@ -132,5 +131,5 @@ def _mean_interval(values: FloatArray, participant: IntArray) -> Interval:
     def mean(counts: FloatArray) -> dict[str, FloatArray]:
         return {"mean": (sums @ counts) / (rows @ counts)}
 
-    options = BootstrapOptions(n_resamples=_N_RESAMPLES)
+    options = BootstrapOptions()
     return cluster_bootstrap(mean, rows.size, options=options).interval("mean")

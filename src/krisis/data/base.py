@@ -308,6 +308,7 @@ class BaseDataSuite(ABC):
             "seed": self.config.seed,
             "n_records": len(records),
             "content_hash": records.content_hash,
+            "case_hash": records.case_hash,
         }
 
 

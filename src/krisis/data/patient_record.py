@@ -100,11 +100,11 @@ def _plain(value: object) -> object:
 class Records(list[PatientRecord]):
     """Records that are hashed once, however often their hash is needed; they must not change."""
 
-    __slots__ = ("_content_hash",)
+    __slots__ = ("_case_hash", "_content_hash")
 
     def __init__(self, records: Iterable[PatientRecord] = ()) -> None:
         super().__init__(records)
-        self._content_hash = ""
+        self._content_hash = self._case_hash = ""
 
     def __repr__(self) -> str:
         return f"Records({len(self):,} records)"
@@ -114,6 +114,14 @@ class Records(list[PatientRecord]):
         """Return the hash by which two runs prove that they saw the same cases."""
         self._content_hash = self._content_hash or records_hash(self)
         return self._content_hash
+
+    @property
+    def case_hash(self) -> str:
+        """Return a hash of what is shown of the cases alone: no ids, no labels, in any order."""
+        if not self._case_hash:
+            shown = sorted(content_hash([r.features, *_optional(r.context)]) for r in self)
+            self._case_hash = content_hash(shown)
+        return self._case_hash
 
 
 def first_records(records: Records, limit: int | None) -> Records:

@@ -140,8 +140,8 @@ class Task:
     ``reply_fields`` are asked for with every answer and become signals once checked. ``groups``
     maps the groups that results are broken down by to their metadata keys. ``default_loss`` and
     ``default_confidence`` are what selective prediction uses unless it is given others. ``metrics``
-    are scored beside the usual ones; the first of them is the headline of reports and sorts
-    leaderboards. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
+    are scored beside the usual ones; the first of them is the headline of reports and of the
+    viewer. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
     says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
     ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which

@@ -37,7 +37,6 @@ from krisis.statistics.group_gaps import SMALLEST_GROUP, GapTests, holm
 
 _TOO_SMALL = f"fewer than {SMALLEST_GROUP} patients"
 _N_POINTS = 25
-_N_RESAMPLES = 500
 
 
 def audit_groups(run: RunItems, options: GroupOptions | None = None) -> GroupAudit:
@@ -226,7 +225,7 @@ def _calibration_error(run: RunItems, sample: Sample, rows: BoolArray) -> dict[s
         return {}
     found = calibration_gap_interval(
         form.answers(table),
-        options=BootstrapOptions(n_resamples=_N_RESAMPLES),
+        options=BootstrapOptions(),
         prior_icc=prior_icc(table),
     )
     limits = {"low": found.interval.low, "high": found.interval.high}

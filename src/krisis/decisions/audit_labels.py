@@ -1,127 +1,230 @@
-"""What if labels are wrong: corrected risk, order of runs, agreement of labels, suspect rows."""
+"""Labels of a run: how far several labelers agree, and which labels confident models dispute."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from krisis.confidence.variants import scores_of
-from krisis.decisions.label_agreement import TRUTH, LabelAgreement, agreement_lines, agreement_of
-from krisis.decisions.label_noise import (
-    CorrectedRisk,
-    FlipRates,
-    Judged,
-    corrected_risk,
-    swapping_rate,
-)
-from krisis.decisions.run_sample import ScoreOptions
-from krisis.errors import InvalidValue
+from krisis.decisions.run_sample import ScoreOptions, group_columns
+from krisis.errors import InvalidValue, MissingExtra, UnknownName
 from krisis.json_values import JsonObject
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import canonical_label
-from krisis.metrics.table import IntArray
+from krisis.metrics.labels import Label, canonical_label, is_label
+from krisis.metrics.table import BoolArray, FloatArray, IntArray
+from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap, pooled_units
+from krisis.statistics.intervals import Interval
+from krisis.statistics.shares import share_interval
 
-_N_RANGE = 11
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelOptions:
-    """Flip rates, a range of them, and the metadata columns that hold further labels."""
-
-    flip_rates: FlipRates | None = None
-    flip_range: tuple[float, float] | None = None
-    columns: Sequence[str] = ()
-    score: ScoreOptions = field(default_factory=ScoreOptions)
-
-    def __post_init__(self) -> None:
-        low, high = self.flip_range or (0.0, 0.5)
-        if not 0 <= low < high < 1:
-            raise InvalidValue(
-                f"the range of flip rates must rise within 0 and 1, not {low:g} to {high:g}"
-            )
+TRUTH = "truth"
+_N_RESAMPLES = 1000
+_MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """Two runs on the rows that both answered, and the flip rate at which their order changes.
+class LabelAgreement:
+    """Krippendorff's α of label columns, and the risk of the run against each of them."""
 
-    ``rates`` gives for every kind of error in the labels the least flip rate that changes the
-    order (None: none does) and the largest that these labels allow.
-    """
-
-    path: str
-    model: str
+    columns: Sequence[str]
+    alpha: float
+    low: float
+    high: float
+    reason: str
+    ordered: bool
     n_rows: int
-    risk: float
-    other_risk: float
-    rates: Mapping[str, Mapping[str, float | None]]
-    n_any_labels: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelAudit:
-    """What the labels of a run allow to say."""
-
-    n_answered: int
-    n_patients: int
-    observed_risk: float
-    corrected: CorrectedRisk | None
-    flip_rates: FlipRates | None
-    range: Sequence[CorrectedRisk]
-    order: Sequence[Order]
-    agreement: LabelAgreement | None
-    suspects: Sequence[Mapping[str, object]] | None
-    no_suspects: str
-    n_confident: int
-    words: tuple[str, str]
+    n_labels: int
+    risks: Mapping[str, Mapping[str, float]]
 
     def to_json(self) -> JsonObject:
         """Return plain facts."""
         return asdict(self)
 
 
-def audit_labels(
-    run: RunItems, options: LabelOptions, others: Sequence[RunItems] = ()
-) -> LabelAudit:
-    """Audit the labels of a run, with other runs on the same records."""
-    answered = run.predicted
-    if not answered.any():
-        raise InvalidValue(f"no row of {run.source.path} was answered, so there is no risk")
-    judged = Judged.of(run, answered)
-    rates = options.flip_rates
-    low, high = options.flip_range or (math.nan, math.nan)
-    steps = np.linspace(low, high, _N_RANGE).tolist() if options.flip_range else []
-    suspects, n_confident, why_none = _suspects([run, *others], options)
-    return LabelAudit(
-        n_answered=int(answered.sum()),
-        n_patients=int(np.unique(judged.patient).size),
-        observed_risk=float((judged.answer != judged.label).mean()),
-        corrected=None if rates is None else corrected_risk(judged, rates),
-        flip_rates=rates,
-        range=[corrected_risk(judged, FlipRates(rate)) for rate in steps],
-        order=[_order(run, other, rates) for other in others],
-        agreement=agreement_of(run, options.columns, options.score.seed)
-        if options.columns
-        else None,
-        suspects=suspects,
-        no_suspects=why_none,
-        n_confident=n_confident,
-        words=run.words,
+def label_agreement(run: RunItems, columns: Sequence[str], *, seed: int = 42) -> LabelAgreement:
+    """Return the agreement of label columns; one alone is compared with the truth.
+
+    Rows with fewer than two labels are left out. The interval resamples patients.
+    """
+    columns = list(columns)
+    if len(set(columns)) < len(columns):
+        raise InvalidValue(f"name every label column once, not {', '.join(columns)}")
+    columns = [TRUTH, *columns] if len(columns) == 1 and columns != [TRUTH] else columns
+    if len(columns) < 2:
+        raise InvalidValue("agreement needs a label column to compare with the truth; name one")
+    given = {column: _column(run, column) for column in columns}
+    answers = run.table.answers
+    allowed = [canonical_label(one) for one in answers.allowed]
+    seen = {value for values in given.values() for value in values if value is not None}
+    unknown = sorted(seen - set(allowed), key=lambda v: (isinstance(v, str), v))
+    ordered = bool(answers.ordered and not unknown)
+    # How many labels of a row have each value: rows × values.
+    counts = np.array(
+        [
+            [labels.count(value) for value in (*allowed, *unknown)]
+            for labels in zip(*given.values(), strict=True)
+        ]
+    )
+    paired = counts.sum(axis=1) >= 2
+    if not paired.any():
+        raise InvalidValue(f"no row has two of the labels {', '.join(columns)}")
+    alpha, interval = _alpha(
+        counts[paired], run.table.patients.code[paired], ordered=ordered, seed=seed
+    )
+    same = "every label is the same, so that agreement beyond chance has no meaning"
+    return LabelAgreement(
+        columns=columns,
+        alpha=alpha,
+        low=interval.low,
+        high=interval.high,
+        reason=same if math.isnan(alpha) else interval.reason,
+        ordered=ordered,
+        n_rows=int(paired.sum()),
+        n_labels=int(counts[paired].sum()),
+        risks={column: _risk_against(run, given[column]) for column in columns},
     )
 
 
-def _places(run: RunItems) -> dict[str, int]:
-    """Return the place of every record, which must have a name of its own."""
-    found = {row.record_id: place for place, row in enumerate(run.table.rows)}
-    if "" in found or len(found) < run.n_items:
-        raise InvalidValue(
-            f"rows of {run.source.path} have no record_id of their own, so they cannot be matched "
-            "with another run"
+def _alpha(
+    counts: IntArray, patient: IntArray, *, ordered: bool, seed: int
+) -> tuple[float, Interval]:
+    """Return Krippendorff's α of label counts (rows × values), and its interval by patient."""
+    try:
+        import krippendorff
+    except ImportError:
+        raise MissingExtra.named("agreement", "Krippendorff's α") from None
+    _, unit = np.unique(patient, return_inverse=True)
+    pool = pooled_units(int(unit.max()) + 1)[unit]
+
+    def alpha(times: IntArray) -> float:
+        drawn = np.repeat(counts, times, axis=0)
+        if np.count_nonzero(drawn.sum(axis=0)) < 2:
+            return math.nan  # one value only
+        return float(
+            krippendorff.alpha(
+                value_counts=drawn, level_of_measurement="ordinal" if ordered else "nominal"
+            )
         )
+
+    def statistic(drawn: FloatArray) -> dict[str, FloatArray]:
+        return {"alpha": np.array([alpha(column[pool]) for column in drawn.T.astype(np.int64)])}
+
+    options = BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed)
+    found = cluster_bootstrap(statistic, int(pool.max()) + 1, options=options)
+    return found.estimates["alpha"], found.interval("alpha")
+
+
+def _column(run: RunItems, column: str) -> list[Label | None]:
+    """Return the labels of a column; None where one is missing."""
+    table = run.table
+    if column == TRUTH:
+        return [table.labels[code] for code in table.truth.tolist()]
+    if not any(column in row.metadata for row in table.rows):
+        raise UnknownName.among("label column", column, [*group_columns(run), TRUTH])
+    found: list[Label | None] = []
+    for row, value in zip(table.rows, table.metadata(column), strict=True):
+        missing = value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+        if not missing and not is_label(value):
+            raise InvalidValue(
+                f"{row.record_id}: the label {value!r} of the column {column!r} is neither a whole "
+                "number nor a text; name a column of answers"
+            )
+        found.append(None if missing else canonical_label(value))
     return found
+
+
+def _risk_against(run: RunItems, labels: Sequence[Label | None]) -> dict[str, float]:
+    """Return the risk of the answers against some labels, with limits and rows."""
+    table = run.table
+    given: BoolArray = table.answered & np.array([label is not None for label in labels])
+    answers = [table.labels[code] if code >= 0 else None for code in table.prediction.tolist()]
+    wrong = given & np.array([a != b for a, b in zip(answers, labels, strict=True)])
+    n = int(given.sum())
+    if not n:
+        return {"risk": math.nan, "low": math.nan, "high": math.nan, "n_rows": 0}
+    interval = share_interval(table.patients.sums(wrong), table.patients.sums(given))
+    risk = int(wrong.sum()) / n
+    return {"risk": risk, "low": interval.low, "high": interval.high, "n_rows": n}
+
+
+def agreement_lines(found: LabelAgreement) -> list[str]:
+    """Return the agreement in words."""
+    kind = "ordinal" if found.ordered else "nominal"
+    names = ", ".join(found.columns)
+    shown = f"{found.alpha:.3f} ({found.low:.3f} to {found.high:.3f})"
+    if math.isnan(found.alpha):
+        shown = f"undefined, {found.reason}"
+    elif math.isnan(found.low):
+        shown = f"{found.alpha:.3f} (no interval: {found.reason.replace('_', ' ')})"
+    counts = f"{found.n_labels} labels of {found.n_rows} rows with two or more"
+    lines = [f"Agreement of {names}: Krippendorff's α ({kind}) {shown}; {counts}"]
+    for column, risk in found.risks.items():
+        value = "{risk:.4f} ({low:.4f} to {high:.4f}), {n_rows} answered rows".format(**risk)
+        lines.append(f"  risk against {column}: {value if risk['n_rows'] else 'no answered row'}")
+    return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisputedLabel:
+    """A row on which every run is confident of one answer that is not its label."""
+
+    record_id: str
+    label: Label
+    answer: Label
+    confidence: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisputedLabels:
+    """The disputed labels among ``n_confident`` rows; ``reason`` says why there is no list."""
+
+    n_confident: int
+    rows: Sequence[DisputedLabel]
+    reason: str = ""
+
+    def to_json(self) -> JsonObject:
+        """Return plain facts."""
+        return asdict(self)
+
+
+def disputed_labels(runs: Sequence[RunItems], score: ScoreOptions) -> DisputedLabels:
+    """Find the rows on which all runs are confident of one answer that is not the label.
+
+    Confident is a score of at least the median of the run. Runs without scores have no list, for
+    a reason, unless a score was asked for.
+    """
+    places = _shared(runs)
+    try:
+        scores = [scores_of(run, score.variant(run), calibrator=score.calibrator) for run in runs]
+    except InvalidValue as error:
+        if score.confidence or score.calibrator is not None:
+            raise
+        return DisputedLabels(n_confident=0, rows=[], reason=str(error))
+    with np.errstate(invalid="ignore"):
+        confident = np.all(
+            [s[p] >= np.nanmedian(s) for s, p in zip(scores, places, strict=True)], axis=0
+        )
+    found = []
+    for i in np.flatnonzero(confident).tolist():
+        where = [place[i] for place in places]
+        codes = [run.table.prediction[k] for run, k in zip(runs, where, strict=True)]
+        if min(codes) < 0:
+            continue  # an answer that is not one of the allowed ones
+        given = {run.table.labels[code] for run, code in zip(runs, codes, strict=True)}
+        row = runs[0].table.rows[where[0]]
+        label = canonical_label(row.ground_truth)
+        if len(given) == 1 and label not in given:
+            found.append(
+                DisputedLabel(
+                    record_id=row.record_id,
+                    label=label,
+                    answer=given.pop(),
+                    confidence=[float(s[k]) for s, k in zip(scores, where, strict=True)],
+                )
+            )
+    return DisputedLabels(n_confident=int(confident.sum()), rows=found)
 
 
 def _shared(runs: Sequence[RunItems]) -> list[IntArray]:
@@ -140,6 +243,17 @@ def _shared(runs: Sequence[RunItems]) -> list[IntArray]:
     return [place[both] for place in found]
 
 
+def _places(run: RunItems) -> dict[str, int]:
+    """Return the place of every record, which must have a name of its own."""
+    found = {row.record_id: place for place, row in enumerate(run.table.rows)}
+    if "" in found or len(found) < run.n_items:
+        raise InvalidValue(
+            f"rows of {run.source.path} have no record_id of their own, so they cannot be matched "
+            "with another run"
+        )
+    return found
+
+
 def _refuse_other_truth(left: RunItems, here: IntArray, right: RunItems, there: IntArray) -> None:
     for i, j in zip(here.tolist(), there.tolist(), strict=True):
         truths = [r.table.labels[r.table.truth[k]] for r, k in ((left, i), (right, j))]
@@ -150,165 +264,19 @@ def _refuse_other_truth(left: RunItems, here: IntArray, right: RunItems, there: 
             )
 
 
-def _order(run: RunItems, other: RunItems, given: FlipRates | None) -> Order:
-    """Compare two runs on the rows that both answered."""
-    here, there = _shared([run, other])
-    left, right = Judged.of(run, here), Judged.of(other, there)
-    if left.labels != right.labels:
-        raise InvalidValue("the runs have different answers, so that no flip rate suits both")
-    kinds = {"every label": FlipRates(1.0)}
-    kinds |= {f"labels of {one}": FlipRates(by_label={one: 1.0}) for one in left.labels}
-    if given is not None and given.by_label is not None:
-        most = max(given.by_label.values()) or 1.0
-        scaled = {label: rate / most for label, rate in given.by_label.items()}
-        kinds["labels in the proportions given"] = FlipRates(by_label=scaled)
-    wrong = [int((one.answer != one.label).sum()) for one in (left, right)]
-    ends = ("changes_at", "largest")
-    rates = {
-        kind: dict(zip(ends, swapping_rate(left, right, flips), strict=True))
-        for kind, flips in kinds.items()
-    }
-    return Order(
-        path=other.source.path,
-        model=other.source.model,
-        n_rows=here.size,
-        risk=wrong[0] / here.size,
-        other_risk=wrong[1] / here.size,
-        rates=rates if wrong[0] != wrong[1] else {},
-        # One label that turns from the better run's answer to the other's moves both.
-        n_any_labels=abs(wrong[0] - wrong[1]) // 2 + 1,
-    )
-
-
-def _suspects(
-    runs: Sequence[RunItems], options: LabelOptions
-) -> tuple[list[Mapping[str, object]] | None, int, str]:
-    """Return the rows on which all runs are sure of one answer that is not the label.
-
-    Sure is a score that is at least the median of the run's answers. Without scores there are none,
-    for a reason, unless scores were asked for.
-    """
-    if len(runs) < 2:
-        return None, 0, ""
-    places, score = _shared(runs), options.score
-    try:
-        scores = [scores_of(run, score.variant(run), calibrator=score.calibrator) for run in runs]
-    except InvalidValue as error:
-        if score.confidence or score.calibrator is not None:
-            raise
-        return None, 0, str(error)
-    with np.errstate(invalid="ignore"):
-        sure = np.all(
-            [s[p] >= np.nanmedian(s) for s, p in zip(scores, places, strict=True)], axis=0
+def disputed_lines(found: DisputedLabels) -> list[str]:
+    """Return the disputed labels in words."""
+    if found.reason:
+        return [f"Disputed labels cannot be listed: {found.reason}"]
+    lines = [
+        (
+            f"Disputed labels: {len(found.rows)} of {found.n_confident} rows in the more "
+            "confident half of every run have the same answer of all runs against the label"
         )
-    found: list[Mapping[str, object]] = []
-    for i in np.flatnonzero(sure).tolist():
-        where = [place[i] for place in places]
-        given = [
-            run.table.labels[run.table.prediction[k]] if run.table.prediction[k] >= 0 else None
-            for run, k in zip(runs, where, strict=True)
-        ]
-        row = runs[0].table.rows[where[0]]
-        label = canonical_label(row.ground_truth)
-        if len(set(given)) == 1 and given[0] not in (None, label):
-            found.append(
-                {
-                    "record_id": row.record_id,
-                    "label": label,
-                    "answer": given[0],
-                    "confidence": [float(s[k]) for s, k in zip(scores, where, strict=True)],
-                    "labels": {
-                        name: row.metadata.get(name) for name in options.columns if name != TRUTH
-                    },
-                }
-            )
-    return found, int(sure.sum()), ""
-
-
-_MOST_SHOWN = 20
-
-
-def label_lines(audit: LabelAudit) -> list[str]:
-    """Return the audit of labels in words."""
-    whose = f"{audit.n_answered} answered rows of {audit.n_patients} {audit.words[0]}s"
-    lines = [f"Labels ({whose}), share of wrong answers by the labels {audit.observed_risk:.4f}"]
-    lines += [] if audit.corrected is None else _corrected_lines(audit.corrected)
-    lines += _range_lines(audit.range)
-    for order in audit.order:
-        lines += _order_lines(order)
-    lines += [] if audit.agreement is None else agreement_lines(audit.agreement)
-    lines += [] if audit.suspects is None else _suspect_lines(audit)
-    lines += [f"no list of suspect labels: {audit.no_suspects}"] if audit.no_suspects else []
-    assumed = label_assumptions(audit)
-    return [*lines, *(["Assumptions:"] if assumed else []), *(f"  - {one}" for one in assumed)]
-
-
-def _corrected_lines(found: CorrectedRisk) -> list[str]:
-    bounds = f"between {found.any_low:.4f} and {found.any_high:.4f}"
-    corrected = f"{found.risk:.4f} ({found.low:.4f} to {found.high:.4f})"
-    lines = [f"corrected risk {corrected}; if any labels may be wrong, {bounds}"]
-    if not 0 <= found.unbounded <= 1:
-        lines.append(
-            f"the estimate itself is {found.unbounded:.4f}: more labels would be wrong than "
-            "the errors that were seen"
-        )
-    if not found.possible:
-        lines.append("no mix of true answers gives these labels at these flip rates")
-    return lines
-
-
-def _range_lines(found: Sequence[CorrectedRisk]) -> list[str]:
-    if not found:
-        return []
-    risks = [one.risk for one in found]
-    low, high = min(one.low for one in found), max(one.high for one in found)
-    over = f"flip rates from {found[0].flip_rate:g} to {found[-1].flip_rate:g}"
-    bounds = f"between {min(risks):.4f} and {max(risks):.4f}"
-    return [f"{over}: risk {bounds}, intervals from {low:.4f} to {high:.4f}"]
-
-
-def _order_lines(order: Order) -> list[str]:
-    risks = f"risk {order.risk:.4f} and {order.other_risk:.4f}"
-    other = order.model or order.path
-    lines = [f"against {other}: {risks} on {order.n_rows} rows that both answered"]
-    if not order.rates:
-        return [*lines, "  the runs have the same risk, so there is no order to change"]
-    for kind, found in order.rates.items():
-        said = f"no flip rate changes it (up to {found['largest']:.3f}, the largest possible)"
-        if found["changes_at"] is not None:
-            said = f"changes at a flip rate of {found['changes_at']:.4f}"
-        lines.append(f"  order if {kind} may be wrong: {said}")
-    share = order.n_any_labels / order.n_rows
-    lines.append(
-        f"  order if any labels may be wrong: {order.n_any_labels} of them ({share:.4f}), chosen "
-        "against it, change it"
-    )
-    return lines
-
-
-def _suspect_lines(audit: LabelAudit) -> list[str]:
-    suspects = audit.suspects or []
-    sure = f"{audit.n_confident} rows that every run is sure of (its surer half)"
-    lines = [f"{len(suspects)} of {sure} have one answer of all runs against the label"]
-    lines += [
-        f"  {row['record_id']}: label {row['label']}, answer {row['answer']}"
-        for row in suspects[:_MOST_SHOWN]
     ]
-    left = len(suspects) - _MOST_SHOWN
+    lines += [
+        f"  {row.record_id}: label {row.label}, answer {row.answer}"
+        for row in found.rows[:_MOST_SHOWN]
+    ]
+    left = len(found.rows) - _MOST_SHOWN
     return lines + ([f"  and {left} more (--json lists all)"] if left > 0 else [])
-
-
-def label_assumptions(audit: LabelAudit) -> list[str]:
-    """Say what the audit of labels rests on, one sentence each."""
-    found = []
-    if audit.corrected is not None or audit.range or audit.order:
-        found.append(
-            "Given the true answer, a label flips independently of what the model answers and of "
-            "whether it answers."
-        )
-        found.append("A wrong label is any of the other answers with the same chance.")
-    if audit.corrected is not None or audit.range:
-        found.append("The flip rates are known, so that the intervals hold no doubt about them.")
-    if audit.agreement is not None:
-        found.append(f"α is resampled by {audit.words[0]}; labels are missing at random.")
-    return found

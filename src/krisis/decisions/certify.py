@@ -29,6 +29,7 @@ from krisis.decisions.sample import (
     find_threshold,
     ratio_interval,
 )
+from krisis.decisions.threshold_search import divided
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
 from krisis.statistics.risk_tests import fewest_rows
@@ -148,42 +149,45 @@ def _threshold(
 
 def why_none(found: Certified, risk: float, level: float, method: Method) -> tuple[str, float]:
     """Say why there is no threshold; with the risk at which more cases could give one, else NaN."""
-    start = found.start
-    if start is None:
+    curve, best = found.tested.curve, found.best(risk)
+    if best is None:
         return "no answered row has a score", math.nan
     if method == "crc":
         return f"(loss + 1)/(N + 1) exceeds {risk:g} at the strictest threshold", math.nan
-    seen = found.tested.curve.risk(start)
-    n_start = int(found.tested.curve.n_accepted[start])
-    rows = f"the {n_start} surest answers that are tested first have a risk of {seen:.3g}"
-    fewest = fewest_rows(risk, level)
+    seen, n = curve.risk(best), int(curve.n_accepted[best])
+    wrong = f"are wrong in {100 * seen:.3g} % of cases"
+    if not found.tested.binary:
+        wrong = f"have a mean loss of {seen:.3g}"
+    whose = f"all {n}" if best == curve.threshold.size - 1 else f"the {n} most confident"
     if not found.search.tests:
         most = found.tested.most_rows if found.tested.clustered else 1
-        rows = (
-            f"too small: {n_start} answers have a score and without any error it would take "
-            f"{fewest * most}; their risk is {seen:.3g}"
-        )
-    if seen >= risk:
-        return f"{rows}, which is not below {risk:g}, so that no size helps", math.nan
-    return rows, seen
+        fewest = fewest_rows(risk, divided(level)[1]) * most
+        few = f"{n} answers with a score are too few: without a single error it takes {fewest}"
+        words = f"{few}, and {whose} answers {wrong}"
+    elif seen < risk:
+        words = f"{whose} answers {wrong}, but they are too few to show a risk of at most {risk:g}"
+    else:
+        words = f"even {whose} answers {wrong}, and the bound is {risk:g}"
+    if seen < risk:
+        return words, seen
+    helps_not = found.no_size_helps(risk, level)
+    return f"{words}, so no sample size helps" if helps_not else words, math.nan
 
 
 def _why_none(
     run: RunItems, sample: Sample, found: Certified, level: float, options: CertifyOptions
 ) -> str:
-    """Say why there is no threshold, and how many cases could give one."""
+    """Say why there is no threshold, and how many patients could give one."""
     words, seen = why_none(found, options.risk, level, options.method)
     if math.isnan(seen):
         return words
-    return (
-        f"{words}; at that risk {_size_sentence(run, sample, found, (options.risk, level, seen))}"
-    )
+    return f"{words}; {_size_sentence(run, sample, found, (options.risk, level, seen))}"
 
 
 def _size_sentence(
     run: RunItems, sample: Sample, found: Certified, question: tuple[float, float, float]
 ) -> str:
-    """Say how many cases certify a threshold at an expected risk."""
+    """Say how many patients certify a threshold at an expected risk."""
     sizes: list[int] = []
     scored = ~np.isnan(sample.score)
     if sample.clustered:
@@ -201,11 +205,11 @@ def _size_sentence(
     )
     if plan.n is None:
         return plan.reason
-    promised = f"certify a threshold with a probability of {_PLANNED_POWER:g}"
-    if sizes:
-        return f"{plan.n:,} {run.words[0]}s with as many rows and answers as these {promised}"
-    n_cases = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
-    return f"{n_cases:,} cases ({plan.n:,} with answers) {promised}"
+    n = plan.n
+    if not sizes:  # the plan counts answered cases
+        n = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
+    chance = f"{100 * _PLANNED_POWER:g} % chance of a certificate"
+    return f"with about {n:,} similar {run.words[0]}s you would have an {chance}"
 
 
 def assumptions_of(
@@ -241,7 +245,10 @@ def assumptions_of(
         if options.method == "crc":
             found.append(f"Every {person} counts once, with the mean of its rows.")
         elif any(test != "betting" for test in tests):
-            found.append(f"One row per {person}, drawn with the seed {sample.seed}, was tested.")
+            found.append(
+                f"One row per {person} was tested, drawn by lot; the cases fix the lot, so that it "
+                "cannot be drawn again."
+            )
     if options.method == "sgr":
         found.append("The risk never falls as the threshold is lowered, which sgr needs.")
     if options.by:

@@ -11,11 +11,12 @@ import numpy as np
 import yaml
 
 from krisis.decisions.population import answers_of
-from krisis.errors import InvalidFile, InvalidValue, UnknownName
+from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.items import RunItems
 from krisis.metrics.labels import Label, canonical_label, is_label
 from krisis.metrics.table import FloatArray
+from krisis.yaml_values import read_mapping
 
 Costs = Mapping[tuple[Label, Label], float]
 _FIELDS = ("costs", "defer", "needless_deferral", "unit", "note", "team")
@@ -188,27 +189,8 @@ def _deferral(value: JsonValue, place: str) -> float | Mapping[Label, float] | N
 
 def read_costs(path: Path) -> CostTable:
     """Read the cost table of a YAML file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        _refuse_repeats(yaml.compose(text, yaml.SafeLoader), depth=3)
-        content = yaml.safe_load(text)
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # a date may be none
-        why = " ".join(str(error).split())
-        raise InvalidFile(f"{path} cannot be read as a cost table: {why}; mend the YAML") from None
-    return costs_from(content if isinstance(content, dict) else {}, str(path))
-
-
-def _refuse_repeats(node: yaml.Node | None, depth: int) -> None:
-    """Refuse a key that is written twice, of which YAML would drop the first."""
-    if depth and isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            name = str(key.value)
-            if name in seen:
-                line = key.start_mark.line + 1
-                raise yaml.YAMLError(f"line {line}: the key {name!r} is written twice")
-            seen.add(name)
-            _refuse_repeats(value, depth - 1)
+    content = read_mapping(path, "a cost table with `costs`", option="--cost")
+    return costs_from(content, str(path))
 
 
 def costs_of_run(run: RunItems, path: Path | None) -> CostTable:

@@ -18,7 +18,7 @@ from krisis.decisions.cost_rules import (
     cross_fitted,
 )
 from krisis.decisions.costs import CostTable
-from krisis.decisions.population import Population, Quantity, Shares
+from krisis.decisions.population import Population, Prevalence, Quantity
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, Workload, team_quantities, workload
 from krisis.errors import InvalidValue
@@ -28,7 +28,6 @@ from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level
 
 PER = 1000
-_N_RESAMPLES = 2000
 _MOST_POINTS = 50
 Kind = Literal["curve", "always", "chow", "cross-fitted", "in-sample", "given", "baseline"]
 
@@ -39,7 +38,7 @@ class DecideOptions:
 
     costs: CostTable
     score: ScoreOptions = field(default_factory=ScoreOptions)
-    shares: Shares | None = None
+    prevalence: Prevalence | None = None
     team: Team | None = None
     n_folds: int = 10
     answer_from: float | None = None
@@ -57,7 +56,7 @@ class DecideOptions:
 class Policy:
     """A way to answer or defer: its coverage, and its cost per 1,000 rows with an interval.
 
-    ``n_rows`` is the denominator and ``effective_rows`` what it is worth under other shares;
+    ``n_rows`` is the denominator and ``effective_rows`` what it is worth at another prevalence;
     ``reason`` says why there is no cost.
     """
 
@@ -154,7 +153,7 @@ def decide_run(
         raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
     options.score.refuse_seen(run, "makes its costs look too low")
     score, note = _scores(run, options.score)
-    population = Population.of(run, options.shares)
+    population = Population.of(run, options.prevalence)
     answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
     rows = _Rows(run, options, population, score, answering, deferring)
     chow = chow_rule(run, options.costs, score, population)
@@ -186,7 +185,7 @@ def price_thresholds(
     thresholds: Mapping[str, float | None],
 ) -> list[Policy]:
     """Price always answering, always deferring and some thresholds, as `decide_run` does."""
-    population = Population.of(run, options.shares)
+    population = Population.of(run, options.prevalence)
     answering, deferring = options.costs.answer_costs(run), options.costs.deferral_costs(run)
     rows = _Rows(run, options, population, score, answering, deferring)
     asked = [
@@ -287,7 +286,7 @@ def _priced(rows: _Rows, asked: Sequence[_Asked]) -> list[Policy]:
                 for (i, name), quantity in quantities.items()
                 if i == index and name != "cost"
             }
-            shown = workload(team, means, 1 - rows.population.mean(one.answers))
+            shown = workload(means, 1 - rows.population.mean(one.answers))
         policies.append(_policy(rows, one, intervals[index, "cost"], shown))
     return policies
 
@@ -296,9 +295,7 @@ def _intervals(
     rows: _Rows, quantities: Mapping[tuple[int, str], Quantity]
 ) -> dict[tuple[int, str], Interval]:
     seed, level = rows.options.score.seed, rows.options.level
-    return rows.population.intervals(
-        quantities, BootstrapOptions(_N_RESAMPLES, seed=seed, level=level)
-    )
+    return rows.population.intervals(quantities, BootstrapOptions(seed=seed, level=level))
 
 
 def _policy(rows: _Rows, one: _Asked, interval: Interval, shown: Workload | None) -> Policy:
@@ -315,7 +312,7 @@ def _policy(rows: _Rows, one: _Asked, interval: Interval, shown: Workload | None
         cost=PER * cost,
         low=PER * interval.low,
         high=PER * interval.high,
-        reason="a class or group has no row here" if math.isnan(cost) else "",
+        reason="one of the true answers has no row here" if math.isnan(cost) else "",
         workload=shown,
     )
 

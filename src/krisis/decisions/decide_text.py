@@ -67,7 +67,7 @@ def decide_opening(decision: Decision) -> list[str]:
             f"{run.table.n_abstained} abstained; {run.table.n_failed} failed and are left out."
         ),
         *([decision.note] if decision.note else []),
-        *_share_lines(decision),
+        *_prevalence_lines(decision),
     ]
 
 
@@ -82,16 +82,17 @@ def decide_lines(decision: Decision) -> list[str]:
     return [*found, "Assumptions:", *(f"  - {line}" for line in assumptions(decision))]
 
 
-def _share_lines(decision: Decision) -> list[str]:
+def _prevalence_lines(decision: Decision) -> list[str]:
     population = decision.population
-    if not population.moved:
+    if not population.reweighted:
         return []
     pairs = zip(population.names, population.shares.tolist(), strict=True)
     listed = ", ".join(f"{name} = {share:.4g}" for name, share in pairs)
     return [
         (
-            f"Moved to other shares: {listed}; all figures rest on {population.effective_rows:.1f} "
-            f"effective {decision.run.words[1]}s of {decision.run.n_items}."
+            f"Re-weighted to the prevalence {listed}; all figures rest on "
+            f"{population.effective_rows:.1f} effective {decision.run.words[1]}s of "
+            f"{decision.run.n_items}."
         )
     ]
 
@@ -111,7 +112,9 @@ def policy_table(decision: Decision) -> list[str]:
 
 
 def _denominator(policy: Policy, decision: Decision) -> str:
-    effective = f" (effective {policy.effective_rows:.1f})" if decision.population.moved else ""
+    effective = (
+        f" (effective {policy.effective_rows:.1f})" if decision.population.reweighted else ""
+    )
     return f"{policy.n_rows}{effective}"
 
 
@@ -179,7 +182,7 @@ def _curve_table(decision: Decision) -> list[str]:
 def team_table(decision: Decision) -> list[str]:
     """Return what a team does along the coverage."""
     unit = decision.run.words[1]
-    rows = [["threshold", "coverage", "wrong", "missed", "read", "hours", "busy", "wait, minutes"]]
+    rows = [["threshold", "coverage", "wrong", "missed", "read"]]
     points = [*shown_points(decision.curve), *decision.policies]
     done = {point: point.workload for point in points if point.workload is not None}
     for point, work in done.items():
@@ -190,20 +193,15 @@ def team_table(decision: Decision) -> list[str]:
                 f"{number(work.wrong)} ({number(work.wrong_low)} to {number(work.wrong_high)})",
                 number(work.missed),
                 number(work.read),
-                number(work.hours),
-                "" if math.isnan(work.utilization) else f"{100 * work.utilization:.0f} %",
-                number(work.wait_minutes),
             ]
         )
-    reasons = [work.reason for work in done.values() if work.reason]
-    said = [f"A wait is undefined where {reasons[0]}."] if reasons else []
     positive = positive_of(decision.run)
-    said.append(
+    said = (
         "Missed cases are undefined: the task names no positive answer."
         if positive is None
         else f"Missed are {unit}s whose true answer is {positive} and whose final answer is not."
     )
-    return [f"Model and readers together, per {PER:,} {unit}s:", *_aligned(rows), *said]
+    return [f"Model and readers together, per {PER:,} {unit}s:", *_aligned(rows), said]
 
 
 def _threshold(point: Policy) -> str:
@@ -251,12 +249,12 @@ def assumptions(decision: Decision) -> list[str]:
         found.append(f"The {run.table.n_failed} failed {unit}s are like the others.")
     if not decision.chow.reason:
         found.append(_chow_assumption(decision))
-    if decision.population.moved:
+    if decision.population.reweighted:
         found.append(
-            "Within each class or group the model answers as it did here, and its confidence does "
-            "not know of the other shares."
+            "For each true answer the model answers as it did here, and its confidence does not "
+            "know of the other prevalence."
         )
-    return found + (options.team.sentences() if options.team else [])
+    return found + ([options.team.assumption()] if options.team else [])
 
 
 def _chow_assumption(decision: Decision) -> str:

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from krisis.confidence.variants import scores_of
-from krisis.decisions.population import Population, Shares, answers_of, positive_of
+from krisis.decisions.population import Population, Prevalence, answers_of, positive_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, is_positive
 from krisis.errors import InvalidValue, UnknownName
@@ -43,8 +43,8 @@ class CurveOptions:
     """How rows are scored, at which threshold probabilities, and what becomes of deferred cases.
 
     A case is deferred where the model abstained, gave no score, or a score below
-    ``answer_from``. It takes the decision of the ``team``, else the ``default_action``. ``shares``
-    move the rows to another population.
+    ``answer_from``. It takes the decision of the ``team``, else the ``default_action``.
+    ``prevalence`` re-weights the rows to another population.
     """
 
     score: ScoreOptions = field(default_factory=ScoreOptions)
@@ -52,7 +52,7 @@ class CurveOptions:
     answer_from: float | None = None
     team: Team | None = None
     default_action: Action = "none"
-    shares: Shares | None = None
+    prevalence: Prevalence | None = None
     level: float = 0.95
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ def decision_curve(run: RunItems, options: CurveOptions) -> DecisionCurve:
     if options.team is not None:
         errors = options.team.errors(run)
         handed_on = np.where(truth, 1 - errors, errors)
-    population = Population.of(run, options.shares)
+    population = Population.of(run, options.prevalence)
     benefit = _Benefit(run, population, truth, options.level)
     curves = {ALL: benefit.curve(options, lambda _: np.ones(run.n_items), fixed=True)}
     curves[NONE] = benefit.curve(options, lambda _: np.zeros(run.n_items), fixed=True)
@@ -212,7 +212,7 @@ class _Benefit:
             value = float(self.weights @ (chance * gain))
             above = float(self.weights @ ((chance - 1) * gain))
             low, high = self._limits(chance, weight, fixed=fixed)
-            if options.shares is not None and not options.shares.column:
+            if options.prevalence is not None:
                 high = min(high, self.prevalence)  # which is given: nothing gains more
             # Treating all gains what is gained by those whom the strategy leaves untreated too.
             least, most = self._limits(1 - chance, weight, fixed=fixed)
@@ -327,10 +327,10 @@ def curve_assumptions(curve: DecisionCurve) -> list[str]:
         below = "" if limit is None else f" or the confidence is below {limit:g}"
         found.append(f"With deferral, a {unit} is deferred where the model abstained{below}.")
     if options.team is not None:
-        found.append(options.team.sentences()[0])
-    if curve.population.moved:
+        found.append(options.team.assumption())
+    if curve.population.reweighted:
         found.append(
-            "Within each stratum the cases are those of the other population; the model's "
+            "For each true answer the cases are those of the other population; the model's "
             "probabilities are taken as they are."
         )
     patients = f", {curve.run.words[0]}s being independent of each other"
@@ -351,9 +351,9 @@ def curve_lines(curve: DecisionCurve) -> list[str]:
             f"{run.table.n_failed} failed and are left out."
         ),
     ]
-    if curve.population.moved:
+    if curve.population.reweighted:
         opening.append(
-            f"Moved to a prevalence of {curve.prevalence:.4g}; all figures rest on "
+            f"Re-weighted to a prevalence of {curve.prevalence:.4g}; all figures rest on "
             f"{curve.population.effective_rows:.1f} effective {unit}s of {run.n_items}."
         )
     ranges = " and ".join(

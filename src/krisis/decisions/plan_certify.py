@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
 
-from krisis.decisions.threshold_search import chain_starts
+from krisis.decisions.threshold_search import chain_starts, divided
 from krisis.errors import InvalidValue
 from krisis.statistics.risk_tests import (
     FloatArray,
@@ -27,6 +28,7 @@ _LEAST_RISK = 1e-6
 _MOST_SIMULATED = 10_000
 _N_REPETITIONS = 1000
 _MOST_ROWS = 5_000_000
+_NO_MASS = 1e-18
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class _World:
 
     @property
     def fewest_for_betting(self) -> int:
-        return FEWEST_FOR_BETTING * fewest_rows(self.risk, self.delta)
+        return FEWEST_FOR_BETTING * fewest_rows(self.risk, divided(self.delta)[1])
 
     def power(self, n: int) -> float:
         """Return the chance of any threshold on n patients."""
@@ -151,21 +153,35 @@ def check_bounds(risk: float, delta: float) -> None:
 
 
 def _exact_power(n: int, world: _World) -> float:
-    """Return the chance that the first candidate of a chain passes: no other matters for any."""
-    starts = chain_starts(n, world.risk, world.delta)
-    if starts[-1][1] > n or allowed_errors(n, world.risk, world.delta) < 0:
+    """Return the chance that everything, or the first candidate of a chain, passes.
+
+    No other candidate matters for whether there is any threshold.
+    """
+    whole_level, delta = divided(world.delta)
+    starts = chain_starts(n, world.risk, delta)
+    if starts[-1][1] > n or allowed_errors(n, world.risk, delta) < 0:
         return 0.0
-    (level, start), *rest = starts
-    allowed = world.allowed(start, level)
-    if not rest:
-        return float(binomial_p(allowed, start, world.expected)) if allowed >= 0 else 0.0
-    second_level, second = rest[0]
-    # Both fail: more errors than allowed among the first rows, and among all up to the second.
-    errors = np.arange(allowed + 1, start + 1)
-    left = world.allowed(second, second_level) - errors
-    later = binomial_p(np.maximum(left, 0), second - start, world.expected)
-    chance = _binomial_mass(errors.astype(np.float64), start, world.expected)
-    return float(1 - chance @ (1 - np.where(left >= 0, later, 0.0)))
+    steps = tuple((start, world.allowed(start, level)) for level, start in starts)
+    failed = _failed(steps, world.expected)
+    errors = np.flatnonzero(failed > _NO_MASS)
+    # Answering everything fails too: more errors than allowed among all n.
+    left = world.allowed(n, whole_level) - errors
+    passed = binomial_p(np.maximum(left, 0), n - steps[-1][0], world.expected)
+    return float(1 - failed[errors] @ (1 - np.where(left >= 0, passed, 0.0)))
+
+
+@lru_cache(maxsize=256)
+def _failed(steps: tuple[tuple[int, int], ...], expected: float) -> FloatArray:
+    """Return the chance of every number of errors in the last step, all steps having failed.
+
+    A step is a number of rows, those of the step before among them, and the errors allowed.
+    """
+    chance, before = np.ones(1), 0
+    for n, allowed in steps:
+        fresh = _binomial_mass(np.arange(n - before + 1.0), n - before, expected)
+        chance, before = np.convolve(chance, fresh), n
+        chance[: allowed + 1] = 0.0
+    return chance
 
 
 def _binomial_mass(k: FloatArray, n: int, p: float) -> FloatArray:
@@ -175,22 +191,30 @@ def _binomial_mass(k: FloatArray, n: int, p: float) -> FloatArray:
 
 
 def _exact_plan(world: _World, target: float) -> CertifyPlan:
-    """Look at every size up to twice the last one that falls short."""
-    risk, delta = world.risk, world.delta
-    powers: dict[tuple[tuple[float, int], ...], float] = {}
+    """Look at every size up to twice the last one that falls short.
+
+    While the starts and the errors allowed stay the same, power falls with every row: the first
+    and the last such size tell of all.
+    """
+    whole_level, delta = divided(world.delta)
+
+    def allowance(n: int) -> tuple[object, ...]:
+        starts = chain_starts(n, world.risk, delta)
+        return *starts, n >= starts[-1][1], world.allowed(n, whole_level)
+
     first, last, n = None, 0, 0
-    while n <= max(2 * last, 8 * fewest_rows(risk, delta)):
+    while n <= max(2 * last, 8 * fewest_rows(world.risk, delta)):
         n += 1
+        start, same = n, allowance(n)
+        while allowance(n + 1) == same:
+            n += 1
         if n > MOST_PATIENTS:
             reason = f"more than {MOST_PATIENTS:,} answered cases are needed"
             return CertifyPlan(None, 1, math.nan, reason=reason)
-        starts = tuple(chain_starts(n, risk, delta))
-        if not powers.get(starts):  # as long as n is below the start the power is 0
-            powers[starts] = _exact_power(n, world)
-        if powers[starts] < target:
+        if _exact_power(n, world) < target:
             last = n
-        elif first is None:
-            first = n
+        if first is None and _exact_power(start, world) >= target:
+            first = start
     return CertifyPlan(last + 1, 1, _exact_power(last + 1, world), first)
 
 
@@ -212,8 +236,9 @@ def _certifies(n: int, world: _World, generator: np.random.Generator) -> bool:
         rows = generator.choice(np.asarray(world.sizes), n)
         rank = np.where(np.arange(size) < rows[:, None], rank, n * size)
     ranked = np.sort(rank[rank < n * size])
-    starts = chain_starts(ranked.size // size, world.risk, world.delta)
-    for level, start in starts:
+    whole_level, delta = divided(world.delta)
+    starts = chain_starts(ranked.size // size, world.risk, delta)
+    for level, start in [(whole_level, ranked.size // size), *starts]:
         if start * size > ranked.size:
             return False
         accepted = rank <= ranked[start * size - 1]

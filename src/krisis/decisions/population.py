@@ -1,4 +1,4 @@
-"""Means over the rows of a run, as they are or moved to other shares of classes or groups."""
+"""Means over the rows of a run, as they are or re-weighted to another prevalence."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, canonical_label, group_name, is_label
-from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
+from krisis.metrics.labels import Label, canonical_label, is_label
+from krisis.metrics.table import BoolArray, FloatArray, IntArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval, expanded_tail
 
@@ -23,30 +23,23 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """Shares that the strata of a population are to have: of the true answers, or of a group.
-
-    ``column`` is empty for the true answers.
-    """
+class Prevalence:
+    """The share that every true answer is to have; under ``""`` that of the positive one alone."""
 
     of: Mapping[str, float]
-    column: str = ""
 
     @classmethod
-    def from_text(cls, text: str, *, grouped: bool) -> Shares:
-        """Read ``0.1``, ``0=0.9,1=0.1`` or, of a group, ``sex:female=0.5,male=0.5``."""
-        column, colon, rest = text.partition(":") if grouped else ("", "", text)
-        if grouped and not (colon and column.strip()):
-            raise InvalidValue(f"{text!r} names no group; write --shares COLUMN:NAME=SHARE,…")
-        parts = [part.rpartition("=") for part in rest.split(",")]
-        if not grouped and len(parts) == 1 and not parts[0][0]:
-            return cls({"": _share(rest, text)})
+    def from_text(cls, text: str) -> Prevalence:
+        """Read ``0.1`` or ``0=0.9,1=0.1``."""
+        parts = [part.rpartition("=") for part in text.split(",")]
+        if len(parts) == 1 and not parts[0][0]:
+            return cls({"": _share(text, text)})
         found: dict[str, float] = {}
         for name, equals, share in parts:
             if not (equals and name.strip()) or name.strip() in found:
                 raise InvalidValue(f"{text!r} is no list of shares; write each NAME=SHARE once")
             found[name.strip()] = _share(share, text)
-        return cls(found, column.strip())
+        return cls(found)
 
 
 def _share(text: str, whole: str) -> float:
@@ -83,21 +76,17 @@ class Population:
     names: Sequence[str] = field(default_factory=tuple)
 
     @classmethod
-    def of(cls, run: RunItems, shares: Shares | None = None) -> Population:
-        """Return the rows as they are, or in strata with the given shares."""
+    def of(cls, run: RunItems, prevalence: Prevalence | None = None) -> Population:
+        """Return the rows as they are, or in strata of one true answer each."""
         table = run.table
-        if shares is None:
+        if prevalence is None:
             return cls(table.pools, np.zeros(table.n_scored, dtype=np.int64), np.ones(1))
-        if shares.column:
-            names, code = _groups(table, shares.column)
-        else:
-            names, code = [str(label) for label in table.labels], table.truth
-        wanted = _wanted(shares, names, code, run)
-        return cls(table.pools, code, wanted, tuple(names))
+        names = tuple(str(label) for label in table.labels)
+        return cls(table.pools, table.truth, _shares(prevalence, run), names)
 
     @property
-    def moved(self) -> bool:
-        """Tell whether the rows were given other shares."""
+    def reweighted(self) -> bool:
+        """Tell whether the true answers were given another prevalence."""
         return bool(self.names)
 
     @cached_property
@@ -146,7 +135,7 @@ class Population:
             for name, part in parts.items():
                 drawn[name].append(part.means(counts))
         unit = np.bincount(pools.code, weights=self.weights, minlength=pools.n)
-        n_units = max(2, round(1 / float(np.square(unit).sum()))) if self.moved else pools.n
+        n_units = max(2, round(1 / float(np.square(unit).sum()))) if self.reweighted else pools.n
         tail = expanded_tail(
             (1 - options.level) / 2, n_units, scale=math.sqrt(n_units / (n_units - 1))
         )
@@ -188,43 +177,32 @@ class _Resampled:
         return found
 
 
-def _groups(table: Table, column: str) -> tuple[list[str], IntArray]:
-    known = {*table.answers.groups, *(key for row in table.rows for key in row.metadata)}
-    if column not in known:
-        raise UnknownName.among("group", column, map(str, known))
-    return table.grouped(column)
-
-
-def _wanted(shares: Shares, names: Sequence[str], code: IntArray, run: RunItems) -> FloatArray:
-    """Return the share of every stratum, refusing shares that do not fit the rows."""
-    what = f"{shares.column} groups" if shares.column else "true answers"
-    present = {names[index] for index in np.unique(code).tolist()}
-    given = _positive(shares.of[""], run) if "" in shares.of else shares.of
-    found = np.zeros(len(names))
+def _shares(prevalence: Prevalence, run: RunItems) -> FloatArray:
+    """Return the share of every true answer, refusing shares that do not fit the rows."""
+    names = [str(label) for label in run.table.labels]
+    present = {names[index] for index in np.unique(run.table.truth).tolist()}
+    stated = prevalence.of
+    given = _positive(stated[""], run) if "" in stated else stated
+    found = dict.fromkeys(names, 0.0)
     for name, share in given.items():
-        key = _stratum(name, shares.column)
-        if key not in names:
-            raise UnknownName.among(f"name among the {what}:", name, sorted(present))
-        if share > 0 and key not in present:
+        label = str(canonical_label(name)) if is_label(name) else name
+        if label not in found:
+            raise UnknownName.among("name among the true answers:", name, sorted(present))
+        if share > 0 and label not in present:
             raise InvalidValue(
                 f"the share of {name!r} is {share:g} and no row has it; give it the share 0"
             )
-        found[list(names).index(key)] = share
-    missing = present - {_stratum(name, shares.column) for name in given}
-    if missing:
+        found[label] = share
+        present.discard(label)
+    if present:
         raise InvalidValue(
-            f"the shares leave out {', '.join(sorted(missing))}; name all {what}, 0 for those to "
-            "leave out"
+            f"the shares leave out {', '.join(sorted(present))}; name all true answers, 0 for "
+            "those to leave out"
         )
-    if not math.isclose(found.sum(), 1.0, abs_tol=_ROUNDING):
-        raise InvalidValue(f"the shares of the {what} add up to {found.sum():g}, not 1")
-    return np.asarray(found / found.sum(), dtype=np.float64)
-
-
-def _stratum(name: str, column: str) -> str:
-    if not column:
-        return str(canonical_label(name)) if is_label(name) else name
-    return name if name.startswith(f"{column}_") else group_name(column, name)
+    total = sum(found.values())
+    if not math.isclose(total, 1.0, abs_tol=_ROUNDING):
+        raise InvalidValue(f"the shares of the true answers add up to {total:g}, not 1")
+    return np.array(list(found.values())) / total
 
 
 def _positive(share: float, run: RunItems) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from krisis.decisions.plan_certify import FEWEST_FOR_BETTING
-from krisis.decisions.threshold_search import Search, crc, fixed_sequence, sgr
+from krisis.decisions.threshold_search import Search, crc, divided, fixed_sequence, sgr
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.intervals import Interval
 from krisis.statistics.risk_tests import (
@@ -25,6 +25,7 @@ from krisis.statistics.risk_tests import (
 Method = Literal["fixed-sequence", "sgr", "crc"]
 METHODS: tuple[Method, ...] = ("fixed-sequence", "sgr", "crc")
 _TESTS_AT_ONCE = 1024
+_SHOWN = 0.975
 TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
 
 
@@ -128,7 +129,7 @@ class Sample:
 
     def few_patients(self, risk: float, delta: float) -> bool:
         """Tell whether there are too few patients to bet on their sums."""
-        return self.n_patients < FEWEST_FOR_BETTING * fewest_rows(risk, delta)
+        return self.n_patients < FEWEST_FOR_BETTING * fewest_rows(risk, divided(delta)[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +144,33 @@ class Certified:
     tested: Sample
     threshold: float | None
 
-    @property
-    def start(self) -> int | None:
-        """The first candidate tested, or the laxest where there are too few rows for a test."""
-        n_candidates = self.tested.curve.threshold.size
-        if not n_candidates:
-            return None
-        return self.search.tests[0].candidate if self.search.tests else n_candidates - 1
+    def best(self, risk: float) -> int | None:
+        """The tested candidate that came closest to passing, of those with a risk below the bound.
+
+        Where none has, the one with the lowest risk; the laxest where there are too few rows to
+        test any, and None without a row to answer.
+        """
+        curve, tests = self.tested.curve, self.search.tests
+        if not tests:
+            return curve.threshold.size - 1 if curve.threshold.size else None
+        below = [test for test in tests if curve.risk(test.candidate) < risk]
+        if below:
+            return min(below, key=lambda test: test.p).candidate
+        return min((test.candidate for test in tests), key=curve.risk)
+
+    def no_size_helps(self, risk: float, delta: float) -> bool:
+        """Tell whether every group of most confident answers is shown to exceed the bound.
+
+        A risk seen above the bound may be bad luck, and more rows allow stricter thresholds to be
+        tested. So every candidate with enough rows for a test must exceed it at 97.5 %.
+        """
+        curve, size = self.tested.curve, self.tested.most_rows if self.tested.clustered else 1
+        if any(curve.risk(test.candidate) < risk for test in self.search.tests):
+            return False
+        n, losses = curve.n_accepted // size, np.floor(curve.loss_sum / size)
+        enough = n >= fewest_rows(risk, divided(delta)[1])
+        shown = binomial_p(losses[enough] - 1, n[enough], risk) >= _SHOWN
+        return bool(enough.any() and (losses[enough] > 0).all() and shown.all())
 
 
 def find_threshold(sample: Sample, method: Method, risk: float, delta: float) -> Certified:

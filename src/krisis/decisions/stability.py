@@ -13,13 +13,14 @@ import numpy as np
 
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.row_order import in_patient_order
 from krisis.metrics.table import canonical_label
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data, verdict
 from krisis.results.store import load_run
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, level_name
 from krisis.statistics.repeatability import share_between, sign_flip_p, trend_within, within_sd
 from krisis.statistics.shares import PRIOR_ICC, share_interval
 
@@ -28,7 +29,6 @@ Asked = Sequence[EvaluationResult]
 Differs = Callable[[EvaluationResult, EvaluationResult], bool | None]
 ValueOf = Callable[[EvaluationResult], float | None]
 PLACE = "batch_position"
-_N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,8 @@ def _assumptions(
     said = [
         (
             "A flip is another answer, or an abstention in place of an answer, to the same record; "
-            "intervals are of 95 % and by patient, cases with a failed asking are left out."
+            f"intervals are of {level_name([DEFAULT_LEVEL])} and by patient, cases with a failed "
+            "asking are left out."
         )
     ]
     if result.perturbed and result.prompts.prompt_data_policy != "redacted":
@@ -175,7 +176,7 @@ def _assumptions(
 
 def _repeats(result: BenchmarkResult, seed: int) -> Agreement | None:
     askings: dict[str, list[EvaluationResult]] = defaultdict(list)
-    for row in result.evaluation_results:
+    for row in in_patient_order(result.evaluation_results):
         if row.record_id:
             askings[row.record_id].append(row)
     groups = [rows for rows in askings.values() if len(rows) > 1]
@@ -190,13 +191,14 @@ def _perturbations(result: BenchmarkResult, seed: int) -> list[Agreement]:
         for row in result.evaluation_results
     }
     pairs: dict[str, list[Asked]] = {}
-    for row in result.perturbed:
+    for row in in_patient_order(result.perturbed):
         kind, record = row.metadata.get("perturbation"), row.metadata.get("perturbation_of")
         first = plain_rows.get((str(record), row.metadata.get("sample_index", 0)))
         if first is not None:
             pairs.setdefault(str(kind), []).append((first, row))
     return [
-        _agreement(kind, found, len(plain_rows) - len(found), seed) for kind, found in pairs.items()
+        _agreement(kind, pairs[kind], len(plain_rows) - len(pairs[kind]), seed)
+        for kind in sorted(pairs)
     ]
 
 
@@ -285,7 +287,7 @@ def _spread(cases: Mapping[str, list[list[float]]], seed: int) -> Figure:
     drawn = cluster_bootstrap(
         lambda weights: {"sd": (sums @ weights) / (counts @ weights)},
         len(spreads),
-        options=BootstrapOptions(n_resamples=_N_RESAMPLES, seed=seed),
+        options=BootstrapOptions(seed=seed),
     )
     found = drawn.interval("sd") if len(spreads) > 1 else Interval.undefined("one_patient")
     return Figure(float(sums.sum() / counts.sum()), int(counts.sum()), found.low, found.high)

@@ -1,4 +1,4 @@
-"""A model and readers together: deferred cases are read, which takes time and has errors too."""
+"""A model and readers together: people read the deferred cases and make errors too."""
 
 from __future__ import annotations
 
@@ -16,25 +16,19 @@ from krisis.metrics.labels import canonical_label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.intervals import Interval
 
-_MOST_READERS = 10_000  # Erlang's recursion takes a step for each
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """Who reads deferred cases, how well, how fast, and how many cases arrive.
+    """How well deferred cases are read.
 
     Either ``sensitivity`` and ``specificity`` (two answers), ``accuracy``, or a metadata
-    ``column`` that holds the reader's answer. ``arrivals`` counts all cases of a day of ``hours``.
+    ``column`` that holds the reader's answer.
     """
 
     sensitivity: float | None = None
     specificity: float | None = None
     accuracy: float | None = None
     column: str = ""
-    minutes: float = 5.0
-    readers: int = 1
-    hours: float = 8.0
-    arrivals: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("sensitivity", "specificity", "accuracy"):
@@ -47,15 +41,6 @@ class Team:
             raise InvalidValue(
                 "say once how well deferred cases are read: sensitivity and specificity, accuracy, "
                 "or the column with the reader's answers"
-            )
-        for name in ("minutes", "hours", "arrivals"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InvalidValue(f"{name} must be above 0, not {value!r}")
-        if self.hours > 24 or not 1 <= self.readers <= _MOST_READERS:
-            raise InvalidValue(
-                f"give 1 to {_MOST_READERS:,} readers and at most 24 hours a day, not "
-                f"{self.readers} and {self.hours:g}"
             )
 
     def errors(self, run: RunItems) -> FloatArray:
@@ -90,40 +75,16 @@ class Team:
             found.append(code[label])
         return np.array(found)
 
-    def wait_minutes(self, deferred: float) -> tuple[float, float, str]:
-        """Return utilization and mean wait where a share is deferred, or why there is none."""
-        if self.arrivals is None:
-            return math.nan, math.nan, "the arrivals per day are not given"
-        per_minute = self.arrivals * deferred / (60 * self.hours)
-        load = per_minute * self.minutes
-        if load >= self.readers:
-            reason = (
-                f"{load * self.hours:.1f} hours of reading arrive per day and only "
-                f"{self.readers * self.hours:g} can be done: the queue grows without end"
-            )
-            return load / self.readers, math.nan, reason
-        waits = erlang_c(self.readers, load)
-        return load / self.readers, waits * self.minutes / (self.readers - load), ""
-
-    def sentences(self) -> list[str]:
+    def assumption(self) -> str:
         """State what the figures of a team assume."""
         if self.column:
-            how = f"The reader's answers are those in the column {self.column!r}."
-        elif self.accuracy is not None:
-            how = f"A reader is right in {self.accuracy:.4g} of the cases, whichever are deferred."
-        else:
-            how = (
-                f"A reader finds {self.sensitivity:.4g} of the positive and {self.specificity:.4g} "
-                "of the negative cases, no fewer among those that are deferred."
-            )
-        found = [how, f"Reading a case takes {self.minutes:g} minutes on average."]
-        if self.arrivals is not None:
-            found.append(
-                f"{self.arrivals:g} cases arrive at random over a day of {self.hours:g} hours, "
-                f"deferred ones wait in one queue for {_counted(self.readers)}, and reading times "
-                "vary like an exponential (M/M/c)."
-            )
-        return found
+            return f"The reader's answers are those in the column {self.column!r}."
+        if self.accuracy is not None:
+            return f"A reader is right in {self.accuracy:.4g} of the cases, whichever are deferred."
+        return (
+            f"A reader finds {self.sensitivity:.4g} of the positive and {self.specificity:.4g} "
+            "of the negative cases, no fewer among those that are deferred."
+        )
 
 
 def team_from(content: JsonMapping, place: str) -> Team:
@@ -132,20 +93,16 @@ def team_from(content: JsonMapping, place: str) -> Team:
     for name, value in content.items():
         if name not in known:
             raise UnknownName.among(f"field of the team in {place}:", str(name), known)
-        wanted = str if name == "column" else int if name == "readers" else int | float
+        wanted = str if name == "column" else int | float
         if not isinstance(value, wanted) or isinstance(value, bool):
             what = "text" if name == "column" else "a number"
             raise InvalidValue(f"{place}: {name} of the team must be {what}, not {value!r}")
     return Team(**content)
 
 
-def _counted(readers: int) -> str:
-    return "one reader" if readers == 1 else f"{readers} readers"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What model and readers do together, per 1,000 rows; ``reason`` says why there is no wait.
+    """What model and readers do together, per 1,000 rows.
 
     ``missed`` are positive cases with another final answer, NaN where the task has no positive.
     """
@@ -157,10 +114,6 @@ class Workload:
     missed_low: float
     missed_high: float
     read: float
-    hours: float
-    utilization: float
-    wait_minutes: float
-    reason: str
 
 
 def team_quantities(
@@ -176,9 +129,8 @@ def team_quantities(
     return {"wrong": Quantity(wrong, *bounds), "missed": missed}
 
 
-def workload(team: Team, means: Mapping[str, tuple[float, Interval]], deferred: float) -> Workload:
+def workload(means: Mapping[str, tuple[float, Interval]], deferred: float) -> Workload:
     """Return the figures of a team where a share of the rows is deferred."""
-    utilization, wait, reason = team.wait_minutes(deferred)
     none = math.nan, Interval.undefined("the_task_has_no_positive_answer")
     (wrong, of_wrong), (missed, of_missed) = means["wrong"], means.get("missed", none)
     return Workload(
@@ -189,10 +141,6 @@ def workload(team: Team, means: Mapping[str, tuple[float, Interval]], deferred: 
         missed_low=1000 * of_missed.low,
         missed_high=1000 * of_missed.high,
         read=1000 * deferred,
-        hours=1000 * deferred * team.minutes / 60,
-        utilization=utilization,
-        wait_minutes=wait,
-        reason=reason,
     )
 
 
@@ -202,20 +150,3 @@ def is_positive(run: RunItems) -> BoolArray:
     if positive not in run.table.labels:
         return np.zeros(run.n_items, dtype=np.bool_)
     return np.asarray(run.table.truth == run.table.labels.index(positive))
-
-
-def erlang_c(servers: int, load: float) -> float:
-    """Return the chance that a case waits: Erlang's C formula, by the recursion of his B formula.
-
-    ``load`` is arrival rate × mean service time and lies below the number of servers; the mean
-    wait is C · service time / (servers − load).
-
-    Reference: Gross, Shortle, Thompson and Harris, Fundamentals of Queueing Theory (2008), 2.3.
-
-    >>> round(erlang_c(2, 1.0), 6), erlang_c(1, 0.25)
-    (0.333333, 0.25)
-    """
-    blocked = 1.0
-    for k in range(1, servers + 1):
-        blocked = load * blocked / (k + load * blocked)
-    return servers * blocked / (servers - load * (1 - blocked))

@@ -22,7 +22,9 @@ from krisis.statistics.risk_tests import (
     first_alike,
 )
 
-# The first of two chains tests at this share of delta, the second at the rest.
+# This share of delta goes to the threshold that answers everything, the rest to the chains.
+WHOLE_SHARE = 0.2
+# The first of two chains tests at this share of their delta, the second at the rest.
 FIRST_SHARE = 0.3
 # Neither start accepts less than this share of the answers, in per cent.
 _STRICTEST_PERCENT = 35
@@ -61,6 +63,16 @@ class Search:
     def of(cls, tests: Sequence[Test]) -> Search:
         """Choose the laxest candidate that passed."""
         return cls(tests, max((test.candidate for test in tests if test.passed), default=None))
+
+
+def divided(delta: float) -> tuple[float, float]:
+    """Divide delta: the level at which answering everything is tested, and the delta of the chains.
+
+    >>> divided(0.5)
+    (0.1, 0.4)
+    """
+    whole = WHOLE_SHARE * delta
+    return whole, delta - whole
 
 
 def chain_starts(n_answers: int, risk: float, delta: float) -> list[tuple[float, int]]:
@@ -108,17 +120,25 @@ def fixed_sequence(
     risk: float,
     delta: float,
 ) -> Search:
-    """Test one or two chains; a first chain that passed everything hands its level on.
+    """Test whether everything may be answered, then one or two chains.
 
-    ``p_values`` gives those of some candidates, as far as they are asked for.
+    ``p_values`` gives those of some candidates, as far as they are asked for. A first chain that
+    passed everything hands its level on to the second.
 
     With several thresholds the chance to accept any whose risk exceeds the bound is at most
-    ``delta``: each chain is a fixed sequence, and both together are a fallback procedure.
+    ``delta``: each chain is a fixed sequence, both together are a fallback procedure, and the
+    threshold that answers everything has a level of its own (Bonferroni).
 
     References: Angelopoulos et al., Learn then test, Annals of Applied Statistics 19 (2025);
     Wiens and Dmitrienko, The fallback procedure, J. Biopharmaceutical Statistics 15 (2005) 929–942.
     """
     tests: list[Test] = []
+    whole_level, delta = divided(delta)
+    if accepted.size and int(allowed_errors(accepted[-1], risk, whole_level)) >= 0:
+        everything = accepted.size - 1
+        tests += [Test(everything, p, whole_level) for p in p_values([everything])]
+        if tests[0].passed:
+            return Search.of(tests)
     whole = True
     for number, chain in enumerate(chains_of(accepted, risk, delta)):
         level = delta if number == 1 and whole else chain.level

@@ -182,7 +182,6 @@ def score_options(certificate: Certificate, calibrator: Calibrator | None) -> Sc
         loss=certificate.loss,
         costs=CostTable(costs=costs) if costs else None,
         rows_per_patient=certificate.rows_per_patient,
-        seed=certificate.seed,
     )
 
 

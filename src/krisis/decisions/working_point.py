@@ -12,21 +12,19 @@ import numpy as np
 
 from krisis.confidence.variants import VARIANTS, scores_of
 from krisis.decisions.groups_by_column import LARGEST_NUMBER_OF_GROUPS
-from krisis.decisions.run_sample import ScoreOptions, most_rows
+from krisis.decisions.run_sample import ScoreOptions, drawing_seed, most_rows
 from krisis.decisions.sample import Sample
 from krisis.json_values import JsonMapping
-from krisis.metrics.forms import Share, prior_icc
+from krisis.metrics.forms import Share
 from krisis.metrics.items import RunItems
+from krisis.metrics.risk_band import BandPoint, risk_band
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 from krisis.statistics.intervals import Interval
-from krisis.statistics.shares import share_interval
 
 Kind = Literal["wrong", "answer"]
 Verdict = Literal["met", "exceeded", "missed", "not shown by these data", "too few to say"]
-# The band of the curve has so many points; each costs a look at all rows.
-_BAND_POINTS, _BAND_POINTS_OF_MANY, _MANY = 24, 10, 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +106,9 @@ class Desk:
             patient=table.patients.code,
             n_patients=table.patients.n,
             most_rows=most_rows(run, int(counts.max(initial=1)), options.rows_per_patient),
-            seed=options.seed,
+            seed=drawing_seed(run),
         )
-        return cls(table, score, _by_patient(sample, table) if sample.clustered else sample)
+        return cls(table, score, sample)
 
     @cached_property
     def wrong(self) -> BoolArray:
@@ -154,11 +152,13 @@ class Desk:
         with np.errstate(invalid="ignore"):
             return np.asarray(self.score >= threshold)
 
+    @property
+    def level(self) -> float:
+        """The level of all intervals of this desk."""
+        return BootstrapOptions().level
+
     def _interval(self, share: Share) -> Interval:
-        if self.sample.clustered:
-            return share.uncertainty(self.table, BootstrapOptions()).interval
-        hits = share.hits[share.among].astype(np.float64)
-        return share_interval(hits, np.ones(hits.size), prior_icc=prior_icc(self.table))
+        return share.uncertainty(self.table, BootstrapOptions(level=self.level)).interval
 
     def part(
         self, threshold: float | None, rows: BoolArray | None = None, *, kind: Kind = "answer"
@@ -217,18 +217,10 @@ class Desk:
         return found
 
     @cached_property
-    def band(self) -> list[tuple[float, float, Interval]]:
-        """Return coverage, risk and the interval of the risk at thresholds along the curve."""
-        curve, n = self.sample.curve, max(1, self.sample.n_rows)
-        most = _BAND_POINTS if n <= _MANY else _BAND_POINTS_OF_MANY
-        if not curve.threshold.size:
-            return []
-        wanted = np.linspace(curve.n_accepted[0], curve.n_accepted[-1], most)
-        found = []
-        for index in np.unique(np.searchsorted(curve.n_accepted, wanted)).tolist():
-            share = Share(self.wrong, among=self.accepts(float(curve.threshold[index])))
-            found.append((share.n_evaluated / n, share.value(), self._interval(share)))
-        return found
+    def band(self) -> list[BandPoint]:
+        """Return the interval of the risk at thresholds along the curve."""
+        options = BootstrapOptions(level=self.level)
+        return risk_band(self.table, score=self.score, options=options)
 
 
 def variants_among(rows: Iterable[JsonMapping]) -> list[str]:
@@ -239,20 +231,6 @@ def variants_among(rows: Iterable[JsonMapping]) -> list[str]:
         for name, variant in VARIANTS.items()
         if name != "total_evidence" and seen.issuperset(variant.signals)
     ]
-
-
-def _by_patient(sample: Sample, table: Table) -> Sample:
-    """Sort rows and patients by the names of the patients, as runs are read to be certified."""
-    patient = table.patient_ranks()[sample.patient]
-    order = np.argsort(patient, kind="stable")
-    return Sample(
-        score=sample.score[order],
-        loss=sample.loss[order],
-        patient=patient[order],
-        n_patients=sample.n_patients,
-        most_rows=sample.most_rows,
-        seed=sample.seed,
-    )
 
 
 def _n_patients(table: Table, rows: BoolArray) -> int:

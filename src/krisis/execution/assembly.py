@@ -147,7 +147,7 @@ def third_party_notice(suite: BaseDataSuite, backend: BaseBackend) -> str:
 
 def suite_of(config: RunConfig) -> BaseDataSuite:
     """Make the suite that a configuration names."""
-    kind = registry.find("suites", config.suite)
+    kind = registry.find_or_load("suites", config.suite)
     is_file = registry.is_suite_file(config.suite)
     if not (isinstance(kind, type) and issubclass(kind, BaseDataSuite)):
         raise InvalidValue(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from krisis.backends.batch_api import BatchApi
-from krisis.backends.chat import ChatReply, ChatRequest
+from krisis.backends.chat import ChatRequest
 from krisis.backends.dialects import Dialect
 from krisis.errors import (
     AuthenticationFailed,
@@ -20,6 +20,7 @@ from krisis.execution.batches import Batch, Case, request_about
 from krisis.execution.callers import ChatCaller
 from krisis.execution.engine import Engine
 from krisis.execution.pacing.budget import Budget, Tokens
+from krisis.execution.pacing.gate import Usage
 from krisis.execution.second_calls import lose
 from krisis.execution.stopping import Stop
 from krisis.json_values import JsonMapping
@@ -90,10 +91,11 @@ class Settling:
         try:
             reply = self.api.reply(result, request, dialect)
         except BackendError as error:
-            self._book(one, request, ChatReply("", input_tokens=0, output_tokens=0), spent)
+            self._book(one, request, Usage(0, 0), spent)
             self._leave_or_fail(one, error, spent, outcome)
             return
-        self._book(one, request, reply, spent)
+        self._book(one, request, Usage(reply.input_tokens, reply.output_tokens), spent)
+        spent.n_dropped_fields += reply.n_dropped_fields
         try:
             responses = self.caller.read(request, reply)
         except MalformedReply as error:
@@ -106,17 +108,14 @@ class Settling:
             self.caller.keep(request, reply, spent)
             self.engine.answer(cases, responses, spent=spent)
 
-    def _book(
-        self, one: BatchRequest, request: ChatRequest, reply: ChatReply, spent: Spent
-    ) -> None:
+    def _book(self, one: BatchRequest, request: ChatRequest, used: Usage, spent: Spent) -> None:
         """Replace what was set aside for a request by what it took."""
         most = Tokens(one.most_input, one.most_output)
-        used = reply.input_tokens, reply.output_tokens
-        assumed = self.budget.settle_batch(most, self.caller.asked(request), *used)
+        n_input, n_output = used.input_tokens, used.output_tokens
+        assumed = self.budget.settle_batch(most, self.caller.asked(request), n_input, n_output)
         spent.assume(*assumed)
-        spent.batch_input_tokens = int((used[0] or 0) + assumed.input)
-        spent.batch_output_tokens = int((used[1] or 0) + assumed.output)
-        spent.n_dropped_fields += reply.n_dropped_fields
+        spent.batch_input_tokens = int((n_input or 0) + assumed.input)
+        spent.batch_output_tokens = int((n_output or 0) + assumed.output)
 
     def _leave_or_fail(
         self, one: BatchRequest, error: BackendError, spent: Spent, outcome: Outcome

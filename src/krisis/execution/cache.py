@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import platformdirs
 from krisis.backends.chat import ChatReply, ChatRequest
 from krisis.backends.signals import TokenLogprob
 from krisis.errors import InvalidFile
+from krisis.json_values import open_private
 
 FLUSH_SECONDS = 0.5
 FLUSH_ROWS = 64
@@ -58,7 +60,10 @@ class ReplyCache:
         self._fresh: dict[str, tuple[str, str, str, float, str]] = {}
         self._flushed_at = time.monotonic()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(open_private(str(self.path), os.O_RDWR | os.O_CREAT))
+            if self.path.stat().st_mode & 0o077:  # of an earlier version; side files follow it
+                self.path.chmod(0o600)
             self._connection = sqlite3.connect(
                 self.path, timeout=10, isolation_level=None, check_same_thread=False
             )

@@ -164,7 +164,7 @@ class Connection:
     async def _start_cluster(self, n_workers: int) -> None:
         """Start processes of one thread each, on loopback, without a dashboard or web pages."""
         import dask
-        from distributed import LocalCluster
+        from distributed import LocalCluster, Security
 
         self._own_settings = dask.config.set(
             {
@@ -182,6 +182,10 @@ class Connection:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
+            # Without the certificate, which is in the memory of these processes alone, nobody
+            # else on this machine can connect: a connection can have any code carried out.
+            protocol="tls",
+            security=Security.temporary(),  # type: ignore[no-untyped-call]
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             asynchronous=True,

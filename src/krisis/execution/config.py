@@ -23,7 +23,9 @@ from krisis.data.instructions import Instructions
 from krisis.data.perturbation import perturbations
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
+from krisis.execution.trust import OWN_SETTINGS, require_own
 from krisis.json_values import JsonObject, JsonValue
+from krisis.yaml_values import read_mapping
 
 # Where a cluster is: processes to start here, or the scheduler of Dask.
 _PLACE = re.compile(r"local:[1-9]\d{0,2}|(?:tcp|tls)://[^\s/@:]+:\d{1,5}|tcp://\[[\da-f:]+\]:\d+")
@@ -34,7 +36,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    suite: str = Field(description="Suite to run, or its YAML file; see `krisis list`.")
+    suite: str = Field(description="Suite to run, or its YAML file; see `krisis info`.")
     model: str = Field(description="Backend: a plain name such as guideline, or PROVIDER/MODEL.")
     task: str | None = Field(None, description="Task of the suite, such as detection.")
     features: str | None = Field(None, description="Findings to show: reduced or full.")
@@ -235,22 +237,11 @@ def _hint(name: str, given: JsonObject) -> str:
     return f"type for instance: krisis run {suite} --model guideline, or --model openai/NAME"
 
 
-def read_mapping(path: Path, what: str, *, option: str) -> JsonObject:
-    """Read a YAML or JSON file that must hold a mapping of ``what``; ``option`` named it."""
-    try:
-        content: JsonValue = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidFile(f"{path} does not exist; check {option}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InvalidFile(f"{path} cannot be read as YAML or JSON: {reason}") from None
-    if not isinstance(content, dict):
-        raise InvalidFile(f"{path} must hold {what}")
-    return content
+def read_config(path: Path, *, check: bool = True) -> JsonObject:
+    """Read a YAML or JSON file, or the configuration inside the manifest of a run.
 
-
-def read_config(path: Path) -> JsonObject:
-    """Read a YAML or JSON file, or the configuration inside the manifest of a run."""
+    With ``check`` the manifest of a stranger's run is refused.
+    """
     content = read_mapping(path, "options such as `suite: ckd`", option="--config")
     if content.get("kind") == "krisis.run":
         if content.get("imported"):
@@ -260,7 +251,11 @@ def read_config(path: Path) -> JsonObject:
                 f"{path} was started from Python and holds no configuration: "
                 f"{content.get('config_missing') or 'none was given'}"
             )
-        content = content["config"]
+        run_id, content = str(content.get("run_id")), content["config"]
+        if not isinstance(content, dict):
+            raise InvalidFile(f"{path}: config must be a mapping; was it edited?")
+        if check:
+            require_own(path, run_id, content, instead=OWN_SETTINGS.format(path))
     if "models" in content:
         raise InvalidFile(f"{path} is the plan of a sweep; type: krisis sweep {path}")
     if "tasks" in content and "model" not in content:

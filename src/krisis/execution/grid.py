@@ -4,7 +4,7 @@
 
     runs/20260102T030405Z_sweep_3fa94c/
         sweep.json          the plan, so that the sweep can be finished or repeated
-        sweep.html          leaderboard and comparisons of its cells, written when it ends
+        sweep.html          its cells side by side and compared, written when it ends
         20260102T…/         one ordinary run directory for each cell
         lock, writer        held by the one process that writes, and its number
 """
@@ -23,10 +23,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from krisis.backends.template import read_template
 from krisis.errors import InvalidFile, InvalidValue, UnknownName, UserError
-from krisis.execution.config import RESUMABLE, RunConfig, checked_config, read_mapping
+from krisis.execution.config import RESUMABLE, RunConfig, checked_config
 from krisis.execution.recorder import versions
+from krisis.execution.trust import OWN_PLAN, TRUST, note_own, require_own
 from krisis.json_values import JsonObject, JsonValue, read_object, write_text
-from krisis.results.store import RunDirectory, list_runs, read_manifest
+from krisis.results.store import RunDirectory, list_runs, read_manifest, refuse_links
+from krisis.yaml_values import read_mapping
 
 # The lists of a plan and the option of a run that each of their entries is.
 AXES = {
@@ -80,15 +82,21 @@ class Plan:
         return self.cells[0].config
 
 
-def read_plan(path: Path) -> JsonObject:
-    """Read the YAML or JSON file of a plan, or the plan inside the folder of a sweep."""
+def read_plan(path: Path, *, check: bool = True) -> JsonObject:
+    """Read the YAML or JSON file of a plan, or the plan inside the folder of a sweep.
+
+    With ``check`` the plan of a stranger's sweep is refused.
+    """
     if path.is_dir():
         raise InvalidFile(
             f"{path} is a folder; name the file of a plan, or finish a sweep: krisis resume {path}"
         )
     content = read_mapping(path, f"the plan of a sweep such as `{_HINT}`", option="the plan's name")
     if content.get("kind") == "krisis.sweep":
-        return SweepManifest.checked(content, path).plan
+        found = SweepManifest.checked(content, path)
+        if check:
+            require_own(path, found.sweep_id, found.plan, instead=OWN_PLAN)
+        return found.plan
     if content.get("kind") == "krisis.run":
         raise InvalidFile(f"{path} is of one run; to repeat it, type: krisis run --config {path}")
     if "models" not in content and "model" not in content:
@@ -250,7 +258,7 @@ class SweepFolder:
 
     @property
     def page(self) -> Path:
-        """Where leaderboard and comparisons are written at the end."""
+        """Where the page of the cells and comparisons is written at the end."""
         return self.path / "sweep.html"
 
     @property
@@ -271,7 +279,9 @@ class SweepFolder:
             plan=plan.content,
         )
         try:
-            folder.path.mkdir(parents=True)
+            folder.path.parent.mkdir(parents=True, exist_ok=True)
+            folder.path.mkdir(mode=0o700)
+            note_own(sweep_id, manifest.plan)
             write_text(folder.manifest, manifest.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise InvalidFile(
@@ -279,10 +289,17 @@ class SweepFolder:
             ) from None
         return folder
 
-    def plan(self, given: JsonObject) -> Plan:
-        """Return the plan of the sweep, changed where that cannot change an answer."""
-        content = SweepManifest.checked(read_object(self.manifest), self.manifest).plan
-        return plan_of({**content, **given}, str(self.path))
+    def plan(self, given: JsonObject, *, trust: bool = False) -> Plan:
+        """Return the plan of the sweep, changed where that cannot change an answer.
+
+        The plan of a stranger is refused unless it is to be trusted.
+        """
+        refuse_links(self.path)
+        found = SweepManifest.checked(read_object(self.manifest), self.manifest)
+        if trust:
+            note_own(found.sweep_id, found.plan)
+        require_own(self.path, found.sweep_id, found.plan, instead=TRUST)
+        return plan_of({**found.plan, **given}, str(self.path))
 
     def runs(self, plan: Plan) -> dict[str, Path]:
         """Return the run directory of every cell that has one, by the name of the cell."""

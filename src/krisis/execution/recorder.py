@@ -15,6 +15,7 @@ from pathlib import Path
 
 from krisis import __version__
 from krisis.errors import InvalidFile, InvalidValue, RunConflict
+from krisis.execution.trust import note_own
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, plain, write_text
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Imported, Provenance, TaskFacts
@@ -25,7 +26,6 @@ from krisis.results.journal import Journal, Place, Spent
 from krisis.results.journal_reading import JournalContents, damaged_lines, mend, read_journal
 from krisis.results.lock import RunLock
 from krisis.results.provider_batches import ProviderBatchLog
-from krisis.results.report import format_report
 from krisis.results.stops import StopCause
 from krisis.results.store import (
     NEVER,
@@ -166,7 +166,6 @@ class Recorder:
             if self._has_old_scores and self.directory is not None:
                 self._has_old_scores = False
                 self.directory.metrics.unlink(missing_ok=True)
-                self.directory.report.unlink(missing_ok=True)
 
     def note_sent(self, n_input: float, n_output: float) -> None:
         """Keep the most that a call can take, before it is sent."""
@@ -189,12 +188,11 @@ class Recorder:
             self._journal.note_stop(cause)
 
     def finish(self, result: BenchmarkResult) -> None:
-        """Write scores and report beside rows that the disk has confirmed."""
+        """Write the scores beside rows that the disk has confirmed."""
         if self.directory is not None and self._journal is not None:
             self._journal.confirm()
             scores = metrics_text(result, self.directory.rows.stat().st_size)
             write_text(self.directory.metrics, scores, overwrite=True)
-            write_text(self.directory.report, format_report(result) + "\n", overwrite=True)
 
     def close(self) -> None:
         """Release the journal and the lock."""
@@ -212,7 +210,8 @@ class Recorder:
         created_at = datetime.now(UTC)
         run_id = secrets.token_hex(3)
         path = self.out / run_name(opening, created_at, run_id)
-        path.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
         self.directory = RunDirectory(path)
         self._lock = RunLock(path)
         manifest = Manifest(
@@ -232,6 +231,7 @@ class Recorder:
             imported=opening.imported,
             asking=opening.asking,
         )
+        note_own(run_id, manifest.config)
         write_text(self.directory.cases, opening.cases.text)
         write_text(self.directory.manifest, manifest.model_dump_json(indent=2) + "\n")
         self._manifest = manifest

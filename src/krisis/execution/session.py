@@ -45,7 +45,6 @@ from krisis.execution.options import (
     check_perturb,
     task_facts,
 )
-from krisis.execution.pacing.account import Account, open_account
 from krisis.execution.pacing.budget import Budget
 from krisis.execution.pacing.gate import Gate
 from krisis.execution.pacing.prices import cost_of, price_of
@@ -111,7 +110,6 @@ class Session:
         self._price = price_of(job.backend, execution.prices)
         self._api = None if execution.batching is None else batch_api_of(job.backend)
         self._workers: Workers | None = None
-        self._account: Account | None = None  # its own; that of a sweep outlives the run
 
     async def run(self) -> tuple[list[EvaluationResult], list[EvaluationResult], RunFacts]:
         """Return the rows of the settled cases in order, the perturbed ones, and how it went."""
@@ -166,8 +164,6 @@ class Session:
             self._execution.recorder.close()
         if self._execution.cache is not None:
             self._execution.cache.flush()
-        if self._account is not None:
-            self._account.close()
 
     def _begin(self) -> Earlier:
         recorder = self._execution.recorder
@@ -213,7 +209,7 @@ class Session:
         limits, together = self._execution.limits, self._execution.together
         most = self._job.max_concurrency
         if together is None:
-            self._account = account = open_account(self._job.backend, limits, max_concurrency=most)
+            account = None
             budget = Budget(limits, self._price, self._stop)
         else:
             account = together.account
@@ -293,6 +289,7 @@ class Session:
         finally:
             await caller.close()
             ledger.end(self._stop.cause)
+        self._prompts.warn_of_doubts()
 
     def _runner(self, ledger: Ledger, settling: Settling, first_calls: FirstCalls) -> BatchRunner:
         batching, recorder = self._execution.batching, self._execution.recorder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
@@ -118,32 +119,38 @@ class MetricScore(ShortRepr):
 class Rows(list[EvaluationResult]):
     """Evaluation results that turn into one table, once, whatever the number of metrics.
 
-    ``answers`` is what is known of the task that the rows answer.
+    ``answers`` is what is known of the task that the rows answer. The table orders them by patient
+    unless they are to be taken ``as_given``.
     """
 
-    __slots__ = ("_table", "answers")
+    __slots__ = ("_table", "answers", "as_given")
 
     def __init__(
-        self, results: Iterable[EvaluationResult] = (), answers: Answers | None = None
+        self,
+        results: Iterable[EvaluationResult] = (),
+        answers: Answers | None = None,
+        *,
+        as_given: bool = False,
     ) -> None:
         super().__init__(results)
+        self.as_given = as_given
         self.answers = answers or getattr(results, "answers", None)
         self._table: Table | None = None
 
     def with_answers(self, answers: Answers | None) -> Rows:
         """Return the same rows with another knowledge of their task."""
-        return self if self.answers == answers else Rows(self, answers)
+        return self if self.answers == answers else Rows(self, answers, as_given=self.as_given)
 
     @property
     def table(self) -> Table:
         """Return the table, converting on first use; later, rows may only be added or removed."""
         if self._table is None or self._table.n_rows != len(self):
-            self._table = Table(self, self.answers)
+            self._table = Table(self, self.answers, as_given=self.as_given)
         return self._table
 
     def taken(self, places: Sequence[int]) -> Rows:
-        """Return the rows at some places, in that order."""
-        return Rows((self[place] for place in places), self.answers)
+        """Return the rows at some places, in that order, which their table keeps."""
+        return Rows((self[place] for place in places), self.answers, as_given=True)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} rows)"
@@ -199,7 +206,7 @@ def _plain_name(label: str) -> str:
     return label.partition(" [")[0]
 
 
-class BaseMetric:
+class BaseMetric(ABC):
     """A figure of evaluation results; a new one implements `form`, or only `compute`.
 
     ``name`` is the label in reports and ``key`` its snake_case form; ``direction`` says which way
@@ -224,6 +231,8 @@ class BaseMetric:
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__ and "key" not in cls.__dict__:
             cls.key = key_of(cls.name)
+        if cls.form is not BaseMetric.form and cls.compute is BaseMetric.compute:
+            cls.compute = _computed_by_form  # type: ignore[method-assign]
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the number that a table has, or why it has none."""
@@ -252,11 +261,6 @@ class BaseMetric:
 
     def check(self) -> None:
         """Refuse a metric that cannot be computed."""
-        if self._has_form and type(self).form is BaseMetric.form:
-            raise InvalidValue(
-                f"the metric {self.name!r} defines neither form(table) nor compute(results); "
-                "add one of them"
-            )
         if self.direction not in ("higher", "lower", "neither"):
             raise InvalidValue(
                 f"the direction of the metric {self.name!r} must be higher, lower or neither, "
@@ -265,7 +269,7 @@ class BaseMetric:
 
     @property
     def _has_form(self) -> bool:
-        return type(self).compute is BaseMetric.compute
+        return type(self).compute is _computed_by_form
 
     def comparison_form(self, table: Table) -> Form | Undefined:
         """Return the number that two runs are compared by, where it is another than the score."""
@@ -294,9 +298,13 @@ class BaseMetric:
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score; of an empty list, NaN with a reason.
 
-        Failed rows are among the results: count them, but in no denominator.
+        Failed rows are among the results: count them, but in no denominator. A metric that has a
+        `form` gets this from it.
         """
-        return self.scored(table_of(results))[0]
+        raise NotImplementedError
+
+    # Abstract where there is no form either; for a type checker a form is enough.
+    compute.__isabstractmethod__ = True  # type: ignore[attr-defined]
 
     def scored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
         """Return the score of a table and the form that it is the value of."""
@@ -354,12 +362,13 @@ class BaseMetric:
         return f"[{', '.join(changed)}]" if changed else ""
 
     def __call__(self, results: Sequence[EvaluationResult]) -> MetricScore:
-        """Return the score of at least one row."""
-        if len(results) == 0:
-            raise InvalidValue(
-                f"{self.name} was given no rows; run a benchmark or load a result first"
-            )
+        """Return `compute(results)`."""
         return self.compute(results)
+
+
+def _computed_by_form(self: BaseMetric, results: Sequence[EvaluationResult]) -> MetricScore:
+    """Return the score of the form; of an empty list, NaN with a reason."""
+    return self.scored(table_of(results))[0]
 
 
 _ARGUMENTS: dict[type, dict[str, object]] = {}

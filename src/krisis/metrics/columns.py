@@ -27,6 +27,7 @@ from krisis.metrics.table import (
 )
 
 Name = Callable[[int], str]
+_ROWS_PER_BLOCK = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,3 +267,25 @@ def numbered(values: NDArray[np.generic]) -> IntArray:
     code = np.empty(values.size, dtype=np.int64)
     code[order] = np.repeat(rank, np.diff(starts, append=values.size))
     return code
+
+
+def numbered_as_seen(
+    labels: Sequence[Label], truth: IntArray, prediction: IntArray
+) -> tuple[list[Label], IntArray, IntArray]:
+    """Number labels in the order in which the rows show them, a truth before its answer.
+
+    >>> numbered_as_seen(["a", "b", "unseen"], np.array([1, 0]), np.array([-1, 0]))
+    (['b', 'a'], array([0, 1]), array([-1,  1]))
+    """
+    order: dict[int, None] = {}
+    for start in range(0, truth.size, _ROWS_PER_BLOCK):
+        part = slice(start, start + _ROWS_PER_BLOCK)
+        block = np.stack([truth[part], prediction[part]], axis=1).ravel()
+        code, first = np.unique(block, return_index=True)
+        order |= dict.fromkeys(code[np.argsort(first)].tolist())
+        if len(order.keys() - {NO_LABEL}) == len(labels):
+            break
+    order.pop(NO_LABEL, None)
+    place = np.full(len(labels) + 1, NO_LABEL, dtype=np.int64)  # the last one is no label
+    place[list(order)] = np.arange(len(order))
+    return [labels[code] for code in order], place[truth], place[prediction]

@@ -129,7 +129,7 @@ class CurveFigure(Form):
 
     def __init__(self, name: str, table: Table, plan: CurvePlan) -> None:
         self.name, self.plan, self._table = name, plan, table
-        self.high = table.answers.span(table.labels) if plan.loss == "abs" else 1.0
+        self.high = largest_loss(table, plan.loss)
         # Generalized risk counts each answer once and the area under it half of that.
         self.slope = self.high * (0.5 if "augrc" in name else 1.0)
 
@@ -184,22 +184,32 @@ def curve_intervals(
     table: Table, plan: CurvePlan, names: Sequence[str], *, options: BootstrapOptions
 ) -> dict[str, Interval]:
     """Return the intervals of named figures, all from one draw."""
-    answered, patients = table.answered, table.patients
     drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
     return error_driven_intervals(
-        AnsweredRows(
-            confidence=table.confidence[answered],
-            loss=table.losses(plan.loss)[answered],
-            wrong=~table.correct[answered],
-            unit=patients.code[answered],
-            rows_per_unit=patients.sums(table.everyone),
-        ),
+        answered_rows(table, plan.loss, table.confidence),
         {name: plan.figure(name) for name in names},
         options=drawn,
         estimates={name: plan.value(name, table) for name in names if name != "brier"},
-        largest_loss=table.answers.span(table.labels) if plan.loss == "abs" else 1.0,
+        largest_loss=largest_loss(table, plan.loss),
         prior_icc=prior_icc(table),
     )
+
+
+def answered_rows(table: Table, loss: Loss, score: FloatArray) -> AnsweredRows:
+    """Return the answers that a score ranks, with their losses and patients."""
+    ranked, patients = table.answered & ~np.isnan(score), table.patients
+    return AnsweredRows(
+        confidence=score[ranked],
+        loss=table.losses(loss)[ranked],
+        wrong=~table.correct[ranked],
+        unit=patients.code[ranked],
+        rows_per_unit=patients.sums(table.everyone),
+    )
+
+
+def largest_loss(table: Table, loss: Loss) -> float:
+    """Return the largest loss that an answer can have."""
+    return table.answers.span(table.labels) if loss == "abs" else 1.0
 
 
 def grouped_confidence(items: CurveItems) -> CurveItems:

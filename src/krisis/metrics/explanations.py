@@ -76,7 +76,8 @@ REASONS: Mapping[str, str] = {
     "the_upper_limit_is_infinite": "its upper limit is infinite",
     "the_figure_is_undefined": "the figure itself is undefined",
     "the_limits_cannot_be_computed": "its limits cannot be computed",
-    "no_method_was_shown_to_cover": "no method was shown to cover this figure",
+    "reported_as_a_point": "it is reported as a point; the expected calibration error has an "
+    "interval",
     "this_figure_is_not_resampled": "this figure is not resampled",
     "no_resamples_wanted": "no resamples were wanted",
     "needs_at_least_two_clusters": "fewer than two patients",

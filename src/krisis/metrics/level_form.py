@@ -19,17 +19,15 @@ from krisis.metrics.forms import Form, Uncertainty, Weighted, prior_icc, ratio
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import BinnedAnswers, groups_of
-from krisis.statistics.calibration_gap import GapMeasure, calibration_gap_interval
-from krisis.statistics.corp import Discrimination, Miscalibration, decomposition, recalibrated
+from krisis.statistics.corp import decomposition
 from krisis.statistics.intervals import Interval
-from krisis.statistics.loess import MeanDistance, Summary, smoothed, summarised
+from krisis.statistics.loess import Summary, smoothed, summarised
 from krisis.statistics.recalibration import intercepts, profile_interval, ratio_interval, slopes
-from krisis.statistics.shares import share_interval
 
-# Intervals, comparisons and bands work out thousands of curves.
-MOST_LEVELS, _N_REDRAWS = 200, 400
+# Comparisons and bands work out thousands of curves.
+MOST_LEVELS = 200
 LEAST_EXPECTED = 1e-9
-NO_INTERVAL = "no_method_was_shown_to_cover"
+AS_A_POINT = "reported_as_a_point"
 
 Columns = FloatArray  # levels × columns
 
@@ -136,18 +134,6 @@ class LevelFigure(Form):
             for cells in (cell, cell[o.came_true])
         )
         return _WeightedLevels(self, o.level, rows, hits)
-
-    def by_inversion(
-        self, table: Table, options: BootstrapOptions, measure: GapMeasure
-    ) -> Uncertainty:
-        """Return the interval of a size of miscalibration by test inversion."""
-        found = calibration_gap_interval(
-            self.outcomes.grouped(MOST_LEVELS).answers(table),
-            options=replace(options, n_resamples=min(options.n_resamples, _N_REDRAWS)),
-            prior_icc=prior_icc(table),
-            measure=measure,
-        )
-        return Uncertainty(holding(found.interval, self.value()), {"debiased": found.debiased})
 
 
 def holding(interval: Interval, value: float) -> Interval:
@@ -256,7 +242,15 @@ class ObservedExpected(LevelFigure):
         return Uncertainty(holding(found, self.value()))
 
 
-class SmoothedGap(LevelFigure):
+class PointFigure(LevelFigure):
+    """A figure that is reported without an interval; the calibration error has one."""
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return no interval, with the reason."""
+        return Uncertainty(Interval.undefined(AS_A_POINT, level=options.level))
+
+
+class SmoothedGap(PointFigure):
     """Mean, or a quantile, over rows of |loess of hits on p − p|."""
 
     low, high = 0.0, math.inf
@@ -274,21 +268,11 @@ class SmoothedGap(LevelFigure):
         gap = self.outcomes.curve - self.outcomes.level
         return float(summarised(gap[:, None], self.outcomes.rows, self.summary)[0])
 
-    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval by test inversion; of a quantile none.
-
-        Quantiles jump between levels and with the patients drawn: every method tried held the truth
-        in 82 to 93 % of the runs of some simulated worlds.
-        """
-        if self.summary != "mean":
-            return Uncertainty(Interval.undefined(NO_INTERVAL, level=options.level))
-        return self.by_inversion(table, options, MeanDistance())
-
 
 Part = Literal["miscalibration", "discrimination", "uncertainty"]
 
 
-class CorpPart(LevelFigure):
+class CorpPart(PointFigure):
     """A part of the Brier score by isotonic regression."""
 
     low, high = 0.0, 1.0
@@ -301,62 +285,3 @@ class CorpPart(LevelFigure):
         """Return the part."""
         found: FloatArray = getattr(decomposition(level, rows, hits), self.part)
         return found
-
-    def pulls(self, level: FloatArray, rows: Columns, hits: Columns) -> tuple[Columns, Columns]:
-        """Return (loss of a row − mean loss) / n for both losses that the part is made of.
-
-        Isotonic fit and mean have the least loss, so their own change counts for nothing.
-        """
-        fit = np.nan_to_num(recalibrated(rows, hits))
-        n = rows.sum(axis=0)
-        share = np.broadcast_to(ratio(hits.sum(axis=0), n), rows.shape)
-        zero, p = np.zeros_like(rows), np.broadcast_to(level[:, None], rows.shape)
-        more, less = {
-            "miscalibration": (p, fit),
-            "discrimination": (share, fit),
-            "uncertainty": (share, zero),
-        }[self.part]
-        # (p − y)² = p² − 2py + y; with nothing to take off, the y stays.
-        rest = 1.0 if self.part == "uncertainty" else 0.0
-        value = self.values(level, rows, hits)
-        row = ratio(more**2 - less**2 - value, n)
-        return row, ratio(rest - 2 * (more - less), n)
-
-    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return the interval: of the share of hits for UNC, else by test inversion."""
-        patients, o = table.patients, self.outcomes
-        hits = np.zeros(table.n_scored)
-        hits[o.among] = o.came_true
-        share = share_interval(
-            patients.sums(hits),
-            patients.sums(o.among),
-            level=options.level,
-            prior_icc=prior_icc(table),
-        )
-        ends = [p * (1 - p) for p in (share.low, share.high)]
-        highest = 0.25 if share.low <= 0.5 <= share.high else max(ends)
-        of_share = replace(share, low=min(ends), high=highest)
-        if self.part == "uncertainty":
-            return Uncertainty(of_share)
-        if self.part == "miscalibration":
-            return self.by_inversion(table, options, Miscalibration())
-        found = self.by_inversion(table, options, Discrimination())
-        # Where much is told apart, the inversion takes off too much for overfitting.
-        wide = found.interval
-        for end in self._by_influence(table, options.level):
-            wide = holding(wide, max(0.0, end))
-        found = replace(found, interval=wide)
-        # No discrimination exceeds the uncertainty; without a miss that is all there is to say.
-        high = highest if o.all_equal else min(found.interval.high, highest)
-        return replace(found, interval=holding(replace(found.interval, high=high), self.value()))
-
-    def _by_influence(self, table: Table, level: float) -> tuple[float, float]:
-        """Return value ∓ t·se, se² = C/(C−1) Σ z² from the influences z of C patients or pools."""
-        units, value = table.pools, self.value()
-        if units.n < 2:
-            return value, value
-        moved = self.on(units).influences(np.ones((units.n, 1)))
-        assert moved is not None
-        student = float(special.stdtrit(units.n - 1, 0.5 + level / 2))
-        half = student * math.sqrt(units.n / (units.n - 1) * float(np.square(moved).sum()))
-        return value - half, value + half

@@ -134,7 +134,7 @@ class _Both(Sequence[EvaluationResult]):
 
 def _joined(left: Table, right: Table) -> Table:
     """Return the rows of both tables, one after the other, keeping their confidences."""
-    both = Table(_Both(left.rows, right.rows), left.answers)
+    both = Table(_Both(left.rows, right.rows), left.answers, as_given=True)
     both.confidence = np.concatenate([left.confidence, right.confidence])
     return both
 

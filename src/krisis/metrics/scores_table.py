@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from krisis.display import format_interval, format_value, html_line, html_table
 from krisis.metrics.explanations import explained, method_lines, methods_of
+from krisis.statistics.intervals import interval_heading, level_name, levels_of
 
 if TYPE_CHECKING:
     from krisis.metrics.base import MetricScore
@@ -22,13 +23,21 @@ def scores_html(
 
     What the methods are follows, each once.
 
-    An interval of another level than 95 % says so itself.
+    Where the levels of the intervals differ, each interval names its own.
     """
+    intervals = [score.interval for score in scores.values()]
+    mixed = len(levels_of(intervals)) > 1
     lines = [
-        (name(score), _value(score), _interval(score), _method(score), f"{score.n_evaluated:,}")
+        (
+            name(score),
+            _value(score),
+            _interval(score, with_level=mixed),
+            _method(score),
+            f"{score.n_evaluated:,}",
+        )
         for score in scores.values()
     ]
-    heads = ("Metric", "Value", "95 % interval", "Method", "n")
+    heads = ("Metric", "Value", interval_heading(intervals), "Method", "n")
     meant = map(html_line, method_lines(methods_of(scores.values())))
     return "".join([html_table(heads, lines, caption=caption), *meant])
 
@@ -38,13 +47,13 @@ def _value(score: MetricScore) -> str:
     return f"undefined: {reason}" if math.isnan(score.value) else format_value(score.value)
 
 
-def _interval(score: MetricScore) -> str:
+def _interval(score: MetricScore, *, with_level: bool) -> str:
     bounds, interval = format_interval(score.interval), score.interval
     if interval is None or math.isnan(score.value):
         return ""
     if not bounds:
         return f"none: {explained(interval.reason)}" if interval.reason else ""
-    return bounds if interval.level == 0.95 else f"{bounds} ({100 * interval.level:g} %)"
+    return f"{bounds} ({level_name([interval.level])})" if with_level else bounds
 
 
 def _method(score: MetricScore) -> str:

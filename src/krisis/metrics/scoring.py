@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from krisis import registry
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonObject, JsonValue
 from krisis.metrics.base import (
     BaseMetric,
     EvaluationResult,
@@ -25,13 +25,14 @@ from krisis.statistics.intervals import Interval
 def metric_from_name(name: str) -> BaseMetric:
     """Return the metric of a name, with its parameters in brackets where it has any.
 
-    The name is a registered key, or the place of a class such as ``my_metrics.py:Recall``.
+    The name is a registered key, or the place of a class such as ``my_metrics.py:Recall``, whose
+    code is executed: give only names that the user typed.
 
     >>> metric_from_name("expected_calibration_error[n_bins=5]").parameters()["n_bins"]
     5
     """
     key, parameters = _read(name)
-    kind = registry.find("metrics", key)
+    kind = registry.find_or_load("metrics", key)
     if not (isinstance(kind, type) and issubclass(kind, BaseMetric)):
         raise InvalidValue(f"{key!r} is not a metric; name a class derived from BaseMetric")
     return registry.made(kind, parameters, f"the metric {name!r}", "KEY[NAME=VALUE, …]")
@@ -55,6 +56,18 @@ def metrics_from_names(names: Iterable[str]) -> list[BaseMetric]:
         bundle = registry.find("bundles", key)
         found += registry.made(bundle, parameters, f"the bundle {name!r}", "KEY[NAME=VALUE, …]")
     return found
+
+
+def registered_metrics(names: JsonValue) -> list[BaseMetric]:
+    """Return the metrics among names that were read from a file; those not registered are left out.
+
+    >>> [metric.key for metric in registered_metrics(["accuracy", "payload.py:X", 7])]
+    ['accuracy']
+    """
+    known = {*registry.table("metrics"), *registry.table("bundles")}
+    listed = names if isinstance(names, list) else []
+    texts = [name for name in listed if isinstance(name, str) and name.partition("[")[0] in known]
+    return metrics_from_names(texts)
 
 
 def _read(name: str) -> tuple[str, JsonObject]:

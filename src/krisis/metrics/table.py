@@ -31,6 +31,7 @@ from krisis.metrics.labels import (
     is_label,
     sorted_groups,
 )
+from krisis.metrics.row_order import patient_order
 
 if TYPE_CHECKING:
     from krisis.metrics.base import EvaluationResult
@@ -118,7 +119,8 @@ class Table:
 
     ``prediction`` and ``truth`` are codes into ``labels`` (−1 for no prediction); ``confidence``
     is NaN where none was stated. ``rows`` are the scored rows themselves, for what is needed
-    rarely: metadata, signals and names.
+    rarely: metadata, signals and names. Their order is that of `row_order`, whatever the order in
+    which they are handed in; ``as_given`` keeps the latter, for rows that have been put in order.
     """
 
     labels: list[Label]
@@ -127,16 +129,26 @@ class Table:
     abstained: BoolArray
     confidence: FloatArray
     says_why_deferred: bool
+    positions: IntArray
 
-    def __init__(self, rows: Sequence[EvaluationResult], answers: Answers | None = None) -> None:
+    def __init__(
+        self,
+        rows: Sequence[EvaluationResult],
+        answers: Answers | None = None,
+        *,
+        as_given: bool = False,
+    ) -> None:
         self.answers = answers or Answers()
         self.n_rows = len(rows)
         self._given = rows
         self._shared: dict[object, object] = {}
-        self.rows: Sequence[EvaluationResult] = rows
-        self.n_failed = self.n_rows - [row.error for row in rows].count(None)
-        if self.n_failed:
-            self.rows = [row for row in rows if row.error is None]
+        listed = list(rows)
+        scored = [place for place, row in enumerate(listed) if row.error is None]
+        self.n_failed = self.n_rows - len(scored)
+        if not as_given:
+            scored = [scored[at] for at in patient_order([listed[place] for place in scored])]
+        self.positions = np.array(scored, dtype=np.int64)  # of the rows among those handed in
+        self.rows: Sequence[EvaluationResult] = [listed[place] for place in scored]
         self._read()
 
     def __repr__(self) -> str:
@@ -304,13 +316,6 @@ class Table:
             names[code] = row.cluster_id
         return names
 
-    def patient_ranks(self) -> IntArray:
-        """Return the place of every patient by name; of the same name, the first comes first."""
-        names = self.patient_names
-        rank = np.empty(len(names), dtype=np.int64)
-        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-        return rank
-
     @cached_property
     def pools(self) -> Units:
         """The units that are resampled: the patients, or random pools of very many patients."""
@@ -387,7 +392,7 @@ class Table:
     def restricted(self, rows: BoolArray) -> Table:
         """Return the table of some of the scored rows."""
         kept = [row for row, keep in zip(self.rows, rows.tolist(), strict=True) if keep]
-        part = Table(kept, self.answers)
+        part = Table(kept, self.answers, as_given=True)
         part.confidence = self.confidence[rows]
         part.n_failed = self.n_failed
         return part

@@ -75,17 +75,6 @@ class CurveStatistic:
         return figures
 
 
-def curve_paths(items: CurveItems, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return accepted items and their loss at every plateau of every resample, for drawing."""
-    accepted, lost = [], []
-    k, loss = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
-    for number, half_lost in _PlateauRows(items).rows(counts):
-        k, loss = k + number, loss + 2 * half_lost
-        accepted.append(k)
-        lost.append(loss)
-    return np.array(accepted), np.array(lost)
-
-
 class _PlateauRows:
     """Yields, plateau by plateau in falling confidence, the items and half of their loss."""
 

@@ -15,6 +15,7 @@ from krisis.reporting.figure import Chart, Figure, Mark, alt, data, unit_scale
 from krisis.reporting.palette import ABSTAINED, CORRECT, MUTED, REFERENCE
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
+from krisis.statistics.intervals import DEFAULT_LEVEL, level_name
 
 _GENERAL = ("sex", "age_band", "item", "site")
 _AGE_BANDS = ((0, 18), (18, 40), (40, 60), (60, 75), (75, 200))
@@ -25,7 +26,7 @@ def group_columns(rows: Rows) -> dict[str, list[str]]:
 
     The headings are the groups of the task, and what any suite may state in its metadata.
     """
-    scored = [row for row in rows if row.error is None]
+    scored = rows.table.rows
     labels = {
         heading: [group_label(row, heading, key) for row in scored]
         for heading, key in group_headings(rows.answers).items()
@@ -73,18 +74,19 @@ def _age_band(row: EvaluationResult) -> str:
     return f"{low}+" if high == 200 else f"{low}–{high - 1}"
 
 
-def breakdown_table(rows: Rows) -> list[JsonObject]:
+def breakdown_table(rows: Rows, level: float = DEFAULT_LEVEL) -> list[JsonObject]:
     """Return accuracy, abstention and alignment of every group that is large enough to show."""
     columns = rows.table
     table: list[JsonObject] = []
     for heading, labels in group_columns(rows).items():
         names, codes = np.unique(np.array(labels), return_inverse=True)
         for code, name in enumerate(names[:LARGEST_NUMBER_OF_GROUPS]):
-            table += _group_rows(columns, codes == code, heading, str(name))
+            found = _group_rows(columns, codes == code, level)
+            table += [{"by": heading, "group": str(name), **row} for row in found]
     return table
 
 
-def _group_rows(columns: Table, inside: BoolArray, heading: str, name: str) -> list[JsonObject]:
+def _group_rows(columns: Table, inside: BoolArray, level: float) -> list[JsonObject]:
     labelled = columns.should_abstain >= 0
     aligned = labelled & ((columns.should_abstain == 1) == columns.abstained)
     shares = {
@@ -94,18 +96,18 @@ def _group_rows(columns: Table, inside: BoolArray, heading: str, name: str) -> l
         "deferral alignment": (aligned, inside & labelled),
     }
     return [
-        {"by": heading, "group": name, "metric": metric, **_share(columns, hits, kept)}
+        {"metric": metric, **_share(columns, hits, kept, level)}
         for metric, (hits, kept) in shares.items()
     ]
 
 
-def _share(columns: Table, hits: BoolArray, kept: BoolArray) -> JsonObject:
+def _share(columns: Table, hits: BoolArray, kept: BoolArray, level: float) -> JsonObject:
     n_rows, n_patients = int(np.count_nonzero(kept)), np.unique(columns.patients.code[kept]).size
     if n_patients < SMALLEST_GROUP:
         hidden = {"n": None if n_rows else 0, "value": None, "low": None, "high": None}
         return {**hidden, "note": f"fewer than {SMALLEST_GROUP} patients"}
     share = Share(hits, among=kept)
-    interval = share.uncertainty(columns, BootstrapOptions()).interval
+    interval = share.uncertainty(columns, BootstrapOptions(level=level)).interval
     return {
         "n": n_rows,
         "value": share.value(),
@@ -115,14 +117,18 @@ def _share(columns: Table, hits: BoolArray, kept: BoolArray) -> JsonObject:
     }
 
 
-def breakdown_figures(rows: Rows) -> list[Figure]:
+def breakdown_figures(rows: Rows, level: float = DEFAULT_LEVEL) -> list[Figure]:
     """Draw one figure per heading: a row for each group, a panel for each share."""
-    table = breakdown_table(rows)
+    table = breakdown_table(rows, level)
     headings = list(dict.fromkeys(row["by"] for row in table))
-    return [_figure(heading, [r for r in table if r["by"] == heading]) for heading in headings]
+    return [
+        _figure(heading, [row for row in table if row["by"] == heading], level)
+        for heading in headings
+    ]
 
 
-def _figure(heading: str, table: list[JsonObject]) -> Figure:
+def _figure(heading: str, table: list[JsonObject], level: float) -> Figure:
+    percent = level_name([level])
     tones = {
         "accuracy": CORRECT,
         "selective accuracy": CORRECT,
@@ -137,14 +143,20 @@ def _figure(heading: str, table: list[JsonObject]) -> Figure:
         f"breakdown_{heading.replace(' ', '_')}",
         f"By {heading}",
         (
-            "Points are shares, bars 95 % intervals, wider where patients have several "
+            f"Points are shares, bars {percent} intervals, wider where patients have several "
             "alike rows; its number of rows is beside each name. A group with fewer than "
             f"{SMALLEST_GROUP} patients is named but not shown. Overlapping bars "
             "do not prove that groups are alike."
         ),
         alt.hconcat(*panels, spacing=14),
         table,
-        [Mark("dot", CORRECT, "share of the rows of a group, with its 95 % interval by patient")],
+        [
+            Mark(
+                "dot",
+                CORRECT,
+                f"share of the rows of a group, with its {percent} interval by patient",
+            )
+        ],
     )
 
 

@@ -24,12 +24,13 @@ from krisis.results.comparison.text import (
     margin_words,
     not_tested,
     p_words,
+    pair_interval_heading,
     row_name,
     spending_words,
     where_lines,
 )
 from krisis.results.comparison.where import FIGURES, GroupDifference, differing
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import Interval, level_name
 
 N_CHANGED_SHOWN = 20
 _WIDTH, _MIDDLE = 60.0, 64.0
@@ -57,12 +58,14 @@ class PairPage:
     left: str
     right: str
     lines: list[DeltaLine]
+    interval_heading: str
     widest: float
     changes: list[JsonObject]
     summary: str
     with_reference: bool
     where_words: list[str] = field(default_factory=list)
     groups: list[JsonObject] = field(default_factory=list)
+    group_level: str = ""
     n_standing_out: int = 0
     skipped: str = ""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -101,7 +104,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         paired=comparison.paired,
         margin=comparison.options.margin is not None,
         scores=_score_lines(comparison),
-        spending=spending_words(comparison),
+        spending=spending_words(comparison.runs),
         pairs=[_pair_page(comparison, place) for place in range(len(comparison.pairs))],
         figures=_curves(comparison),
         tests=", ".join(tests),
@@ -119,7 +122,7 @@ def _score_lines(comparison: Comparison) -> list[JsonObject]:
         values = [
             {
                 "value": scores[label].value if label in scores else math.nan,
-                "best": name in groups.get(label, ()),
+                "best": name in groups.get(first.identifier, ()),
             }
             for name, scores in comparison.scores.items()
         ]
@@ -136,6 +139,7 @@ def _pair_page(comparison: Comparison, place: int) -> PairPage:
         pair.left,
         pair.right,
         [_delta_line(delta, widest, level) for delta in pair.deltas.values()],
+        pair_interval_heading(pair),
         widest,
         [_change(change, rows, task) for change, rows in pair.changes.items() if rows],
         ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
@@ -158,6 +162,7 @@ def _where_parts(comparison: Comparison, place: int) -> JsonObject:
             {**_group_line(one), "stands_out": index < n_standing_out}
             for index, one in enumerate(where.differences)
         ],
+        "group_level": level_name([where.level]),
         "n_standing_out": n_standing_out,
         "skipped": "; ".join(f"{name} ({reason})" for name, reason in where.skipped.items()),
         "outcomes": {

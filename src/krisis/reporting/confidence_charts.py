@@ -16,27 +16,37 @@ from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, 
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
 from krisis.statistics.corp import decomposition, isotonic_band, recalibrated
+from krisis.statistics.intervals import DEFAULT_LEVEL, level_name
 
 N_HISTOGRAM_BINS = 20
+_N_REDRAWS = 1000
 
 
-def reliability_table(table: Table, *, n_bins: int = 15) -> list[JsonObject]:
+def _redrawn(level: float) -> BootstrapOptions:
+    return BootstrapOptions(n_resamples=_N_REDRAWS, level=level)
+
+
+def reliability_table(
+    table: Table, *, n_bins: int = 15, level: float = DEFAULT_LEVEL
+) -> list[JsonObject]:
     """Return the filled bins with accuracy, its interval and the band of a calibrated model.
 
     The bins are those of the calibration error. The consistency band is where the accuracy of the
-    bin would fall in 95 % of repetitions if every stated confidence were the true probability of
-    being right, rows of one patient being as alike as they are here.
+    bin would fall in a share ``level`` of repetitions if every stated confidence were the true
+    probability of being right, rows of one patient being as alike as they are here.
     """
     form = ExpectedCalibrationError(n_bins).form(table)
     if not isinstance(form, GapSum):
         return []
-    low, high = consistency_band(form.answers(table), prior_icc=prior_icc(table))
+    low, high = consistency_band(
+        form.answers(table), options=_redrawn(level), prior_icc=prior_icc(table)
+    )
     found: list[JsonObject] = []
     for position, b in enumerate(form.filled.tolist()):
         inside = np.zeros(table.n_scored, dtype=np.bool_)
         inside[np.flatnonzero(form.among)[form.index == position]] = True
         share = Share(table.correct, among=inside)
-        interval = share.uncertainty(table, BootstrapOptions()).interval
+        interval = share.uncertainty(table, BootstrapOptions(level=level)).interval
         found.append(
             {
                 "low": b / n_bins,
@@ -55,9 +65,11 @@ def reliability_table(table: Table, *, n_bins: int = 15) -> list[JsonObject]:
     return found
 
 
-def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
+def reliability_figure(
+    columns: Table, *, n_bins: int = 15, level: float = DEFAULT_LEVEL
+) -> Figure | None:
     """Draw the diagram, or return None where no answered row states a confidence."""
-    table = reliability_table(columns, n_bins=n_bins)
+    table, percent = reliability_table(columns, n_bins=n_bins, level=level), level_name([level])
     if not table:
         return None
     chart = alt.vconcat(_diagram(table), _counts(table), spacing=8).resolve_scale(x="shared")
@@ -67,16 +79,16 @@ def reliability_figure(columns: Table, *, n_bins: int = 15) -> Figure | None:
         "Reliability: does confidence mean what it says?",
         (
             "Points on the diagonal are confidences that can be believed; below it the model is "
-            "overconfident, above it too modest. The shaded boxes hold 95 % of the accuracies "
-            "that chance alone would give a perfectly calibrated model with these counts: "
-            f"{n_outside} of {len(table)} bins lie outside. Bars are 95 % intervals by patient; "
-            "small counts prove little."
+            f"overconfident, above it too modest. The shaded boxes hold {percent} of the "
+            "accuracies that chance alone would give a perfectly calibrated model with these "
+            f"counts: {n_outside} of {len(table)} bins are outside. Bars are {percent} intervals "
+            "by patient; small counts prove little."
         ),
         chart,
         table,
         [
-            Mark("dot", CORRECT, "accuracy in a bin of confidence, with its 95 % interval"),
-            Mark("box", REFERENCE, "where 95 % of perfectly calibrated models would be"),
+            Mark("dot", CORRECT, f"accuracy in a bin of confidence, with its {percent} interval"),
+            Mark("box", REFERENCE, f"where {percent} of perfectly calibrated models would be"),
             Mark("dashes", MUTED, "confidence that can be believed"),
         ],
     )
@@ -131,11 +143,13 @@ def _counts(table: list[JsonObject], title: str = "stated confidence") -> Chart:
     return bars + numbers
 
 
-def corp_table(table: Table, of: str = "correct") -> list[JsonObject]:
+def corp_table(
+    table: Table, of: str = "correct", *, level: float = DEFAULT_LEVEL
+) -> list[JsonObject]:
     """Return the isotonic share of outcomes at every stated probability, with a consistency band.
 
-    In the band the share would lie in 95 % of repetitions, level by level, if every probability
-    were true. More than 200 different probabilities are grouped.
+    In the band the isotonic share would lie in a share ``level`` of repetitions, point by point,
+    if every probability were true. More than 200 different probabilities are grouped.
     """
     found = outcomes_of(table, of)
     if isinstance(found, Undefined):
@@ -143,24 +157,28 @@ def corp_table(table: Table, of: str = "correct") -> list[JsonObject]:
     outcomes = found.grouped(MOST_LEVELS)
     rows, hits = outcomes.rows, outcomes.hits
     fit = recalibrated(rows, hits)[:, 0]
-    low, high = isotonic_band(outcomes.answers(table), prior_icc=prior_icc(table))
+    low, high = isotonic_band(
+        outcomes.answers(table), options=_redrawn(level), prior_icc=prior_icc(table)
+    )
     columns = zip(outcomes.level, rows[:, 0], hits[:, 0], fit, low, high, strict=True)
     return [
         {
-            "probability": float(level),
+            "probability": float(stated),
             "n": int(n),
             "n_true": int(n_true),
             "recalibrated": float(share),
             "band_low": float(band_low),
             "band_high": float(band_high),
         }
-        for level, n, n_true, share, band_low, band_high in columns
+        for stated, n, n_true, share, band_low, band_high in columns
     ]
 
 
-def corp_figure(columns: Table, of: str = "correct") -> Figure | None:
+def corp_figure(
+    columns: Table, of: str = "correct", *, level: float = DEFAULT_LEVEL
+) -> Figure | None:
     """Draw the diagram of isotonic recalibration, or return None where there is none."""
-    table = corp_table(columns, of)
+    table, percent = corp_table(columns, of, level=level), level_name([level])
     if not table:
         return None
     outcomes = outcomes_of(columns, of)
@@ -186,7 +204,7 @@ def corp_figure(columns: Table, of: str = "correct") -> Figure | None:
         (
             f"The line is how often {meant}, fitted to rise with the stated probability (isotonic "
             "regression); on the diagonal probabilities can be believed. The shaded band holds the "
-            "line in 95 % of repetitions, point by point, if they can: "
+            f"line in {percent} of repetitions, point by point, if they can: "
             f"{n_outside} of {n} rows lie where it leaves the band. Brier score "
             f"{mcb - dsc + unc:.4f} = miscalibration {mcb:.4f} − discrimination {dsc:.4f} + "
             f"uncertainty {unc:.4f}."
@@ -195,14 +213,16 @@ def corp_figure(columns: Table, of: str = "correct") -> Figure | None:
             x="shared"
         ),
         table,
-        _corp_key(meant),
+        _corp_key(meant, percent),
     )
 
 
-def _corp_key(meant: str) -> list[Mark]:
+def _corp_key(meant: str, percent: str) -> list[Mark]:
     return [
         Mark("line", CORRECT, f"how often {meant}, fitted to rise with the probability"),
-        Mark("box", REFERENCE, "where the line of a calibrated model lies, 95 % point by point"),
+        Mark(
+            "box", REFERENCE, f"where the line of a calibrated model lies, {percent} point by point"
+        ),
         Mark("dashes", MUTED, "probabilities that can be believed"),
     ]
 

@@ -35,7 +35,6 @@ def is_correct(row: EvaluationResult) -> bool:
 def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
     """Return each kind of costly row: the surest answers first, or the least sure silence."""
     columns = table_of(rows)
-    position = np.flatnonzero(np.array([row.error is None for row in rows], dtype=np.bool_))
     stated = np.nan_to_num(columns.confidence)
     kinds = (
         (
@@ -63,7 +62,7 @@ def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
     costly = []
     for key, title, meaning, mask, order in kinds:
         chosen = np.flatnonzero(mask)
-        worst = position[chosen[np.argsort(order[chosen], kind="stable")][:N_SHOWN]]
+        worst = columns.positions[chosen[np.argsort(order[chosen], kind="stable")][:N_SHOWN]]
         shown = tuple((int(i), rows[int(i)]) for i in worst)
         costly.append(CostlyRows(key, title, meaning, int(chosen.size), shown))
     return costly

@@ -9,22 +9,23 @@ import numpy as np
 from krisis.json_values import JsonObject
 from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.explanations import reason_words
+from krisis.metrics.risk_band import risk_band
 from krisis.metrics.selective_prediction import WITHOUT_CONFIDENCE
 from krisis.metrics.table import Table
 from krisis.reporting.confidence_charts import reliability_table
 from krisis.reporting.figure import Chart, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import GRID, MUTED
 from krisis.reporting.panels import Drawing, grid, n_columns, panel_titles, point_of
-from krisis.reporting.risk_curves import area_or_bar, curve_band, curve_points, run_curve
+from krisis.reporting.risk_curves import area_or_bar, band_rows, curve_points, run_curve
+from krisis.reporting.scored_as import ScoredAs
 from krisis.reporting.style import Look, Series
+from krisis.results.base import BenchmarkResult
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import level_name
 
 MOST_OVERLAID = 4  # with more, bands hide each other
 _BAND = 0.14
 _FIRST_SHARE = 0.05
-_CURVE_NOTE = (
-    "Risk: errors among the answers kept. Bands: 95 % intervals at each threshold, by patient. "
-    "Mark: every answer is kept."
-)
 
 
 def not_drawable(table: Table) -> str:
@@ -38,9 +39,12 @@ def not_drawable(table: Table) -> str:
 
 
 def risk_coverage_drawing(
-    tables: Mapping[str, Table], marks: Mapping[str, Series], look: Look
+    runs: Mapping[str, BenchmarkResult], marks: Mapping[str, Series], look: Look
 ) -> Drawing:
     """Draw the curves of all runs: together, or each before the others where there are many."""
+    tables = {name: run.rows.table for name, run in runs.items()}
+    levels = {name: ScoredAs.of(run.metric_scores).level for name, run in runs.items()}
+    percent = level_name(levels.values())
     reasons = {name: why for name, table in tables.items() if (why := not_drawable(table))}
     points: dict[str, list[JsonObject]] = {}
     bands: dict[str, list[JsonObject]] = {}
@@ -48,7 +52,7 @@ def risk_coverage_drawing(
         curve = None if name in reasons else run_curve(table)
         if curve is not None:
             points[name] = [{"run": name, **point} for point in curve_points(curve)]
-            bands[name] = [{"run": name, **row} for row in curve_band(table, curve)]
+            bands[name] = [{"run": name, **row} for row in _band_of(table, levels[name])]
     ends = [row["selective_risk"] for rows in points.values() for row in rows if _shown(row)]
     ends += [row["selective_high"] for rows in bands.values() for row in rows if _shown(row)]
     top = max(*ends, 0.05) if ends else 1.0
@@ -59,15 +63,25 @@ def risk_coverage_drawing(
         "Risk against coverage",
         (
             "Keep only the answers above a confidence: coverage is what is left, risk the share of "
-            "errors in it. Each curve ends in its mark, where every answer is kept; bands are 95 % "
-            "intervals by patient, threshold by threshold."
+            "errors in it. Each curve ends in its mark, where every answer is kept; bands are "
+            f"{percent} intervals by patient, threshold by threshold."
         ),
         whole.together if overlaid else whole.apart,
         [row for name in points for row in (*points[name], *bands[name])],
         reasons,
-        [_CURVE_NOTE, *_one_point(points)],
+        [
+            (
+                f"Risk: errors among the answers kept. Bands: {percent} intervals at each "
+                "threshold, by patient. Mark: every answer is kept."
+            ),
+            *_one_point(points),
+        ],
         overlaid,
     )
+
+
+def _band_of(table: Table, level: float) -> list[dict[str, float]]:
+    return band_rows(risk_band(table, options=BootstrapOptions(level=level)))
 
 
 def _one_point(points: Mapping[str, Sequence[JsonObject]]) -> list[str]:
@@ -160,10 +174,16 @@ class _Curves:
 
 
 def reliability_drawing(
-    tables: Mapping[str, Table], marks: Mapping[str, Series], look: Look
+    runs: Mapping[str, BenchmarkResult], marks: Mapping[str, Series], look: Look
 ) -> Drawing:
-    """Draw a reliability diagram for every run, with the bins of the calibration error."""
-    found = {name: reliability_table(table) for name, table in tables.items()}
+    """Draw a reliability diagram for every run, with the bins of its calibration error."""
+    tables = {name: run.rows.table for name, run in runs.items()}
+    scored = {name: ScoredAs.of(run.metric_scores) for name, run in runs.items()}
+    percent = level_name(one.level for one in scored.values())
+    found = {
+        name: reliability_table(table, n_bins=scored[name].n_bins, level=scored[name].level)
+        for name, table in tables.items()
+    }
     reasons = {
         name: not_drawable(tables[name]) or reason_words("no_rows_with_confidence")
         for name, rows in found.items()
@@ -174,7 +194,10 @@ def reliability_drawing(
     def draw(width: float) -> Chart:
         columns = n_columns(look, len(drawn))
         each = width / columns
-        titles = {name: [*look.broken(name, each), _error_words(tables[name])] for name in drawn}
+        titles = {
+            name: [*look.broken(name, each), _error_words(tables[name], scored[name])]
+            for name in drawn
+        }
         size = min(each, 30 * look.font)
         panels = [
             _diagram(drawn[name], marks[name], look, size).properties(title=title)
@@ -185,19 +208,21 @@ def reliability_drawing(
     return Drawing(
         "Reliability",
         (
-            "Accuracy in bins of stated confidence, with 95 % intervals by patient. Shaded boxes "
-            "hold 95 % of the accuracies of a perfectly calibrated model with these counts; on the "
-            "diagonal confidence can be believed."
+            f"Accuracy in bins of stated confidence, with {percent} intervals by patient. Shaded "
+            f"boxes hold {percent} of the accuracies of a perfectly calibrated model with these "
+            "counts; on the diagonal confidence can be believed."
         ),
         draw,
         [{"run": name, **row} for name, rows in drawn.items() for row in rows],
         reasons,
-        ["Bars: 95 % intervals by patient. Boxes: 95 % of perfectly calibrated models."],
+        [f"Bars: {percent} intervals by patient. Boxes: {percent} of perfectly calibrated models."],
     )
 
 
-def _error_words(table: Table) -> str:
-    score, _ = ExpectedCalibrationError().scored(table)
+def _error_words(table: Table, scored: ScoredAs) -> str:
+    score = scored.calibration_error
+    if score is None:
+        score, _ = ExpectedCalibrationError(scored.n_bins).scored(table)
     return f"ECE {score.value:.3f}, n = {score.n_evaluated:,}"
 
 

@@ -26,8 +26,7 @@ _READING = (
 )
 _TEAM_READING = (
     "From left to right less confident answers are accepted and fewer cases are read. Wrong final "
-    "answers of model and readers together, with the interval at each threshold, and the hours of "
-    "reading."
+    "answers of model and readers together, with the interval at each threshold."
 )
 
 
@@ -76,8 +75,6 @@ def _team_row(point: Policy) -> JsonObject:
         "wrong": f"{number(work.wrong)} ({number(work.wrong_low)} to {number(work.wrong_high)})",
         "missed": number(work.missed),
         "read": number(work.read),
-        "hours": number(work.hours),
-        "wait, minutes": work.reason or number(work.wait_minutes),
     }
 
 
@@ -127,7 +124,7 @@ def _line_with_band(rows: Sequence[JsonObject], x: Chart, name: str, title: str)
 
 
 def team_figure(decision: Decision) -> Figure:
-    """Draw the wrong final answers and the hours of reading over coverage."""
+    """Draw the wrong final answers over coverage."""
     rows: list[JsonObject] = [
         {
             "threshold": point.threshold,
@@ -137,21 +134,13 @@ def team_figure(decision: Decision) -> Figure:
             "high": work.wrong_high,
             "missed": work.missed if not math.isnan(work.missed) else None,
             "read": work.read,
-            "hours": work.hours,
-            "wait_minutes": None if math.isnan(work.wait_minutes) else work.wait_minutes,
         }
         for point in decision.curve
         if (work := point.workload) is not None
     ]
     x = alt.X("coverage:Q", title="coverage", scale=unit_scale())
     per = f"per {PER:,} {decision.run.words[1]}s"
-    lines = _line_with_band(rows, x, "wrong", f"wrong {per}")
-    wrong = alt.layer(*lines).properties(width=420, height=160)
-    hours = (
-        alt.Chart(data(rows))
-        .mark_line(strokeWidth=2, color=str(REFERENCE))
-        .encode(x=x, y=alt.Y("hours:Q", title=f"hours {per}"))
-        .properties(width=420, height=120)
-    )
     title = "Model and readers together"
-    return Figure("team", title, _TEAM_READING, alt.vconcat(wrong, hours, title=title), rows)
+    chart = alt.layer(*_line_with_band(rows, x, "wrong", f"wrong {per}"))
+    properties = chart.properties(title=title, width=420, height=160)
+    return Figure("team", title, _TEAM_READING, properties, rows)

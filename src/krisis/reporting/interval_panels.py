@@ -13,12 +13,13 @@ from krisis.metrics.table import Table
 from krisis.reporting.figure import Chart, alt, data
 from krisis.reporting.palette import INK
 from krisis.reporting.panels import Drawing, point_of
+from krisis.reporting.scored_as import ScoredAs
 from krisis.reporting.style import Look, Series
 from krisis.reporting.tables import Estimate
 from krisis.results.base import BenchmarkResult
-from krisis.results.leaderboard import COSTS, Cell, columns_of, metric_cell
+from krisis.results.side_by_side import Cell, columns_of, metric_cell
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import Interval, level_name
 
 _MOST_METRICS, _LINES_OF_A_PAGE, _LINES_OF_A_PANEL = 8, 57, 3
 _LINE = 1.7  # height of a line, in sizes of letters
@@ -34,13 +35,15 @@ def forest_drawing(
     metrics: Sequence[str] = (),
 ) -> Drawing:
     """Draw metrics of runs with their intervals, a panel per metric and a line per run."""
-    offered = [c for c in columns_of(runs.values(), metrics) if c.key not in COSTS]
+    offered = columns_of(runs.values(), metrics)
     chosen = [one for one in offered if not metrics or {one.name, one.key} & set(metrics)]
     for name in metrics:
         if not any(name in (one.name, one.key) for one in offered):
             raise UnknownName.among("metric", name, [one.name for one in offered])
     if not chosen:
-        raise InvalidValue("the runs have no scores; score them with krisis score -o first")
+        raise InvalidValue(
+            "the runs have no scores; score them with krisis show RUN --metric default --save FILE"
+        )
     panels = {}
     n_lines = len(runs) * _step(_names(runs, look)) / _LINE + _LINES_OF_A_PANEL
     fitting = max(1, min(_MOST_METRICS, int(_LINES_OF_A_PAGE // n_lines)))
@@ -53,13 +56,14 @@ def forest_drawing(
             for name, run in runs.items()
         ]
     rows = [row for found in panels.values() for row in found]
+    percent = level_name(ScoredAs.of(run.metric_scores).level for run in runs.values())
     return Drawing(
-        "Metrics with 95 % intervals",
-        "Every metric is a panel, every run a line: value and 95 % interval by patient.",
+        f"Metrics with {percent} intervals",
+        f"Every metric is a panel, every run a line: value and {percent} interval by patient.",
         lambda width: _stacked(panels, marks, look, width),
         rows,
         {},
-        ["Bars: 95 % intervals by patient."],
+        [f"Bars: {percent} intervals by patient."],
         not look.broad,
     )
 
@@ -168,9 +172,12 @@ def _scale(rows: Sequence[JsonObject]) -> Chart:
 
 
 def deferral_drawing(
-    tables: Mapping[str, Table], marks: Mapping[str, Series], look: Look
+    runs: Mapping[str, BenchmarkResult], marks: Mapping[str, Series], look: Look
 ) -> Drawing:
     """Draw how often every run deferred where that was due, and answered where that was safe."""
+    tables = {name: run.rows.table for name, run in runs.items()}
+    levels = {name: ScoredAs.of(run.metric_scores).level for name, run in runs.items()}
+    percent = level_name(levels.values())
     reason = reason_words("no_should_abstain_metadata")
     reasons = {
         name: reason for name, table in tables.items() if not (table.should_abstain >= 0).any()
@@ -178,7 +185,9 @@ def deferral_drawing(
     kept = {name: table for name, table in tables.items() if name not in reasons}
     headings = ("Deferred when it was due", "Answered when it was safe")
     panels = {
-        heading: [_row(heading, name, _side(table, due)) for name, table in kept.items()]
+        heading: [
+            _row(heading, name, _side(table, due, levels[name])) for name, table in kept.items()
+        ]
         for heading, due in zip(headings, (True, False), strict=True)
     }
     n_due = sorted({row["n"] for row in panels[headings[0]]}) or [0]
@@ -192,16 +201,16 @@ def deferral_drawing(
         lambda width: _stacked(panels, marks, look, width),
         [row for found in panels.values() for row in found],
         reasons,
-        [f"Deferral was due in {n} cases. Bars: 95 % intervals by patient."],
+        [f"Deferral was due in {n} cases. Bars: {percent} intervals by patient."],
         not look.broad,
     )
 
 
-def _side(table: Table, due: bool) -> Cell:
+def _side(table: Table, due: bool, level: float) -> Cell:
     among = table.should_abstain == int(due)
     share = Share(table.abstained if due else ~table.abstained, among=among)
     if not share.n_evaluated:
         reason = "no_case_is_to_be_deferred" if due else "every_case_is_to_be_deferred"
         return Cell(math.nan, reason=reason, n_evaluated=0)
-    found: Interval = share.uncertainty(table, BootstrapOptions()).interval
+    found: Interval = share.uncertainty(table, BootstrapOptions(level=level)).interval
     return Cell(share.value(), found, n_evaluated=share.n_evaluated)

@@ -19,7 +19,7 @@ from krisis.metrics.table import canonical_label
 from krisis.results.account import ScoresByName
 from krisis.results.base import BenchmarkResult, TaskFacts, rows_by_source
 from krisis.results.report_tables import has_no_disease, shown_name
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import Interval, interval_heading
 
 _ARROWS = {"higher": ("↑", "higher is better"), "lower": ("↓", "lower is better")}
 _WIDTH, _MARGIN = 120.0, 4.0
@@ -67,6 +67,7 @@ class MetricTable:
 
     title: str
     lines: Sequence[MetricLine]
+    interval_heading: str
     baselines: Sequence[BaselineScores]
 
 
@@ -95,7 +96,8 @@ def metric_tables(
         ]
         shown = [*known, *saved]
         title = f"{source.capitalize()} patients" if source else ""
-        tables.append(MetricTable(title, metric_lines(scores, shown, task), shown))
+        heading = interval_heading(score.interval for score in scores.values())
+        tables.append(MetricTable(title, metric_lines(scores, shown, task), heading, shown))
     return tables
 
 

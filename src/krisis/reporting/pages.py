@@ -13,6 +13,7 @@ from krisis.errors import MissingExtra
 from krisis.json_values import JsonValue
 from krisis.metrics.explanations import method_lines, reason_words
 from krisis.reporting import palette, wording
+from krisis.statistics.intervals import level_name
 
 
 @cache
@@ -47,6 +48,7 @@ def environment(*packages: str) -> JsonValue:
     )
     built.filters.update(visible=wording.visible, number=wording.number, percent=wording.percent)
     built.filters.update(beside=wording.percent_beside, reason=reason_words, methods=method_lines)
+    built.filters.update(level=lambda level: level_name([level]))
     return built
 
 

@@ -11,7 +11,6 @@ from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics import BootstrapOptions, default_classification_metrics
 from krisis.metrics.abstention import DeferralAlignment
 from krisis.metrics.base import MetricScore, Rows
-from krisis.metrics.calibration import ExpectedCalibrationError
 from krisis.metrics.scoring import score_all
 from krisis.reporting import pages, provenance, wording
 from krisis.reporting.breakdown import breakdown_figures
@@ -24,6 +23,7 @@ from krisis.reporting.metric_lines import (
     metric_tables,
 )
 from krisis.reporting.risk_curves import risk_figures
+from krisis.reporting.scored_as import ScoredAs
 from krisis.results.base import Attrition, BenchmarkResult, rows_by_source
 from krisis.results.report_tables import (
     deferral_table,
@@ -121,7 +121,7 @@ def build_report(
         n_prompts_left_out=max(0, len(prompts) - provenance.N_PROMPTS_SHOWN),
         configuration=provenance.configuration_text(result),
         reproduce=reproduce
-        or "krisis score RESULT.json   # the metrics again, from the stored rows",
+        or "krisis show RESULT.json --metric default   # the metrics again, from the stored rows",
     )
 
 
@@ -165,9 +165,10 @@ def _clinical_sections(result: BenchmarkResult) -> list[Section]:
 
 def _disease_section(result: BenchmarkResult, parts: Mapping[str, Rows]) -> Section:
     task, metrics = result.provenance.task_facts, default_classification_metrics()
+    options = BootstrapOptions(level=ScoredAs.of(result.metric_scores).level)
     tables, words = {}, ""
     for whose, rows in parts.items():
-        scores = score_all(metrics, rows, intervals=BootstrapOptions())
+        scores = score_all(metrics, rows, intervals=options)
         tables[f"Figures of the disease{whose}"] = disease_table(scores)
         tables[f"Truth against answer{whose}"] = matrix_table(scores, task)
         words = words or disease_words(scores, task)
@@ -197,39 +198,33 @@ def chart_sections(result: BenchmarkResult) -> list[Section]:
     rows, scores = result.rows, result.metric_scores
     if not rows:
         return []
-    columns = rows.table
+    columns, scored = rows.table, ScoredAs.of(scores)
     return [
         Section(
             "confidence",
             "Confidence",
             _drawn(
-                reliability_figure(columns, n_bins=_n_bins(scores)),
+                reliability_figure(columns, n_bins=scored.n_bins, level=scored.level),
                 histogram_figure(columns),
-                *(corp_figure(columns, of) for of in _corp_outcomes(scores)),
+                *(corp_figure(columns, of, level=scored.level) for of in _corp_outcomes(scores)),
             ),
             "No answered row states a confidence, so there is nothing to calibrate.",
         ),
         Section(
             "risk",
             "Risk and coverage",
-            risk_figures(columns),
+            risk_figures(columns, scored.level),
             "There is no curve: no row was answered, or an answer states no confidence.",
         ),
         *_clinical_sections(result),
         Section(
             "groups",
             "Groups",
-            breakdown_figures(rows),
+            breakdown_figures(rows, scored.level),
             "The metadata name no group of the task, sex, age, item or site that divides the rows.",
             wide=True,
         ),
     ]
-
-
-def _n_bins(scores: Mapping[str, MetricScore]) -> int:
-    """Return the bins of the calibration error that the run was scored with."""
-    found = [s for s in scores.values() if s.key == ExpectedCalibrationError.key]
-    return int(found[0].parameters.get("n_bins", 15)) if found else 15
 
 
 def _corp_outcomes(scores: Mapping[str, MetricScore]) -> list[str]:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from krisis.json_values import JsonObject
-from krisis.metrics.risk_coverage import (
-    RiskCoverageCurve,
-    optimal_curve,
-    risk_coverage_curve,
-    spread_evenly,
-)
-from krisis.metrics.table import FloatArray, IntArray
-from krisis.metrics.weighted_curve import CurveItems, curve_paths
+from krisis.metrics.curve_form import curve_of, optimal_of
+from krisis.metrics.risk_band import BandPoint, risk_band
+from krisis.metrics.risk_coverage import RiskCoverageCurve, spread_evenly
+from krisis.metrics.table import IntArray, Loss, Table
 from krisis.reporting.figure import Chart, Figure, alt, data, unit_scale
 from krisis.reporting.palette import CORRECT, MUTED, REFERENCE, WRONG
-from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
+from krisis.statistics.bootstrap import BootstrapOptions
 
 # Enough points for a smooth line; every working point beyond would be under the pen's width.
 _MOST_POINTS = 400
-_N_BAND_POINTS = 40
-_BAND_RESAMPLES = 1000
 _READING = (
     "From left to right less confident answers are accepted. Low is good; the line of the optimum "
     "ranks every answer by its loss; the vertical rule is Cmax, where all answers are accepted."
@@ -32,72 +24,25 @@ _READING = (
 
 @dataclass(frozen=True, slots=True)
 class NamedCurve:
-    """A curve with its name, the best possible curve and the band of its resamples."""
+    """A curve with its name, the best possible curve and the intervals along it."""
 
     name: str
     curve: RiskCoverageCurve
     optimal: RiskCoverageCurve
-    band: Sequence[Mapping[str, float]] = ()
+    band: Sequence[BandPoint] = ()
 
 
-def named_curve(name: str, items: CurveItems) -> NamedCurve:
-    """Return the curve of items with a 95 % band from resampled clusters."""
-    n_items = int(items.items_per_cluster.sum())
+def named_curve(
+    name: str, table: Table, loss: Loss, *, options: BootstrapOptions | None
+) -> NamedCurve:
+    """Return the curve of a table; without options, or with a single patient, it has no band."""
     curve, best = (
         whole.thinned(thinned(whole.n_accepted.size))
-        for whole in (
-            risk_coverage_curve(items.losses, items.confidence, n_items),
-            optimal_curve(items.losses, n_items),
-        )
+        for whole in (curve_of(table, loss), optimal_of(table, loss))
     )
-    options = BootstrapOptions(n_resamples=_BAND_RESAMPLES)
-    return NamedCurve(name, curve, best, risk_band(items, curve.cmax, options=options))
-
-
-def risk_band(
-    items: CurveItems, cmax: float, *, options: BootstrapOptions
-) -> list[dict[str, float]]:
-    """Return, over a grid of coverages, the middle 95 % of the resampled curves."""
-    n_clusters = items.items_per_cluster.size
-    if items.losses.size == 0 or n_clusters < 2:
-        return []
-    grid = np.linspace(cmax / _N_BAND_POINTS, cmax, _N_BAND_POINTS)
-    drawn = _coarsened(items)
-    parts = []
-    for counts in resample_counts(n_clusters, options):
-        accepted, lost = curve_paths(drawn, counts)
-        n_items = items.items_per_cluster @ counts
-        paths = zip(accepted.T, lost.T, n_items, strict=True)
-        parts.append([_risk_on(grid, *path) for path in paths])
-    risks = np.concatenate(parts)
-    rows = []
-    for index, coverage in enumerate(grid.tolist()):
-        valid = risks[~np.isnan(risks[:, index]), index]
-        # A band of the few resamples that reach so far would be one of lucky ones.
-        if valid.size >= 0.5 * len(risks):
-            low, high = np.quantile(valid, [0.025, 0.975])
-            rows.append({"coverage": coverage, "low": float(low), "high": float(high)})
-    return rows
-
-
-def _risk_on(
-    grid: FloatArray, accepted: FloatArray, lost: FloatArray, n_items: float
-) -> FloatArray:
-    """Return one resample's selective risk on a grid of coverages; NaN beyond its Cmax."""
-    known = accepted > 0
-    if not known.any():
-        return np.full(grid.size, np.nan)
-    coverage = accepted[known] / n_items
-    return np.interp(grid, coverage, lost[known] / accepted[known], right=np.nan)
-
-
-def _coarsened(items: CurveItems) -> CurveItems:
-    """Group many confidences into few levels: no eye tells the bands apart."""
-    if np.unique(items.confidence).size <= _MOST_POINTS:
-        return items
-    edges = np.quantile(items.confidence, np.linspace(0, 1, _MOST_POINTS + 1)[1:-1])
-    level = np.searchsorted(edges, items.confidence).astype(np.float64)
-    return replace(items, confidence=level)
+    if options is None or table.patients.n < 2:
+        return NamedCurve(name, curve, best)
+    return NamedCurve(name, curve, best, risk_band(table, loss=loss, options=options))
 
 
 def risk_coverage_figure(curves: Sequence[NamedCurve]) -> Figure:
@@ -142,11 +87,13 @@ def thinned(n_points: int) -> IntArray:
 
 def _band(named: NamedCurve) -> list[JsonObject]:
     rows = []
-    for row in named.band:
-        for measure, factor in (("selective risk", 1.0), ("generalized risk", row["coverage"])):
-            ends = {"low": row["low"] * factor, "high": row["high"] * factor}
-            place = {"series": named.name, "measure": measure, "coverage": row["coverage"]}
-            rows.append({**place, **ends})
+    for point in named.band:
+        place = {"series": named.name, "coverage": point.coverage}
+        for measure, ends in (
+            ("selective risk", point.selective),
+            ("generalized risk", point.generalized),
+        ):
+            rows.append({**place, "measure": measure, "low": ends.low, "high": ends.high})
     return rows
 
 

@@ -8,16 +8,15 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.curve_form import curve_of, optimal_of
-from krisis.metrics.forms import Share
+from krisis.metrics.risk_band import BandPoint, evenly_covering, risk_band
 from krisis.metrics.risk_coverage import RiskCoverageCurve
 from krisis.metrics.table import IntArray, Table
 from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
 from krisis.reporting.palette import INK, MUTED, REFERENCE, SURFACE, WRONG, Tone
 from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import DEFAULT_LEVEL, level_name
 
 N_POINTS = 300
-# The band has so many points; each costs a look at all rows.
-_BAND_POINTS, _BAND_POINTS_OF_MANY, _MANY = 30, 10, 200_000
 MODEL, BEST = "this model", "best possible ranking"
 KEPT_ERRORS = "errors among the answers kept"
 
@@ -32,14 +31,7 @@ def run_curve(table: Table) -> RiskCoverageCurve | None:
 
 def curve_points(curve: RiskCoverageCurve) -> list[dict[str, float]]:
     """Return the working points, thinned out evenly in coverage where there are very many."""
-    return points_at(curve, _evenly(curve, N_POINTS))
-
-
-def _evenly(curve: RiskCoverageCurve, n_points: int) -> IntArray:
-    coverage = curve.coverage
-    if coverage.size <= n_points:
-        return np.arange(coverage.size)
-    return np.unique(np.searchsorted(coverage, np.linspace(coverage[0], coverage[-1], n_points)))
+    return points_at(curve, evenly_covering(curve, N_POINTS))
 
 
 def points_at(curve: RiskCoverageCurve, kept: IntArray) -> list[dict[str, float]]:
@@ -49,39 +41,30 @@ def points_at(curve: RiskCoverageCurve, kept: IntArray) -> list[dict[str, float]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def curve_band(table: Table, curve: RiskCoverageCurve) -> list[dict[str, float]]:
-    """Return the 95 % intervals of both risks at thresholds along the curve.
-
-    At a threshold each risk is a share, of the answers kept or of all cases; its interval is that
-    of a share by patient, so that a curve without an error has a band too.
-    """
-    wrong = table.answered & ~table.correct
-    n_points = _BAND_POINTS if table.n_scored <= _MANY else _BAND_POINTS_OF_MANY
-    band = []
-    for index in _evenly(curve, n_points).tolist():
-        kept = table.answered & (table.confidence >= curve.threshold[index])
-        shares = {
-            "selective": Share(wrong, among=kept),
-            "generalized": Share(wrong & kept, among=table.everyone),
+def band_rows(band: Sequence[BandPoint]) -> list[dict[str, float]]:
+    """Return the ends of both risks as rows of a chart."""
+    return [
+        {
+            "coverage": point.coverage,
+            "selective_low": point.selective.low,
+            "selective_high": point.selective.high,
+            "generalized_low": point.generalized.low,
+            "generalized_high": point.generalized.high,
         }
-        row = {"coverage": float(curve.coverage[index])}
-        for risk, share in shares.items():
-            interval = share.uncertainty(table, BootstrapOptions()).interval
-            row |= {f"{risk}_low": interval.low, f"{risk}_high": interval.high}
-        band.append(row)
-    return band
+        for point in band
+    ]
 
 
-def risk_figures(table: Table) -> list[Figure]:
+def risk_figures(table: Table, level: float = DEFAULT_LEVEL) -> list[Figure]:
     """Draw selective and generalized risk against coverage, with band, optimum and Cmax."""
     curve = run_curve(table)
     if curve is None:
         return []
     best = optimal_of(table, "error")
-    band = curve_band(table, curve)
+    band = band_rows(risk_band(table, options=BootstrapOptions(level=level)))
     return [
-        _figure("selective", curve, best, band=band),
-        _figure("generalized", curve, best, band=band),
+        _figure("selective", curve, best, band=band, level=level),
+        _figure("generalized", curve, best, band=band, level=level),
     ]
 
 
@@ -92,8 +75,8 @@ _WORDS = {
         (
             "Keep only the answers above a confidence: coverage is what is left, risk the share of "
             "errors in it. If confidence is useful, risk falls to the left. The dashed line is the "
-            "same answers in the best order, the band the 95 % interval at each threshold; at Cmax "
-            "({cmax}) every answer is kept. AURC {area:.4f}, of which {excess:.4f} could be "
+            "same answers in the best order, the band the {percent} interval at each threshold; at "
+            "Cmax ({cmax}) every answer is kept. AURC {area:.4f}, of which {excess:.4f} could be "
             "avoided by ranking."
         ),
     ),
@@ -118,8 +101,14 @@ _AREA_AND_TONE = {
 
 
 def _figure(
-    kind: str, curve: RiskCoverageCurve, best: RiskCoverageCurve, *, band: list[dict[str, float]]
+    kind: str,
+    curve: RiskCoverageCurve,
+    best: RiskCoverageCurve,
+    *,
+    band: list[dict[str, float]],
+    level: float,
 ) -> Figure:
+    percent = level_name([level])
     title, axis, reading = _WORDS[kind]
     area_of, tone = _AREA_AND_TONE[kind]
     area, least = area_of(curve), area_of(best)
@@ -146,18 +135,27 @@ def _figure(
             axis=percent_axis(title=axis),
         ),
     )
-    words = reading.format(cmax=f"{curve.cmax:.1%}", area=area, excess=area - least)
+    words = reading.format(
+        cmax=f"{curve.cmax:.1%}", area=area, excess=area - least, percent=percent
+    )
     words += _ONE_LEVEL if len(points) == 1 else ""
     drawn = chart.properties(width=420, height=280)
-    return Figure(f"{kind}_risk", title, words, drawn, points, key=_key(tone, len(points) == 1))
+    return Figure(
+        f"{kind}_risk",
+        title,
+        words,
+        drawn,
+        points,
+        key=_key(tone, percent, one_level=len(points) == 1),
+    )
 
 
-def _key(tone: Tone, one_level: bool) -> list[Mark]:
+def _key(tone: Tone, percent: str, *, one_level: bool) -> list[Mark]:
     model = f"{MODEL}: all answers state one confidence, so there is one point"
     return [
         Mark("dot", tone, model) if one_level else Mark("line", tone, MODEL),
         Mark("dashes", MUTED, f"{BEST} of the same answers"),
-        Mark("box", tone, "95 % interval at each threshold"),
+        Mark("box", tone, f"{percent} interval at each threshold"),
         *([] if one_level else [Mark("dot", INK, "Cmax: every answer is kept")]),
     ]
 

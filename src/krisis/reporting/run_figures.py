@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
-from krisis.metrics.table import Table
 from krisis.reporting.curve_panels import reliability_drawing, risk_coverage_drawing
 from krisis.reporting.figure import Figure, alt
 from krisis.reporting.interval_panels import deferral_drawing, forest_drawing
@@ -22,7 +21,9 @@ SUFFIXES = (".pdf", ".svg", ".png")
 _DOTS_PER_INCH = 300
 _MOST_FITTINGS = 3
 _SIZE = re.compile(r'(<svg [^>]*?)width="([\d.]+)" height="([\d.]+)"')
-_OF_TABLES: Mapping[str, Callable[[Mapping[str, Table], Mapping[str, Series], Look], Drawing]] = {
+_OF_ROWS: Mapping[
+    str, Callable[[Mapping[str, BenchmarkResult], Mapping[str, Series], Look], Drawing]
+] = {
     "risk-coverage": risk_coverage_drawing,
     "reliability": reliability_drawing,
     "deferral": deferral_drawing,
@@ -103,7 +104,7 @@ def _drawing(
             f"{', '.join(empty)} has scores but no rows, which --kind {options.kind} needs; name "
             "the run directory or the full result, or draw --kind forest"
         )
-    return _OF_TABLES[options.kind]({n: run.rows.table for n, run in runs.items()}, marks, look)
+    return _OF_ROWS[options.kind](runs, marks, look)
 
 
 def _about(runs: Mapping[str, BenchmarkResult]) -> str:

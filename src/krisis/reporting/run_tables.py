@@ -1,4 +1,4 @@
-"""The tables that a paper takes from runs: scores, a leaderboard, a comparison, areas of risk."""
+"""The tables that a paper takes from runs: scores, side by side, differences, areas of risk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.base import Comparison, MetricDelta, Pair
 from krisis.results.comparison.text import compared_by_lines, p_words, row_name
 from krisis.results.export import Cell as PlainCell
-from krisis.results.leaderboard import COSTS, Leaderboard
-from krisis.results.leaderboard import Cell as Figure
 from krisis.results.report_tables import mixture, shown_name
+from krisis.results.side_by_side import Cell as Figure
+from krisis.statistics.intervals import interval_heading
 
 # Figure of selective prediction → its heading.
 AREAS = {
@@ -29,9 +29,7 @@ AREAS = {
     "aurc_normalized": "AURC / Cmax",
     "augrc_normalized": "AUGRC / Cmax²",
 }
-_DECIMALS = {"elapsed_seconds": 1, "token_total": 0, "cost": 4}
 NOT_REACHED = "coverage_is_never_reached"
-_INTERVAL = "value (95\u00a0% interval)"
 
 
 def score_tables(result: BenchmarkResult) -> list[EstimateTable]:
@@ -54,7 +52,7 @@ def _score_table(
     failed = f" ({counts.n_failed:,} failed)" if counts.n_failed else ""
     return EstimateTable(
         f"{result.backend_name or 'unnamed model'} on {_suite(made.suite, made.task)}{of}{failed}",
-        ("metric", _INTERVAL, "n", "method"),
+        ("metric", _headed("value", estimates), "n", "method"),
         [
             [shown_name(score, task), one, score.n_evaluated, _method(one)]
             for score, one in zip(known, estimates, strict=True)
@@ -78,6 +76,12 @@ def _score_table(
             *method_lines(methods_of(known)),
         ],
     )
+
+
+def _headed(what: str, estimates: Iterable[Estimate]) -> str:
+    """Name a column of numbers with their intervals; the level does not break from its sign."""
+    heading = interval_heading(one.interval for one in estimates)
+    return f"{what} ({heading})".replace(" %", "\u00a0%")
 
 
 def _estimate(score: MetricScore) -> Estimate:
@@ -106,64 +110,52 @@ def _suite(suite: str, task: str) -> str:
     return " / ".join(filter(None, (suite or "unnamed suite", task)))
 
 
-def leaderboard_table(board: Leaderboard) -> EstimateTable:
-    """Return runs side by side: a line per model, a column per metric."""
+def side_by_side_table(comparison: Comparison) -> EstimateTable:
+    """Return the runs of a comparison side by side: a line per model, a column per metric."""
+    made, table = next(iter(comparison.runs.values())).provenance, comparison.side_by_side()
     found = {
-        (entry.name, column.name): _of_cell(entry.cells[column.name], column.key)
-        for entry in board.entries
-        for column in board.columns
+        (entry.name, column.name): _of_cell(entry.cells[column.name])
+        for entry in table.entries
+        for column in table.columns
     }
-    ranked = any(entry.rank is not None for entry in board.entries)
-    counts = sorted(e.attrition.n_answered + e.attrition.n_abstained for e in board.entries)
-    n = " to ".join(f"{one:,}" for one in dict.fromkeys((counts[0], counts[-1])))
+    headings = {column.name: column.heading for column in table.columns}
+    named = [(f"{headings[key]} of {name}", one) for (name, key), one in found.items()]
     return EstimateTable(
-        f"{_suite(board.suite, board.task)}, {len(board.entries)} runs, n = {n}",
-        ["model", *(["rank"] if ranked else []), *(column.heading for column in board.columns)],
+        f"{_suite(made.suite, made.task)}, {len(table.entries)} runs{_n_compared(comparison)}",
+        ["model", *headings.values()],
         [
             [
                 _with_warnings(entry.name, entry.warnings),
-                *([_rank(entry.rank)] if ranked else []),
-                *(found[entry.name, column.name] for column in board.columns),
+                *(found[entry.name, column.name] for column in table.columns),
             ]
-            for entry in board.entries
+            for entry in table.entries
         ],
         [
             {
-                "suite": board.suite,
-                "task": board.task,
+                "suite": made.suite,
+                "task": made.task,
                 "model": entry.name,
-                "rank": entry.rank,
                 "metric": column.name,
                 "name": column.heading,
                 **found[entry.name, column.name].record(),
                 "n": entry.cells[column.name].n_evaluated,
                 "direction": column.direction,
             }
-            for entry in board.entries
-            for column in board.columns
+            for entry in table.entries
+            for column in table.columns
         ],
-        _leaderboard_notes(board, found, ranked),
+        [*_missing(named), *method_lines(_methods(one for _, one in named))],
     )
 
 
-def _leaderboard_notes(
-    board: Leaderboard, found: Mapping[tuple[str, str], Estimate], ranked: bool
-) -> list[str]:
-    shown = {column.name: column.heading for column in board.columns if column.key not in COSTS}
-    named = [(f"{shown[key]} of {name}", one) for (name, key), one in found.items() if key in shown]
-    return [
-        *([f"Ranked by {', '.join(board.sorted_by)}."] if ranked else []),
-        *([_OTHER_CASES] if len(board.hashes) > 1 else []),
-        *_missing(named),
-        *method_lines(_methods(one for _, one in named)),
-    ]
+def _n_compared(comparison: Comparison) -> str:
+    if comparison.matched is None:
+        return ""
+    return f", n = {comparison.matched.n_compared:,} rows of {comparison.n_patients:,} patients"
 
 
-_OTHER_CASES = "The runs did not all see the same cases: do not rank them against each other."
-
-
-def _of_cell(cell: Figure, key: str) -> Estimate:
-    return Estimate(cell.value, cell.interval, cell.reason, _DECIMALS.get(key, 3))
+def _of_cell(cell: Figure) -> Estimate:
+    return Estimate(cell.value, cell.interval, cell.reason)
 
 
 def _methods(estimates: Iterable[Estimate]) -> list[str]:
@@ -178,33 +170,26 @@ def _with_warnings(name: str, warnings: Sequence[str]) -> str:
     return f"{name} ({', '.join(warnings)})" if warnings else name
 
 
-def _rank(rank: float | None) -> str:
-    return "–" if rank is None else f"{rank:g}"
-
-
 def comparison_tables(comparison: Comparison) -> list[EstimateTable]:
-    """Return the differences of every pair of runs, metric by metric."""
-    return [_pair_table(comparison, pair) for pair in comparison.pairs]
+    """Return more than two runs side by side, then the differences of every pair of runs."""
+    first = [side_by_side_table(comparison)] if len(comparison.runs) > 2 else []
+    return [*first, *(_pair_table(comparison, pair) for pair in comparison.pairs)]
 
 
 def _pair_table(comparison: Comparison, pair: Pair) -> EstimateTable:
     made, matched = comparison.runs[pair.left].provenance, comparison.matched
     level, deltas = comparison.options.level, list(pair.deltas.values())
-    n = (
-        f", n = {matched.n_compared:,} rows of {comparison.n_patients:,} patients"
-        if matched
-        else ""
-    )
     estimates = [Estimate(d.delta, d.interval, d.reason, signed=True) for d in deltas]
     place = {"suite": made.suite, "task": made.task, "left": pair.left, "right": pair.right}
     rows = list(zip(pair.deltas.items(), estimates, strict=True))
     return EstimateTable(
-        f"{pair.right} minus {pair.left} on {_suite(made.suite, made.task)}{n}",
+        f"{pair.right} minus {pair.left} on {_suite(made.suite, made.task)}"
+        f"{_n_compared(comparison)}",
         (
             "metric",
             "left",
             "right",
-            "difference (95\u00a0% interval)",
+            _headed("difference", estimates),
             "p",
             "adjusted p",
             "verdict",

@@ -203,6 +203,7 @@ def _score_lines(run: SheetRun) -> Sequence[JsonObject]:
             "value": score.value,
             "low": score.interval.low if score.interval else None,
             "high": score.interval.high if score.interval else None,
+            "level": score.interval.level if score.interval else None,
             "method": score.interval.method if score.interval else "",
             "n": score.n_evaluated,
             "undefined": str(score.details.get("reason", "")),

@@ -12,6 +12,7 @@ from krisis.reporting.sheet import DISCLAIMER, GUIDELINE, Item, Sheet
 from krisis.reporting.sheet_flow import flow_text, mermaid
 from krisis.reporting.sheet_run import Fact
 from krisis.reporting.wording import escaped
+from krisis.statistics.intervals import level_name
 
 
 def sheet_markdown(sheet: Sheet) -> str:
@@ -46,7 +47,8 @@ def _lines(sheet: Sheet) -> Iterator[str]:
     yield from _facts(sheet.model_card)
     yield from ("", "### Metrics", "")
     if sheet.scores:
-        head = ("metric", "value", "95 % interval", "method", "n", "source")
+        levels = [score["level"] for score in sheet.scores if _has_ends(score)]
+        head = ("metric", "value", f"{level_name(levels)} interval", "method", "n", "source")
         yield from _table(head, map(_score, sheet.scores))
     else:
         yield "No record was answered, so there is nothing to score."
@@ -66,6 +68,10 @@ def _row(item: Item) -> Sequence[str]:
     return named, item.asks, f"**{item.status}**", content, escaped(item.source)
 
 
+def _has_ends(score: JsonMapping) -> bool:
+    return score["low"] is not None and not math.isnan(score["low"])
+
+
 def _score(score: JsonMapping) -> Sequence[str]:
     value, low = score["value"], score["low"]
     if math.isnan(value):
@@ -77,9 +83,8 @@ def _score(score: JsonMapping) -> Sequence[str]:
             str(score["n"]),
             escaped(score["source"]),
         )
-    has_ends = low is not None and not math.isnan(low)
     why = f"none: {score['no_interval']}" if score["no_interval"] else ""
-    ends = f"{low:.4f} to {score['high']:.4f}" if has_ends else why
+    ends = f"{low:.4f} to {score['high']:.4f}" if _has_ends(score) else why
     return (
         escaped(score["name"]),
         format_value(value),

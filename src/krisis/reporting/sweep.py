@@ -1,26 +1,27 @@
-"""A sweep as a page: how each cell ended, and for each task the leaderboard and the differences."""
+"""A sweep as a page: how each cell ended, and the runs of each task side by side and in pairs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from krisis.reporting import pages
 from krisis.reporting.wording import number
 from krisis.results.comparison.base import Comparison
-from krisis.results.comparison.text import delta_cells, heading, row_name
-from krisis.results.leaderboard import Cell, Leaderboard
+from krisis.results.comparison.text import delta_cells, heading, pair_interval_heading, row_name
+from krisis.results.side_by_side import Cell, SideBySide
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs of one task on the same cases: their table and, unless ``reason`` says why not,
-    their comparison.
+    """The runs of one task on the same cases, what each took in time, tokens and cost, and,
+    unless ``reason`` says why not, their comparison.
     """
 
     title: str
-    table: Leaderboard
+    table: SideBySide
+    spending: Mapping[str, str]
     comparison: Comparison | None
     reason: str = ""
 
@@ -42,12 +43,11 @@ def _shown(group: Group) -> dict[str, object]:
     return {
         "title": group.title,
         "headings": [column.heading for column in table.columns],
-        "ranked": bool(table.sorted_by),
         "entries": [
             {
                 "name": entry.name,
                 "warnings": "; ".join(entry.warnings),
-                "rank": "–" if entry.rank is None else f"{entry.rank:g}",
+                "spending": group.spending[entry.name],
                 "cells": [_words(entry.cells[column.name]) for column in table.columns],
             }
             for entry in table.entries
@@ -58,14 +58,20 @@ def _shown(group: Group) -> dict[str, object]:
         "pairs": [
             {
                 "title": f"{pair.right} minus {pair.left}",
+                "interval_heading": pair_interval_heading(pair),
                 "lines": [
-                    (row_name(delta), *delta_cells(delta)[2:], delta.verdict(level))
+                    (
+                        row_name(delta),
+                        *delta_cells(delta)[2:],
+                        delta.verdict(comparison.options.level),
+                    )
                     for delta in pair.deltas.values()
                 ],
             }
-            for pair in (comparison.pairs if comparison else ())
-            for level in [comparison.options.level if comparison else 0.95]
-        ],
+            for pair in comparison.pairs
+        ]
+        if comparison
+        else [],
     }
 
 

@@ -124,6 +124,7 @@ class Provenance:
     limit: int | None = None
     n_records: int | None = None
     content_hash: str = ""
+    case_hash: str = ""
     model: str = ""
     task_facts: TaskFacts | None = None
     models_answered: Mapping[str, int] = field(default_factory=dict)
@@ -145,7 +146,10 @@ class Provenance:
 
 
 # The fields of a provenance that the suite's description and the model's name already hold.
-_DESCRIBED = ("suite", "task", "features", "mode", "limit", "n_records", "content_hash", "model")
+_DESCRIBED = (
+    *("suite", "task", "features", "mode", "limit", "n_records", "content_hash", "case_hash"),
+    "model",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +203,8 @@ class Spending:
             n_dropped_fields=spent.n_dropped_fields,
             input_tokens=n_input,
             output_tokens=n_output,
-            token_total=both,
-            token_total_reported=None if said == both else said,
+            token_total=said if both is None else both,
+            token_total_reported=None if both is None or said == both else said,
             lost_input_tokens=spent.lost_input_tokens,
             lost_output_tokens=spent.lost_output_tokens,
             cached_input_tokens=spent.cached_input_tokens,

@@ -9,9 +9,9 @@ from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, read_object
 
-_SCORES = ("show", "report", "compare", "leaderboard", "figure", "sheet", "check")
+_SCORES = ("show", "report", "compare", "figure", "sheet", "check")
 _ROWS = (
-    *("score", "selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
+    *("selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
     *_SCORES,
 )
 # More commands than this are not listed in a sentence.
@@ -34,22 +34,20 @@ ARTEFACTS: dict[str, Artefact] = {
     "run directory": Artefact(
         "a run directory",
         ("run", "sweep", "import"),
-        (*_ROWS, "run-file", "doctor", "resume", "retry-failed", "batches", "view"),
+        (*_ROWS, "doctor", "resume", "batches", "view"),
     ),
-    "saved result": Artefact("a saved result", ("score -o",), _ROWS),
+    "saved result": Artefact("a saved result", ("show --save",), _ROWS),
     "metrics file": Artefact(
-        "a metrics file, which holds scores but no rows", ("score --json", "show --json"), _SCORES
+        "a metrics file, which holds scores but no rows", ("show --json",), _SCORES
     ),
-    "run file": Artefact("a run file", ("run phq8", "run-file"), _ROWS),
+    "run file": Artefact("a run file", ("run phq8", "export --to run-file"), _ROWS),
     "Parquet rows": Artefact("a table of rows in Parquet", ("export --to parquet",), _ROWS),
     "sweep folder": Artefact(
         "the folder of a sweep; name one of its runs",
         ("sweep", "run with several --model"),
-        ("leaderboard", "compare", "resume", "view"),
+        ("compare", "resume", "view"),
     ),
-    "folder of runs": Artefact(
-        "a folder of runs, not one of them", ("run",), ("leaderboard", "compare", "view")
-    ),
+    "folder of runs": Artefact("a folder of runs, not one of them", ("run",), ("compare", "view")),
     "selective output": Artefact(
         "the output of krisis selective", ("selective --output",), (), "no command takes it"
     ),

@@ -248,6 +248,7 @@ def _described(provenance: Provenance, suite: JsonMapping, model: str) -> Proven
         limit=limit if isinstance(limit, int) else None,
         n_records=n_records if isinstance(n_records, int) else None,
         content_hash=str(suite.get("content_hash") or ""),
+        case_hash=str(suite.get("case_hash") or ""),
         model=model,
     )
 
@@ -290,7 +291,7 @@ def _check_envelope(content: JsonMapping, place: str) -> None:
     if content.get("kind") not in ("krisis.result", "krisis.metrics"):
         raise InvalidFile(
             f"{place} is not a krisis result (its kind is {content.get('kind') or 'not stated'}); "
-            "name a run directory, or a file that `krisis score --output` wrote"
+            "name a run directory, or a file that `krisis show --save` wrote"
         )
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:

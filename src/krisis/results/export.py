@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from krisis.errors import InvalidFile, MissingExtra
-from krisis.json_values import JsonValue, dumps, plain
+from krisis.json_values import JsonValue, dumps, open_private, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import canonical_label
 from krisis.results.base import BenchmarkResult
@@ -253,7 +254,10 @@ def write_parquet(table: TidyTable, path: Path, result: BenchmarkResult) -> None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             place, told = (_quoted(text) for text in (str(half), _facts(table, result)))
-            base.execute(f"copy rows to {place} (format parquet, kv_metadata {{{FACTS}: {told}}})")
+            half.unlink(missing_ok=True)
+            os.close(open_private(str(half), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            how = f"format parquet, use_tmp_file false, kv_metadata {{{FACTS}: {told}}}"
+            base.execute(f"copy rows to {place} ({how})")
             half.replace(path)
         except (duckdb.Error, OSError) as error:
             half.unlink(missing_ok=True)

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Protocol
 
 from krisis.errors import RunFailed
-from krisis.json_values import JsonMapping, JsonObject, plain
+from krisis.json_values import JsonMapping, JsonObject, open_private, plain
 from krisis.metrics.base import EvaluationResult
 from krisis.results.journal_lines import sealed
 from krisis.results.rows import row_to_dict
@@ -159,7 +159,8 @@ class Journal:
     ) -> None:
         self._path = path
         self._stores_features = stores_features
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        self._file = open_private(str(path), flags)
         self._size = self._at_a_new_line()
         self._started = time.perf_counter()
         self._known_texts: dict[str, str] = {}

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from krisis.json_values import JsonObject
+from krisis.json_values import JsonObject, open_private
 from krisis.metrics.base import EvaluationResult
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
@@ -210,7 +210,7 @@ def mend(path: Path, damage: Sequence[Damage], damaged_path: Path) -> None:
     starts = {one.start for one in damage}
     temporary = path.with_name(f".{path.name}.mending")
     aside = []
-    with temporary.open("wb") as file:
+    with open(temporary, "wb", opener=open_private) as file:
         for piece in pieces(path):
             if piece.start in starts:
                 aside.append(piece.text.strip(b"\n"))
@@ -220,7 +220,7 @@ def mend(path: Path, damage: Sequence[Damage], damaged_path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     known = damaged_path.read_bytes().split(b"\n") if damaged_path.exists() else []
-    with damaged_path.open("ab") as file:
+    with open(damaged_path, "ab", opener=open_private) as file:
         file.write(b"".join(text + b"\n" for text in aside if text not in known))
         file.flush()
         os.fsync(file.fileno())

@@ -7,20 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from krisis import registry
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric
-from krisis.metrics.scoring import metrics_from_names
+from krisis.metrics.scoring import registered_metrics
 from krisis.results.artefacts import kind_of, kind_of_content, refused
 from krisis.results.base import BenchmarkResult
+from krisis.results.comparison.compare import metric_of
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.plain_runs import plain_run, result_of_plain_run
 from krisis.results.store import is_run, list_runs, load_run, read_manifest
-
-# Enough for a look at a run that has not ended; the run itself scores with more.
-_N_RESAMPLES = 2000
 
 
 def load_result(path: Path, mode: str | None = None) -> BenchmarkResult:
@@ -77,8 +74,18 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
 def scored_as_it_is(result: BenchmarkResult) -> BenchmarkResult:
     """Return a result with scores, where the rows were stored without any."""
     if result.evaluation_results and not result.metric_scores:
-        return result.scored(metrics_asked(result), BootstrapOptions(n_resamples=_N_RESAMPLES))
+        return result.scored(metrics_asked(result), BootstrapOptions())
     return result
+
+
+def scored_from_rows(result: BenchmarkResult) -> BenchmarkResult:
+    """Return a result whose scores were computed here and now: stored ones may have been edited.
+
+    A stored score whose metric is not installed is left out.
+    """
+    found = [metric_of(score) for score in result.metric_scores.values()]
+    metrics = [metric for metric in found if metric is not None]
+    return result.scored(metrics or metrics_asked(result), BootstrapOptions())
 
 
 def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
@@ -86,8 +93,7 @@ def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
 
     Registered ones only: to look at a run may not execute a file that the run names.
     """
-    names: list[str] = result.provenance.config.get("metrics") or []
-    chosen = metrics_from_names(name for name in names if not registry.is_place(name))
+    chosen = registered_metrics(result.provenance.config.get("metrics"))
     task = result.provenance.task_facts
     return chosen or default_benchmark_metrics(task.metrics if task else ())
 
@@ -135,4 +141,5 @@ def reproduce_command(path: Path) -> str:
             return f"{imported.command}   # the same import again"
         manifest = place_in_commands(path / "manifest.json")
         return f"krisis run --config {manifest}   # the same run again"
-    return f"krisis score {place_in_commands(path)}   # the metrics again, from the stored rows"
+    place = place_in_commands(path)
+    return f"krisis show {place} --metric default   # the metrics again, from the stored rows"

@@ -9,6 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from krisis.errors import RunConflict
+from krisis.json_values import write_text
 from krisis.results.store import RunDirectory
 
 
@@ -17,8 +18,9 @@ class RunLock:
 
     def __init__(self, path: Path) -> None:
         directory = RunDirectory(path)
+        directory.refuse_links()
         self._writer = directory.writer
-        self._lock = FileLock(directory.lock)
+        self._lock = FileLock(directory.lock, mode=0o600)
         try:
             self._lock.acquire(blocking=False)
         except Timeout:
@@ -27,7 +29,7 @@ class RunLock:
                 "wait for it to end, or stop it, then resume"
             ) from None
         # Beside the lock, not in it: on Windows nobody else can read a file that is locked.
-        self._writer.write_text(f"pid {os.getpid()}\n", encoding="ascii", newline="")
+        write_text(self._writer, f"pid {os.getpid()}\n", overwrite=True)
 
     def release(self) -> None:
         """Release the run."""

@@ -16,7 +16,7 @@ import numpy as np
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.columns import Coded, ColumnTable, ScoredColumns, numbered
+from krisis.metrics.columns import Coded, ColumnTable, ScoredColumns, numbered, numbered_as_seen
 from krisis.metrics.labels import Label, canonical_label
 from krisis.metrics.table import NO_LABEL, Answers, FloatArray, IntArray
 from krisis.results.attrition import UNCLASSIFIED, Attrition, FailureClass
@@ -123,30 +123,28 @@ class _Rows(ParquetFile):
         truth, prediction = (codes(name) for name in ("ground_truth", "prediction"))
         confidence = np.ma.filled(self.array(self.confidence), np.nan)
         n_failed = self.n_rows - truth.size
+        labels, truth, prediction = numbered_as_seen(labels, truth, prediction)
         columns = ScoredColumns(labels, truth, prediction, abstained, confidence, n_failed)
         return ColumnTable(columns, self, answers)
 
     def _labels(self) -> tuple[list[Label], Callable[[str], IntArray]]:
-        """Return the labels by first appearance, and what turns a column into their codes."""
-        first: dict[Label, int] = {}
+        """Return the labels, and what turns a column into their codes."""
+        code_of: dict[Label, int] = {}
         seen: dict[str, list[tuple[JsonValue, Label]]] = {}
-        for place, name in enumerate(("ground_truth", "prediction")):
+        for name in ("ground_truth", "prediction"):
             with self.told():
                 found = self.query(
-                    f"select {name}, min(file_row_number) from {self.scored} where {name} is not "
-                    f"null group by 1 order by 2 limit {MOST_VALUES + 1}"
+                    f"select distinct {name} from {self.scored} where {name} is not null "
+                    f"limit {MOST_VALUES + 1}"
                 )
             if len(found) > MOST_VALUES:
                 raise InvalidFile(
                     f"{self.place}: {name} has more than {MOST_VALUES:,} different values, which "
                     "are no labels"
                 )
-            seen[name] = [(value, _canonical(value, self.place, name)) for value, _ in found]
-            for (_, row), (_, label) in zip(found, seen[name], strict=True):
-                when = 2 * int(row) + place  # of one row the truth comes before the answer
-                first[label] = min(first.get(label, when), when)
-        labels = sorted(first, key=first.__getitem__)
-        code_of = {label: code for code, label in enumerate(labels)}
+            seen[name] = [(value, _canonical(value, self.place, name)) for (value,) in found]
+            for _, label in seen[name]:
+                code_of.setdefault(label, len(code_of))
 
         def codes(name: str) -> IntArray:
             values = [value for value, _ in seen[name]]
@@ -154,7 +152,7 @@ class _Rows(ParquetFile):
             own = np.array([code_of[label] for _, label in seen[name]] + [NO_LABEL], np.int64)
             return own[column]
 
-        return labels, codes
+        return list(code_of), codes
 
     def _coded(self, name: str, values: Sequence[JsonValue]) -> IntArray:
         """Return the place of every row's value among the values; null has the last place."""
@@ -223,15 +221,15 @@ class _Rows(ParquetFile):
 
     def row_name(self, index: int) -> str:
         """Name a row in a message."""
-        row = self.query(f"select file_row_number from {self.scored} limit 1 offset {index}")
-        return f"row {int(row[0][0]) + 1}"
+        return f"row {int(self.numbers[index]) + 1}"
 
     def cluster_name(self, code: int) -> str:
         """Return the name of a patient."""
-        index = int(np.flatnonzero(self.clusters() == code)[0])
-        return str(
-            self.query(f"select {self.cluster} from {self.scored} limit 1 offset {index}")[0][0]
+        number = int(self.numbers[np.flatnonzero(self.clusters() == code)[0]])
+        found = self.query(
+            f"select {self.cluster} from {self.lines} where file_row_number = {number}"
         )
+        return str(found[0][0])
 
     def failed_labels(self) -> list[Label]:
         """Return the right answers of the rows that failed."""

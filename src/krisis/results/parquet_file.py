@@ -56,11 +56,35 @@ class ParquetFile:
         return self.connection.execute(sql).fetchall()
 
     def array(self, expression: str, of: str = "") -> NDArray[np.generic]:
-        """Return an expression of every scored row."""
+        """Return an expression of every scored row, ordered by patient; or of other rows."""
+        column = self._fetched(f"select {expression} as v from {of or self.scored}")
+        return column if of else column[self._order]
+
+    def _fetched(self, sql: str) -> NDArray[np.generic]:
         with self.told():
-            found = self.connection.execute(f"select {expression} as v from {of or self.scored}")
-            column: NDArray[np.generic] = found.fetchnumpy()["v"]  # type: ignore[assignment]
+            column: NDArray[np.generic] = self.connection.execute(sql).fetchnumpy()["v"]  # type: ignore[assignment]
             return column
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers in the file of the scored rows, in the order of `metrics.row_order`."""
+        # Joined to an empty text, as DuckDB refuses to order by a constant.
+        record = f"concat({self.text('record_id')})"
+        keys = [f"coalesce(nullif({self.text('cluster_id')}, ''), {record})", record]
+        keys += ["coalesce(asking, 1)"] if self.has("asking") else []
+        keys += [self.text("ground_truth"), self.text("prediction"), self.abstained]
+        keys.append(f"coalesce({self.confidence}, -1)")
+        others = [name for name in sorted(self.types) if name.startswith(tuple(PREFIXES.values()))]
+        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in others)
+        keys += [f"hash({listed})"] if others else []
+        order = f"select file_row_number as v from {self.scored} order by {', '.join(keys)}"
+        return np.asarray(self._fetched(order), dtype=np.int64)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """The places of the scored rows among each other, ordered by patient."""
+        in_file = self._fetched(f"select file_row_number as v from {self.scored}")
+        return np.searchsorted(in_file, self.numbers)
 
     def has(self, name: str) -> bool:
         """Say whether there is a column."""

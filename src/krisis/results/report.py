@@ -30,6 +30,7 @@ from krisis.results.report_tables import (
     risk_sentence,
     stopping_lines,
 )
+from krisis.statistics.intervals import interval_heading
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult
@@ -93,14 +94,14 @@ def _figures(scores: MetricScores, task: TaskFacts | None) -> list[list[str]]:
     ]
 
 
-def failure_lines(attrition: Attrition, of: str = "") -> list[str]:
+def failure_lines(attrition: Attrition) -> list[str]:
     """Return why records failed: each class with its count and one example."""
     if not attrition.failures:
         return []
     width = max(map(len, attrition.failures))
     n_width = len(str(attrition.n_failed))
     return [
-        f"Failures{f' of {of}' if of else ''} by class, with one example each:",
+        "Failures by class, with one example each:",
         *(
             f"  {name.ljust(width)}  {str(kind.n).rjust(n_width)}  {_one_line(kind.example)}"
             for name, kind in attrition.failures.items()
@@ -156,8 +157,9 @@ def import_lines(result: BenchmarkResult) -> list[str]:
 
 
 def _metric_table(scores: MetricScores) -> list[str]:
-    head = ("Metric", "Value", "95 % interval", "Method", "n")
     general = [score for score in scores.values() if score.key not in DISEASE_KEYS]
+    heading = interval_heading(score.interval for score in general)
+    head = ("Metric", "Value", heading, "Method", "n")
     rows = [head, *map(_metric_row, general)]
     if not any(row[2] for row in rows[1:]):
         rows = [(row[0], row[1], row[4]) for row in rows]  # type: ignore[misc]
@@ -213,15 +215,18 @@ def _confident_errors(scores: MetricScores) -> list[str]:
 
 
 def _undefined(scores: MetricScores) -> list[str]:
+    without: dict[str, list[str]] = {}  # names by the reason why they have no interval
+    for score in scores.values():
+        if score.interval and score.interval.reason and not math.isnan(score.value):
+            without.setdefault(score.interval.reason, []).append(score.name)
     return [
         f"{score.name} is undefined: "
         + explained(str(score.details.get("reason", "no reason was given")))
         for score in scores.values()
         if math.isnan(score.value) and not has_no_disease(score)
     ] + [
-        f"{score.name} has no interval: {explained(score.interval.reason)}"
-        for score in scores.values()
-        if score.interval and score.interval.reason and not math.isnan(score.value)
+        f"{', '.join(names)} {'have' if names[1:] else 'has'} no interval: {explained(reason)}"
+        for reason, names in without.items()
     ]
 
 

@@ -13,7 +13,7 @@ from krisis.metrics.base import MetricScore
 from krisis.metrics.classification import NO_POSITIVE, default_classification_metrics
 from krisis.results.account import TaskFacts
 from krisis.results.stops import Decided
-from krisis.statistics.intervals import Interval
+from krisis.statistics.intervals import Interval, interval_heading
 
 if TYPE_CHECKING:
     from krisis.results.base import BenchmarkResult
@@ -94,16 +94,18 @@ def has_no_disease(score: MetricScore) -> bool:
 
 def disease_table(scores: Mapping[str, MetricScore]) -> list[JsonObject]:
     """Return sensitivity, specificity and predictive values of the disease with their counts."""
+    found = _disease_scores(scores)
+    heading = interval_heading(score.interval for score in found)
     return [
         {
             "figure": score.name,
             "answered only": score.value,
-            "95 % interval": _ends(score.interval),
+            heading: _ends(score.interval),
             "right": _counts(score.details.get("n_right"), score.n_evaluated),
             "abstentions as errors": score.details.get("end_to_end", ""),
             "right of all": _of_all(score.details),
         }
-        for score in _disease_scores(scores)
+        for score in found
     ]
 
 

@@ -12,6 +12,7 @@ from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.repeats import collapse_repeats
+from krisis.metrics.row_order import in_patient_order
 from krisis.metrics.table import Table
 from krisis.results.account import TaskFacts
 from krisis.results.base import BenchmarkResult
@@ -72,6 +73,7 @@ def _source(result: BenchmarkResult, asked: str | None, path: Path) -> Source:
         known.model,
         known.task,
         known.features,
+        known.case_hash,
     )
 
 
@@ -83,9 +85,7 @@ def items_of_result(result: BenchmarkResult, source: Source) -> RunItems:
     task = result.provenance.task_facts or TaskFacts("")
     if isinstance(result.rows, ColumnRows):
         return _items_of_columns(result.rows, task, source)
-    # Published intervals number the patients in the order of their names.
-    rows = sorted(collapse_repeats(result.evaluation_results), key=lambda row: row.cluster_id)
-    return _items(rows, task, source)
+    return _items(collapse_repeats(in_patient_order(result.evaluation_results)), task, source)
 
 
 def _items_of_columns(rows: ColumnRows, task: TaskFacts, source: Source) -> RunItems:
@@ -109,14 +109,13 @@ def _items_of_columns(rows: ColumnRows, task: TaskFacts, source: Source) -> RunI
 def _of_plain_run(run: PlainRun, path: Path) -> RunItems:
     named = {"suite": run.suite, "model": str(run.provenance.get("backend") or "")}
     source = Source(str(path), run.run_id, run.git_commit, run.mode, **named)
-    # Numbers of patients are sorted as numbers, as published intervals number them.
-    rows = sorted(run.rows, key=lambda row: row.cluster_id)
-    return _items([plain_row(row) for row in rows], TaskFacts.of(run.task.facts()), source)
+    rows = in_patient_order([plain_row(row) for row in run.rows])
+    return _items(rows, TaskFacts.of(run.task.facts()), source)
 
 
 def _items(rows: Sequence[EvaluationResult], task: TaskFacts, source: Source) -> RunItems:
     named = [replace(row, cluster_id=row.cluster_id or f"row {i}") for i, row in enumerate(rows)]
-    table = Table(named, task.answers_to_score())
+    table = Table(named, task.answers_to_score(), as_given=True)
     scored = set(table.patient_names)
     failed = sorted({row.cluster_id for row in named} - scored)
     return RunItems(

@@ -9,12 +9,12 @@
         rows.damaged.jsonl  lines of the journal that were damaged, set aside
         not_taken.jsonl     rows of an imported file that could not be taken, with the reason
         metrics.json        scores with backend, suite and execution, written when the run ends
-        report.txt          the text report, written when the run ends
         lock, writer        held by the one process that writes, and its number
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -132,11 +132,6 @@ class RunDirectory:
         return self.path / "metrics.json"
 
     @property
-    def report(self) -> Path:
-        """Where the text report is written at the end."""
-        return self.path / "report.txt"
-
-    @property
     def lock(self) -> Path:
         """What the writing process holds."""
         return self.path / "lock"
@@ -146,11 +141,30 @@ class RunDirectory:
         """Where the writing process leaves its number."""
         return self.path / "writer"
 
+    def refuse_links(self) -> None:
+        """Refuse a folder with links or devices in it: nothing is read or written through them."""
+        refuse_links(self.path)
+
     def remove_half_written(self) -> None:
         """Remove what a process that was killed in the middle of a file left; hold the lock."""
-        for file in (self.manifest, self.cases, self.metrics, self.report):
+        for file in (self.manifest, self.cases, self.metrics):
             for left in self.path.glob(f".{file.name}.*"):
                 left.unlink()
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder in which anything is neither a file nor a folder of its own."""
+    try:
+        with os.scandir(folder) as found:
+            entries = list(found)
+        for entry in entries:
+            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                raise InvalidFile(
+                    f"{folder / entry.name} is a link or a device, and krisis reads and writes "
+                    "nothing through one in the folder of a run; put a copy in its place"
+                )
+    except OSError as error:
+        raise InvalidFile(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def is_run(path: Path) -> bool:
@@ -190,6 +204,7 @@ def read_manifest(path: str | Path) -> Manifest:
     if not directory.manifest.is_file():
         told = refused(directory.path, "a run directory, such as runs/NAME")
         raise told or InvalidFile(f"{path} is not a krisis run (no manifest.json)")
+    directory.refuse_links()
     content = read_object(directory.manifest)
     if content.get("schema_version") != RUN_SCHEMA_VERSION:
         raise InvalidFile(

@@ -55,21 +55,12 @@ class Redrawn:
 
 
 class GapMeasure:
-    """The calibration error Σ w|accuracy − confidence|, or another size of miscalibration.
+    """The calibration error Σ w|accuracy − confidence|.
 
-    Candidates move from `start`, where the size is 0, through `end`, what was observed; ``dense``
-    ones lie around it, however many rows there are.
+    ``dense`` candidates lie around the observed size, however many rows there are.
     """
 
     dense: ClassVar[bool] = False
-
-    def start(self, bins: Bins) -> FloatArray:
-        """Return accuracies of the size 0: those that the confidences promise."""
-        return bins.confidence
-
-    def end(self, bins: Bins) -> FloatArray:
-        """Return the observed accuracies of the bins."""
-        return bins.hits / bins.number
 
     def size(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
         """Return the size for accuracies (bins × anything)."""
@@ -86,10 +77,6 @@ class GapMeasure:
         gap -= drawn.confidence[:, None, :]
         total: FloatArray = np.abs(gap).sum(axis=0) / drawn.number.sum(axis=0)
         return total
-
-    def least(self, whole: float) -> float:
-        """Return the least size that accuracy this far from the mean confidence has."""
-        return whole
 
 
 class RootMeanSquare(GapMeasure):
@@ -128,8 +115,8 @@ def calibration_gap_interval(
     redrawn errors lie beyond T₀ on one side. The noise thus comes from the candidate: where no
     error was seen there still is some. The value under which half of the redrawn errors exceed T₀
     is median unbiased. The interval also reaches as far as accuracy may lie from the mean
-    confidence, for no binned error is less than that of the whole. Other sizes of miscalibration
-    than T₀ have their intervals the same way.
+    confidence, for no binned error is less than that of the whole. The root mean square of the
+    gaps has its interval the same way.
 
     Reference: Carpenter, Test inversion bootstrap confidence intervals, Journal of the Royal
     Statistical Society B 61 (1999) 159–172.
@@ -141,9 +128,10 @@ def calibration_gap_interval(
     bins = answers.sums()
     errors = answers.errors(prior_icc=prior_icc, level=drawn.level)
     chosen = measure or GapMeasure()
-    observed = float(chosen.size(bins, bins.hits / bins.number))
+    seen = bins.hits / bins.number
+    observed = float(chosen.size(bins, seen))
     low, debiased, high = 0.0, 0.0, 0.0
-    if np.any(chosen.end(bins) != chosen.start(bins)):
+    if np.any(seen != bins.confidence):
         accuracy = _candidates(bins, errors, chosen)
         redraw = _redrawn if answers.confidence.size <= _MOST_REDRAWN else _normal
         resampled = _Confidences.of(answers, bins, drawn)
@@ -154,15 +142,15 @@ def calibration_gap_interval(
         tail = (1 - drawn.level) / 2
         low, debiased, high = _inverted(chosen.size(bins, accuracy), beyond, tail)
     whole = _error_of_the_whole(answers, bins, level=drawn.level, prior_icc=prior_icc)
-    high = min(1.0, max(high, observed, chosen.least(whole)))
+    high = min(1.0, max(high, observed, whole))
     interval = Interval(min(low, observed), high, drawn.level, METHOD)
     return CalibrationGap(interval, debiased, null_gap(answers, prior_icc=prior_icc))
 
 
 def _candidates(bins: Bins, errors: ShareDistribution, measure: GapMeasure) -> FloatArray:
     """Return the accuracies (bins × candidates) from the size 0 to far beyond the observed one."""
-    share, c = bins.number / bins.n_answers, measure.start(bins)
-    gap = measure.end(bins) - c
+    share, c = bins.number / bins.n_answers, bins.confidence
+    gap = bins.hits / bins.number - c
     observed = float(share @ np.abs(gap))
     variance = np.maximum(c * (1 - c), 0.25 / bins.number) / bins.number * errors.design_effect
     farthest = observed + _FARTHEST * math.sqrt(float(share**2 @ variance))

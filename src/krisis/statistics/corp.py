@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from krisis.statistics.bootstrap import BootstrapOptions
-from krisis.statistics.calibrated_bins import BinnedAnswers, Bins, residual_correlation
-from krisis.statistics.calibration_gap import GapMeasure, Redrawn, uniforms
+from krisis.statistics.calibrated_bins import BinnedAnswers, residual_correlation
+from krisis.statistics.calibration_gap import uniforms
 from krisis.statistics.intervals import check_level
 from krisis.statistics.shares import PRIOR_ICC
 
 FloatArray = NDArray[np.float64]
 
 _FEW_LEVELS = 50
-_FLAT = 1e-12
 
 
 class Decomposition(NamedTuple):
@@ -106,68 +105,3 @@ def isotonic_band(
     tail = (1 - check_level(drawn.level)) / 2
     low, high = np.quantile(np.concatenate(fits, axis=1), [tail, 1 - tail], axis=1)
     return low, high
-
-
-class Miscalibration(GapMeasure):
-    """MCB as a size of miscalibration."""
-
-    dense = True
-
-    def end(self, bins: Bins) -> FloatArray:
-        """Return the isotonic fit."""
-        return recalibrated(bins.number[:, None], bins.hits[:, None])[:, 0]
-
-    def size(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
-        """Return the part of the Brier score."""
-        flat = accuracy.reshape(bins.number.size, -1)
-        rows = np.broadcast_to(bins.number[:, None], flat.shape)
-        return self._part(bins.confidence, rows, flat, rows).reshape(accuracy.shape[1:])
-
-    def redrawn(self, drawn: Redrawn) -> FloatArray:
-        """Return the part for redrawn outcomes over resampled confidences."""
-        bins, shape = drawn.bins, drawn.hits.shape
-        flat = drawn.hits.reshape(shape[0], -1) / bins.number[:, None]
-        rows = np.broadcast_to(bins.number[:, None], flat.shape)
-        weights = np.broadcast_to(drawn.number[:, None, :], shape).reshape(flat.shape)
-        return self._part(bins.confidence, rows, flat, weights).reshape(shape[1:])
-
-    def _part(
-        self, p: FloatArray, rows: FloatArray, accuracy: FloatArray, weights: FloatArray
-    ) -> FloatArray:
-        fit = recalibrated(rows, rows * accuracy)
-        gain = np.square(p[:, None] - accuracy) - np.square(fit - accuracy)
-        part: FloatArray = (weights * gain).sum(axis=0) / weights.sum(axis=0)
-        return part
-
-    def least(self, whole: float) -> float:
-        """Return the square: shifting all probabilities by it would save as much."""
-        return whole**2
-
-
-class Discrimination(Miscalibration):
-    """DSC, which is 0 where all accuracies are one."""
-
-    def start(self, bins: Bins) -> FloatArray:
-        """Return the same accuracy everywhere: nothing is told apart."""
-        return np.full(bins.number.size, bins.hits.sum() / bins.n_answers)
-
-    def end(self, bins: Bins) -> FloatArray:
-        """Return the isotonic fit; where it is flat, what the order of probabilities could be."""
-        fit = super().end(bins)
-        if np.ptp(fit) > _FLAT:
-            return fit
-        mean = bins.number @ bins.confidence / bins.n_answers
-        return self.start(bins) + (bins.confidence - mean)
-
-    def _part(
-        self, p: FloatArray, rows: FloatArray, accuracy: FloatArray, weights: FloatArray
-    ) -> FloatArray:
-        fit = recalibrated(rows, rows * accuracy)
-        n = weights.sum(axis=0)
-        mean = (weights * fit).sum(axis=0) / n
-        part: FloatArray = (weights * np.square(fit - mean)).sum(axis=0) / n
-        return part
-
-    def least(self, whole: float) -> float:
-        """Return 0: how far the whole is off says nothing."""
-        return 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -52,6 +53,38 @@ class Interval:
         if not self.defined:
             return self
         return replace(self, low=min(max(self.low, low), high), high=min(max(self.high, low), high))
+
+
+DEFAULT_LEVEL = 0.95
+
+
+def levels_of(intervals: Iterable[Interval | None]) -> list[float]:
+    """Return the different levels of the intervals that have ends, in rising order."""
+    return sorted({one.level for one in intervals if one is not None and one.defined})
+
+
+def common_level(intervals: Iterable[Interval | None]) -> float:
+    """Return the level for more intervals of the same kind: the highest of these, or 0.95."""
+    return max(levels_of(intervals), default=DEFAULT_LEVEL)
+
+
+def level_name(levels: Iterable[float]) -> str:
+    """Write levels as every heading and sentence does.
+
+    >>> level_name([0.95]), level_name([0.8, 0.95]), level_name([])
+    ('95 %', '80 or 95 %', '')
+    """
+    shown = [f"{100 * level:g}" for level in sorted(set(levels))]
+    return f"{' or '.join(shown)} %" if shown else ""
+
+
+def interval_heading(intervals: Iterable[Interval | None]) -> str:
+    """Return the heading of a column of intervals: it names the level that they have.
+
+    >>> interval_heading([Interval(0, 1, 0.8), None]), interval_heading([])
+    ('80 % interval', 'interval')
+    """
+    return f"{level_name(levels_of(intervals))} interval".strip()
 
 
 def check_level(level: float) -> float:

@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.statistics.calibrated_bins import Bins, groups_of
-from krisis.statistics.calibration_gap import GapMeasure, Redrawn
+from krisis.statistics.calibrated_bins import groups_of
 
 FloatArray = NDArray[np.float64]
 Summary = Literal["mean"] | float
@@ -83,12 +82,6 @@ def _parts(n_levels: int, n_columns: int) -> Iterator[slice]:
     yield from (slice(start, start + size) for start in range(0, n_levels, size))
 
 
-def smoother(x: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return the matrix that turns the hits of every level into the fitted value at every level."""
-    parts = [kernels(x, rows[None, :], at)[:, 0] for at in _parts(x.size, 1)]
-    return np.concatenate(parts)
-
-
 def loess(x: FloatArray, rows: FloatArray, hits: FloatArray) -> FloatArray:
     """Return the fitted value at every level (levels × columns) of hits among rows."""
     n, h = np.ascontiguousarray(rows.T), np.ascontiguousarray(hits.T)
@@ -125,36 +118,3 @@ def summarised(gap: FloatArray, rows: FloatArray, summary: Summary) -> FloatArra
     )
     found: FloatArray = first + (position - np.floor(position)) * (last - first)
     return np.where(n > 0, found, math.nan)
-
-
-class MeanDistance(GapMeasure):
-    """The mean distance between curve and diagonal."""
-
-    dense = True
-
-    def __init__(self) -> None:
-        self._matrix: FloatArray | None = None
-
-    def _gap(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
-        """Return |curve − confidence| for accuracies (bins × anything)."""
-        if self._matrix is None:
-            self._matrix = smoother(bins.confidence, bins.number) * bins.number
-        flat = accuracy.reshape(bins.number.size, -1)
-        return np.abs(self._matrix @ flat - bins.confidence[:, None])
-
-    def end(self, bins: Bins) -> FloatArray:
-        """Return the curve: single outcomes would be no accuracies."""
-        curve = smoother(bins.confidence, bins.number) @ bins.hits
-        return np.clip(curve, 0.0, 1.0)
-
-    def size(self, bins: Bins, accuracy: FloatArray) -> FloatArray:
-        """Return the mean over rows."""
-        mean: FloatArray = bins.number @ self._gap(bins, accuracy) / bins.n_answers
-        return mean.reshape(accuracy.shape[1:])
-
-    def redrawn(self, drawn: Redrawn) -> FloatArray:
-        """Return the sizes of redrawn curves over resampled confidences."""
-        gap = self._gap(drawn.bins, drawn.hits / drawn.bins.number[:, None, None])
-        total = np.einsum("bd,bcd->cd", drawn.number, gap.reshape(drawn.hits.shape))
-        mean: FloatArray = total / drawn.number.sum(axis=0)
-        return mean

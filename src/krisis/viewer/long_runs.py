@@ -78,6 +78,7 @@ class _Journal(ColumnJournal):
             Path(self._pairs_file.name).unlink()
             self._stored = Columns(self._folder, self._path)
             self._stored.hold()
+            self._stored.keep_order()
         return self._stored
 
     def in_order(self, start: int = 0, below: float = math.inf) -> Sequence[EvaluationResult]:

@@ -164,7 +164,6 @@ class ColumnJournal(JournalContents):
             arrays[name] = np.frombuffer(numbers, np.float64)[lines]
         for name, digests in self.digests.items():
             arrays[name] = _named(np.frombuffer(digests, np.uint64).reshape(-1, 2)[lines])
-        arrays["cluster_rank"] = self._by_name(lines, arrays["cluster"])
         described: JsonObject = {}
         for number, (name, column) in enumerate(self.fields.items()):
             found = column.arrays(self.n_lines)
@@ -177,18 +176,6 @@ class ColumnJournal(JournalContents):
         self._words.write(folder)
         content = {"columns": described, "texts": self._texts}
         (folder / "columns.json").write_text(json.dumps(content), encoding="utf-8", newline="")
-
-    def _by_name(self, lines: NDArray[np.int64], code: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the place of every row's patient among all patients, by name."""
-        first = first_places(code, int(code.max(initial=-1)) + 1)
-        ends = np.frombuffer(self.name_ends, np.int64)
-        stops = ends[lines[first]].tolist()
-        starts = [self.names.rfind(END, 0, stop - 1) + 1 for stop in stops]
-        # The order of UTF-8 is that of the characters.
-        names = [bytes(self.names[a : b - 1]) for a, b in zip(starts, stops, strict=True)]
-        rank = np.empty(len(names), dtype=np.int64)
-        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-        return rank[code]
 
     def _write_names(self, folder: Path, lines: NDArray[np.int64]) -> None:
         ends = np.frombuffer(self.name_ends, np.int64)
@@ -219,13 +206,6 @@ def renumbered(codes: NDArray[np.int64], n_codes: int) -> tuple[NDArray[np.int64
     rank = np.full(n_codes, -1, dtype=np.int64)
     rank[present[np.argsort(first[present])]] = np.arange(present.size)
     return rank[codes], int(present.size)
-
-
-def ranks(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place of every value in their order; of equal ones the first comes first."""
-    rank = np.empty(values.size, dtype=np.int64)
-    rank[np.argsort(values, kind="stable")] = np.arange(values.size)
-    return rank
 
 
 def _digest(name: str) -> bytes:

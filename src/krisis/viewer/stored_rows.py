@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from krisis.errors import InvalidFile
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, read_object
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.columns import numbered_as_seen
 from krisis.metrics.labels import Label, canonical_label, hashable
+from krisis.metrics.row_order import patient_order
 from krisis.metrics.table import (
     DEFERRAL,
     NO_LABEL,
@@ -31,7 +33,7 @@ from krisis.metrics.table import (
 from krisis.results.journal_lines import opened
 from krisis.results.rows import row_from_dict
 from krisis.viewer.row_index import AnyArray
-from krisis.viewer.stored_columns import CODED, NUMBERS, first_places, ranks, renumbered
+from krisis.viewer.stored_columns import CODED, NUMBERS, first_places, renumbered
 from krisis.viewer.words import END
 
 _BLOCK = 8192
@@ -145,6 +147,12 @@ class Columns:
         """Keep the rows without their replies in memory, for a process that loops often."""
         self._held = list(self.brief_rows(np.arange(self.n_rows)))
 
+    def keep_order(self) -> None:
+        """Keep the place of every row in the order by patient, in which tables are read."""
+        rank = np.empty(self.n_rows, dtype=np.int64)
+        rank[patient_order(list(self.brief_rows(np.arange(self.n_rows))))] = np.arange(self.n_rows)
+        np.save(self.folder / "rank.npy", rank)
+
     def brief_rows(self, places: IntArray) -> Iterator[EvaluationResult]:
         """Yield rows without their replies, made of the columns."""
         if self._held is not None:
@@ -219,13 +227,22 @@ class StoredRows(Rows):
 
     __slots__ = ("columns", "places")
 
-    def __init__(self, columns: Columns, places: IntArray, answers: Answers | None) -> None:
-        super().__init__((), answers)
+    def __init__(
+        self,
+        columns: Columns,
+        places: IntArray,
+        answers: Answers | None,
+        *,
+        as_given: bool = False,
+    ) -> None:
+        super().__init__((), answers, as_given=as_given)
         self.columns, self.places = columns, places
 
     def with_answers(self, answers: Answers | None) -> StoredRows:
         """Return the same rows with another knowledge of their task."""
-        return self if self.answers == answers else StoredRows(self.columns, self.places, answers)
+        if self.answers == answers:
+            return self
+        return StoredRows(self.columns, self.places, answers, as_given=self.as_given)
 
     def __len__(self) -> int:
         return int(self.places.size)
@@ -246,8 +263,9 @@ class StoredRows(Rows):
         return self.columns.row(int(self.places[place]))
 
     def taken(self, places: Sequence[int]) -> StoredRows:
-        """Return the rows at some places, in that order."""
-        return StoredRows(self.columns, self.places[np.asarray(places)], self.answers)
+        """Return the rows at some places, in that order, which their table keeps."""
+        chosen = self.places[np.asarray(places)]
+        return StoredRows(self.columns, chosen, self.answers, as_given=True)
 
     @property
     def table(self) -> Table:
@@ -273,8 +291,12 @@ class StoredTable(Table):
             else np.array([row.error is not None for row in rows], dtype=np.bool_)
         )
         self.n_failed = int(np.count_nonzero(is_failed))
-        places = rows.places[~is_failed]
-        self.rows = StoredRows(columns, places, rows.answers)
+        self.positions = np.flatnonzero(~is_failed)
+        if not rows.as_given:
+            rank = columns.array("rank")[rows.places[self.positions]]
+            self.positions = self.positions[np.argsort(rank)]
+        places = rows.places[self.positions]
+        self.rows = StoredRows(columns, places, rows.answers, as_given=True)
         self._read_labels(places)
         self.abstained = np.array(columns.array("abstained")[places], dtype=np.bool_)
         self.confidence = np.array(columns.array("confidence")[places], dtype=np.float64)
@@ -297,14 +319,7 @@ class StoredTable(Table):
                 for value in values
             ]
             found.append(np.array(own, dtype=np.int64)[codes[places]])
-        both = np.stack(found, axis=1).ravel()
-        first = first_places(both[both != NO_LABEL], len(known))
-        order = [code for code in np.argsort(first, kind="stable") if first[code] < both.size]
-        labels = list(known)
-        self.labels = [labels[code] for code in order]
-        renumbered = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)  # the last one is no label
-        renumbered[order] = np.arange(len(order))
-        self.truth, self.prediction = (renumbered[codes] for codes in found)
+        self.labels, self.truth, self.prediction = numbered_as_seen(list(known), *found)
 
     @cached_property
     def says_why_deferred(self) -> bool:  # type: ignore[override]
@@ -352,11 +367,6 @@ class StoredTable(Table):
         blocks = (places[start : start + _BLOCK] for start in range(0, places.size, _BLOCK))
         return [cluster for block in blocks for _, cluster in self.rows.columns.names(block)]
 
-    def patient_ranks(self) -> IntArray:
-        """Return the place of every patient by name."""
-        places = self.rows.places[first_places(self.patients.code, self.patients.n)]
-        return ranks(self.rows.columns.array("cluster_rank")[places])
-
     @cached_property
     def repeats_cases(self) -> bool:
         """Tell whether a record was asked several times."""
@@ -367,7 +377,8 @@ class StoredTable(Table):
 
     def restricted(self, rows: BoolArray) -> Table:
         """Return the table of some of the scored rows."""
-        part = StoredTable(StoredRows(self.rows.columns, self.rows.places[rows], self.answers))
+        kept = self.rows.places[rows]
+        part = StoredTable(StoredRows(self.rows.columns, kept, self.answers, as_given=True))
         part.confidence = self.confidence[rows]
         part.n_failed = self.n_failed
         return part

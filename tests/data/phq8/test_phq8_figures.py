@@ -22,8 +22,8 @@ from krisis.reporting.report import build_report
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import CompareOptions, compare_runs
 from krisis.results.comparison.text import closing_lines
-from krisis.results.leaderboard import leaderboards
 from krisis.results.report import format_report
+from krisis.results.side_by_side import side_by_side
 
 
 class PerfectReader(BaseBackend):
@@ -111,20 +111,19 @@ def test_totals_of_a_perfect_reader_are_unbiased_and_say_how_many_reach_the_cut_
     assert sum("truly reach 10" in note for note in notes) == 5
 
 
-def test_a_leaderboard_ranks_by_the_headline(
+def test_runs_side_by_side_begin_with_the_headline(
     perfect: BenchmarkResult, zero: BenchmarkResult
 ) -> None:
-    runs = {"zero": zero, "perfect": perfect}
-    (table,) = leaderboards(runs)
-    assert list(table.sorted_by) == ["right_decisions"]
-    assert [entry.name for entry in table.entries] == ["perfect", "zero"]
-    assert [column.key for column in table.columns][:9] == [
+    table = side_by_side({"zero": zero, "perfect": perfect})
+    assert [column.key for column in table.columns] == [
         *("right_decisions", "answerable_accuracy", "undue_answer_rate"),
         *("quadratic_weighted_kappa", "total_mae", "total_bias", "screening_sensitivity"),
         *("answer_rate", "aurc"),
     ]
-    (asked,) = leaderboards(runs, sort=["total_correlation", "selective_accuracy"])
-    assert "total_correlation" in {column.key for column in asked.columns}
+    first, best, worst, *_ = table.lines()
+    assert first == "Right Decisions (higher is better)"
+    assert best.startswith("  perfect  1.0000")
+    assert worst.startswith("  zero")
 
 
 def test_a_comparison_tests_the_headline_and_describes_what_the_task_names_beside_it(
@@ -166,15 +165,12 @@ def test_without_deferral_labels_the_headline_is_agreement_beyond_chance(tmp_pat
     assert "Headline: Quadratic Weighted Kappa 1.0000" in format_report(own)
 
 
-def test_tasks_that_name_no_headline_have_none_and_are_not_ranked(
-    perfect: BenchmarkResult, zero: BenchmarkResult
-) -> None:
+def test_tasks_that_name_no_headline_have_none(perfect: BenchmarkResult) -> None:
     facts = replace(perfect.provenance.task_facts, metrics=())
     plain = BenchmarkResult.from_dict(perfect.to_dict())
     plain.provenance = replace(perfect.provenance, task_facts=facts)
     assert "Headline" not in format_report(plain)
-    (table,) = leaderboards({"plain": plain, "zero": zero})
-    assert table.sorted_by == []
+    assert "accuracy" in {column.key for column in side_by_side({"plain": plain}).columns}
 
 
 def test_baselines_are_shown_by_the_metrics_that_a_run_was_scored_with() -> None:

@@ -149,6 +149,19 @@ def test_strange_names_of_columns_are_still_yaml(tmp_path):
     assert found["tasks"]["main"]["label"] == {"column": "TODO"}
 
 
+@pytest.mark.parametrize("column", ["systolic_mmhg", "a, b", "c] d", "{e}_mm_hg"])
+def test_units_and_names_with_brackets_or_commas_are_still_yaml(tmp_path, column):
+    file = tmp_path / "pressure.csv"
+    rows = [f"{100 + i},{i % 2},{i % 2}" for i in range(30)]
+    file.write_text(f'"{column}","x, [site]",outcome\n' + "\n".join(rows) + "\n", encoding="utf-8")
+    found = yaml.safe_load(draft(file, tmp_path / "pressure.yaml"))
+    assert list(found["features"]) == [column, "x, [site]"]
+    assert found["features"][column]["plausible"] == [100, 200]
+    unit = "mm[Hg]" if column.endswith("hg") else None
+    assert found["features"][column].get("unit") == unit
+    assert found["tasks"]["main"]["label"] == {"column": "outcome"}
+
+
 @pytest.mark.parametrize(
     ("labels", "answers"),
     [

@@ -251,12 +251,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize(
     "command",
     [
-        "score RUN",
+        "show RUN -m accuracy",
         "show RUN",
         "selective --input RUN --bootstrap-resamples 200",
         "compare RUN OTHER",
         "check RUN --require accuracy>=0.1",
-        "leaderboard RUN OTHER",
         "doctor RUN",
         "calibrate --input RUN --force -o OUT/calibrator.json",
         "export RUN --to csv -o OUT/rows.csv",
@@ -296,7 +295,7 @@ def test_reports_and_the_viewer_mark_it_as_imported(
     assert "imported" in client.get("/").text
 
 
-@pytest.mark.parametrize("command", [["resume"], ["retry-failed"], ["run", "--config"]])
+@pytest.mark.parametrize("command", [["resume"], ["resume", "--failed"], ["run", "--config"]])
 def test_commands_that_ask_a_model_refuse_it(command: list[str], runs: list[Path]) -> None:
     place = runs[0] / "manifest.json" if "run" in command else runs[0]
     done = krisis(*command, place)

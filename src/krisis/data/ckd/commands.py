@@ -34,7 +34,7 @@ def write(
     if not out.parent.is_dir():
         raise InvalidFile(f"there is no directory {out.parent}; create it or choose another")
     text = uci_text(draw_cohort(n_patients, seed=seed), with_sex=with_sex)
-    write_text(out, text, overwrite=overwrite)
+    write_text(out, text, overwrite=overwrite, private=False)
     typer.echo(f"Wrote {n_patients} synthetic patients to {out}")
 
 

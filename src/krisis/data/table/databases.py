@@ -18,6 +18,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from krisis.data.table.expressions import check_query, duckdb_says, sql_text
+from krisis.data.table.files import literal
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonValue, plain
 
@@ -51,7 +52,9 @@ def new_connection() -> duckdb.DuckDBPyConnection:
 def lock(connection: duckdb.DuckDBPyConnection, readable: Sequence[Path] = ()) -> None:
     """Close the file system, but for these files, and every setting for good."""
     if readable:
-        paths = ", ".join(sql_text(path) for path in readable)
+        # As they are, and as they are written where no letter may be taken for a pattern.
+        named = {name for path in readable for name in (str(path), literal(path))}
+        paths = ", ".join(map(sql_text, sorted(named)))
         connection.execute(f"set allowed_paths = [{paths}]")
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")

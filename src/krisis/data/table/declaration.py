@@ -115,6 +115,14 @@ class SourceSpec(Part):
             raise ValueError("give a file, a list of files or {database: FILE, query: SELECT …}")
         return self
 
+    def replaced(self, name: str) -> SourceSpec:
+        """Return the same source with another file, or another folder of resources."""
+        if self.fhir is not None:
+            return self.model_copy(update={"fhir": name})
+        if self.database is not None:
+            return self.model_copy(update={"database": name})
+        return self.model_copy(update={"files": [name]})
+
 
 class Split(Part):
     """Which rows are evaluated and which may train baselines."""

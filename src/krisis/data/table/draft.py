@@ -203,9 +203,10 @@ def _lines(file: Path, out: Path, n_rows: int, seen: Sequence[_Seen]) -> Iterato
     for column in roles.features:
         yield from _feature_lines(column)
     for column in roles.texts:
-        yield f"  # {_scalar(column.name)}: {{label: {_words(column.name)}, text: true}}"
-    groups = ", ".join(_scalar(column.name) for column in roles.groups)
-    yield f"groups: [{groups}]  # results are also shown for each of these"
+        parts = {"label": _words(column.name), "text": True}
+        yield f"  # {_scalar(column.name)}: {_scalar(parts)}"
+    groups = _scalar([column.name for column in roles.groups])
+    yield f"groups: {groups}  # results are also shown for each of these"
     yield "provenance:"
     yield f'  source: "{TODO}: where the rows come from"'
     yield "  # licence: …      consent: …      synthetic: true   (for invented patients)"
@@ -289,10 +290,11 @@ def _task_lines(roles: _Roles) -> Iterator[str]:
     yield "  main:"
     yield f'    question: "{TODO}: the question that the model is asked, in one sentence"'
     if label and len(label.categories) < 2:
-        yield f"    label: {{column: {_scalar(label.name)}}}"
-        yield f'    answers: "{TODO}: the values of {label.name}, each with its meaning"'
+        yield f"    label: {_scalar({'column': label.name})}"
+        todo = f"{TODO}: the values of {label.name}, each with its meaning"
+        yield f"    answers: {_scalar(todo)}"
     elif label:
-        yield f"    label: {{column: {_scalar(label.name)}}}"
+        yield f"    label: {_scalar({'column': label.name})}"
         yield "    answers:"
         for value in label.categories:
             key = int(value) if isinstance(value, bool | float) and value == int(value) else value
@@ -305,7 +307,7 @@ def _task_lines(roles: _Roles) -> Iterator[str]:
         yield f'    answers: {{0: "{TODO}: what 0 means", 1: "{TODO}: what 1 means"}}'
     yield "    # ordinal: true    # if the order of the answers means something"
     if roles.deferral:
-        yield f"    deferral: {{column: {_scalar(roles.deferral.name)}}}"
+        yield f"    deferral: {_scalar({'column': roles.deferral.name})}"
     else:
         yield "    # When should the model defer? A column, or rules with a reason each:"
         yield '    # deferral: {when: {no_value: "COLUMN is null"}}'
@@ -321,15 +323,15 @@ def _task_lines(roles: _Roles) -> Iterator[str]:
 
 def _feature_lines(column: _Seen) -> Iterator[str]:
     words, unit = _label_and_unit(column.name)
-    parts = [f"label: {_scalar(words)}"]
+    parts: dict[str, JsonValue] = {"label": words}
     if unit and column.is_number:
-        parts.append(f"unit: {_scalar(unit)}")
+        parts["unit"] = unit
     is_coded = column.categories and column.n_distinct <= _MOST_CODES and column.is_number
     if column.is_number and column.low is not None and column.high is not None and not is_coded:
-        parts.append(f"plausible: {_scalar(list(_bounds(column.low, column.high)))}")
+        parts["plausible"] = list(_bounds(column.low, column.high))
     if column.missing:
-        parts.append(f"missing: {_scalar(list(column.missing))}")
-    yield f"  {_scalar(column.name)}: {{{', '.join(parts)}}}{_remark(column, unit, bool(is_coded))}"
+        parts["missing"] = list(column.missing)
+    yield f"  {_scalar(column.name)}: {_scalar(parts)}{_remark(column, unit, bool(is_coded))}"
 
 
 def _remark(column: _Seen, unit: str, is_coded: bool) -> str:

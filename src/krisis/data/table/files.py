@@ -48,8 +48,27 @@ def paths_of(folder: Path, name: str) -> list[Path]:
         found = sorted(Path(path) for path in glob(str(folder / name), recursive=True))
         if not found:
             raise InvalidFile(f"no file matches {folder / name}; check source in the YAML file")
-        return [existing(path) for path in found]
-    return [existing(folder / name)]
+        return [existing(inside(folder, path)) for path in found]
+    return [existing(inside(folder, folder / name))]
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """Return a path below a folder; one that leads out of it, by a link as well, is refused."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise InvalidFile(
+            f"{path} is outside {folder}, the folder of the YAML file, which may have come from "
+            "somebody else; if it is yours to read, name it: --data-path FILE"
+        )
+    return path
+
+
+def literal(path: Path) -> str:
+    """Return a path in which DuckDB takes no letter for a pattern.
+
+    >>> literal(Path("d[1].csv"))
+    'd[[]1].csv'
+    """
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
 
 
 def existing(path: Path) -> Path:
@@ -71,7 +90,7 @@ def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[
         hint = "; name a database as {database: FILE, query: SELECT …}"
         known = ", ".join(_FORMATS)
         raise InvalidFile(f"{path} has no known ending; give one of {known}{hint}")
-    place = sql_text(path.resolve())
+    place = sql_text(literal(path.resolve()))
     options = {
         "lines": ", format = 'newline_delimited', sample_size = -1",
         "json": ", format = 'array', sample_size = -1",

@@ -21,7 +21,7 @@ from krisis.data.fhir.resources import fhir_files
 from krisis.data.table.databases import FILE, LOADED, load_database, lock, new_connection
 from krisis.data.table.declaration import Declaration, FeatureSpec
 from krisis.data.table.expressions import quoted, sql_text
-from krisis.data.table.files import Reading, existing, paths_of, reading_of, unreadable
+from krisis.data.table.files import Reading, existing, inside, paths_of, reading_of, unreadable
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonValue
 
@@ -167,16 +167,27 @@ def _line(reading: Reading, row: int, n_rows: int) -> str:
     return f" (line {row + n_header})" if n_lines == n_rows + n_header else ""
 
 
-def open_source(declaration: Declaration, folder: Path) -> Source:
-    """Load what the file names, relative to its folder, and lock the connection."""
+def open_source(declaration: Declaration, folder: Path, data_path: Path | None = None) -> Source:
+    """Load what the file names below its folder, and lock the connection.
+
+    ``data_path`` is what the user names instead: the file, or the folder of files or resources.
+    """
     connection = new_connection()
     given = declaration.source
+    if data_path is not None:
+        name = "." if data_path.is_dir() else data_path.name
+        folder = data_path if data_path.is_dir() else data_path.parent
+        if given.fhir is not None or not data_path.is_dir():
+            given = given.replaced(name)
     if given.database is not None and given.query is not None:
-        readings = [Reading(existing(folder / given.database), "database", "")]
+        database = existing(inside(folder, folder / given.database))
+        readings = [Reading(database, "database", "")]
         source = Source(connection, str(readings[0].path), readings)
         load_database(connection, readings[0].path, given.query)
     elif given.fhir is not None:
-        place = folder / given.fhir
+        place = inside(folder, folder / given.fhir)
+        for file in fhir_files(place):
+            inside(folder, file)
         source = Source(connection, str(place), [Reading(f, "fhir", "") for f in fhir_files(place)])
         _load_fhir(source, declaration, place)
     else:

@@ -44,12 +44,19 @@ class TableSuite(BaseDataSuite):
 
     name = "table"
 
-    def __init__(self, path: str | Path | None = None, config: SuiteConfig | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        config: SuiteConfig | None = None,
+        *,
+        data_path: str | Path | None = None,
+    ) -> None:
         if path is None:
             raise InvalidValue(
                 "the suite 'table' is a YAML file of your own; type: krisis run clinic.yaml"
             )
         self.path = Path(path).expanduser()
+        self.data_path = None if data_path is None else Path(data_path).expanduser()
         self.declaration: Declaration = read_declaration(self.path)
         self.name = self.declaration.name
         self.tasks = dict.fromkeys(self.declaration.tasks, TableSuite._task)
@@ -99,7 +106,7 @@ class TableSuite(BaseDataSuite):
     def source(self) -> Source:
         """Return the rows behind their locked connection."""
         with self.told():
-            return open_source(self.declaration, self.path.parent)
+            return open_source(self.declaration, self.path.parent, self.data_path)
 
     @cached_property
     def table(self) -> TaskTable:

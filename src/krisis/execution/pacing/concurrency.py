@@ -71,14 +71,12 @@ class AdaptiveConcurrency:
             self._change(self._limit + (1.0 if self._slow_start else 1.0 / self._limit))
             self._admit()
 
-    def limited(self, era: int | None = None) -> bool:
-        """Halve after a rate limit that answers a call of the present era; say whether it did."""
-        if not self._adaptive or era not in (None, self._era):
-            return False
-        self._era += 1
-        self._slow_start = False
-        self._change(self._limit / 2)
-        return True
+    def limited(self, era: int) -> None:
+        """Halve after a rate limit that answers a call of the present era."""
+        if self._adaptive and era == self._era:
+            self._era += 1
+            self._slow_start = False
+            self._change(self._limit / 2)
 
     def _change(self, limit: float) -> None:
         before = self.limit

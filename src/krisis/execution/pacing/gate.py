@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from krisis.backends.retry import LONGEST_RETRY_AFTER_SECONDS
 from krisis.errors import BackendError, ProviderUnavailable, RateLimited
-from krisis.execution.pacing.account import Account, Passage
+from krisis.execution.pacing.account import Account, RatePermit
 from krisis.execution.pacing.budget import Asked, Budget, Limits, Promise, Reservation, Tokens
 from krisis.execution.pacing.rates import Clock
 from krisis.execution.stopping import Stop
@@ -33,7 +33,7 @@ class Ticket:
     held: Reservation
     bound: Tokens
     era: int = 0
-    passage: Passage | None = None
+    permit: RatePermit | None = None
 
 
 class Gate:
@@ -56,8 +56,7 @@ class Gate:
         clock: Clock = time.monotonic,
         on_send: Callable[[float, float], None] | None = None,
     ) -> None:
-        alone = Account(limits, max_concurrency=max_concurrency, clock=clock)
-        self._account = account or alone
+        self._account = account or Account(limits, max_concurrency=max_concurrency, clock=clock)
         self.concurrency = self._account.concurrency
         self.budget = budget
         self._stop = stop
@@ -70,7 +69,7 @@ class Gate:
             self._stop.check()
         era, held = promised or await self._slot_and_budget(asked)
         try:
-            passage = await self._account.let_pass(held, self._stop)
+            permit = await self._account.let_pass(held, self._stop)
             bound = held.most if asked.n_bytes else Tokens()  # else nobody bills for it
             if asked.n_bytes and self._on_send is not None:
                 self._on_send(*bound)
@@ -79,7 +78,7 @@ class Gate:
             self.withdraw(asked.then)
             self.concurrency.release()
             raise
-        return Ticket(held, bound, era, passage)
+        return Ticket(held, bound, era, permit)
 
     async def _slot_and_budget(self, asked: Asked) -> tuple[int, Reservation]:
         era = await self.concurrency.acquire()
@@ -123,7 +122,7 @@ class Gate:
             self.concurrency.release()
             return Tokens()
         if _is_overload(error):
-            self._account.overloaded(ticket.era)
+            self.concurrency.limited(ticket.era)
         # A status is the provider's word that it did no work; silence may be billed.
         unsaid = None if error.may_be_billed and error.status is None else 0
         n_input = unsaid if error.input_tokens is None else error.input_tokens
@@ -150,9 +149,9 @@ class Gate:
         else:
             self.concurrency.release()
         assumed = self.budget.settle(ticket.held, n_input, n_output)
-        if ticket.passage is not None:
+        if ticket.permit is not None:
             used = (n_input or 0) + (n_output or 0) + assumed.total
-            self._account.settle(ticket.passage, used)
+            self._account.settle(ticket.permit, used)
         return assumed
 
     async def sleep(self, seconds: float) -> None:

@@ -12,8 +12,8 @@ from typing import TypedDict
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.config import read_mapping
 from krisis.results.journal import Spent
+from krisis.yaml_values import read_mapping
 
 # All three providers ask half the price for batches (their pages on batches, November 2026); a
 # table of the user's own may say otherwise.
@@ -78,7 +78,6 @@ class Price:
 # List prices in dollars per million tokens, gathered in November 2026 from price lists of others,
 # not from the providers themselves. They are here to give a first idea of the cost; a table of the
 # user's own replaces them.
-LIST_PRICES_OF = "2026-11"
 _LIST_PRICES = {
     "openai/gpt-5.4": (2.50, 15.0),
     "openai/gpt-5.4-mini": (0.75, 4.50),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +17,6 @@ BURST_SECONDS = 1.0
 # comes, and a request that is so long under way is taken for arrived.
 TRAVEL_SECONDS = 10.0
 _ROUNDING = 1e-9
-# What is kept for other processes is told apart no finer than this.
-_MOMENT_SECONDS = 0.25
 _at = attrgetter("at")
 
 
@@ -88,8 +84,6 @@ class Rate:
         self._refill()
         self._level -= amount
         at = self._clock() + TRAVEL_SECONDS
-        if self._passed:  # no two at one time: it is the name by which another process finds it
-            at = max(at, math.nextafter(self._passed[-1].at, math.inf))
         passed = Passed(at, amount, amount if most is None else most, is_settled=False)
         self._passed.append(passed)
         self._in_window += passed.amount
@@ -112,39 +106,6 @@ class Rate:
         """Believe a provider who says that less is left than we think."""
         self._refill()
         self._level = min(self._level, remaining)
-
-    def found(self, passed: Passed) -> Passed:
-        """Return the entry of a call that passed before the state was written and read."""
-        for one in self._passed:
-            if one.at == passed.at and not one.is_settled:
-                one.expected = passed.expected
-                return one
-        passed.is_past = True
-        return passed
-
-    def written(self) -> bytes:
-        """Return the state in bytes; what passed within a moment and is settled is one entry."""
-        state = array("d", (self._level, self._filled_at))
-        for one in self._passed:
-            is_near = len(state) > 2 and one.at // _MOMENT_SECONDS == state[-3] // _MOMENT_SECONDS
-            if one.is_settled and is_near and state[-1]:
-                state[-3:-1] = array("d", (one.at, state[-2] + one.amount))
-            else:
-                state.extend((one.at, one.amount, one.is_settled))
-        return state.tobytes()
-
-    def read(self, state: bytes) -> None:
-        """Take a state over, unless its clock ran before the last restart of the machine."""
-        values = array("d")
-        values.frombytes(state)
-        if not values or values[1] > self._clock() + _MOMENT_SECONDS:
-            return
-        self._level, self._filled_at = min(self._capacity, values[0]), values[1]
-        self._passed = [
-            Passed(at, amount, amount, bool(is_settled))
-            for at, amount, is_settled in zip(values[2::3], values[3::3], values[4::3], strict=True)
-        ]
-        self._in_window = math.fsum(one.amount for one in self._passed)
 
     def _refill(self) -> None:
         now = self._clock()

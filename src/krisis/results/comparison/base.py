@@ -19,6 +19,7 @@ from krisis.results.comparison.text import comparison_html, spending_of
 from krisis.results.comparison.where import Where, where_they_differ
 from krisis.results.frames import frame_of
 from krisis.results.result import BenchmarkResult
+from krisis.results.side_by_side import SideBySide, side_by_side
 from krisis.statistics.intervals import Interval
 
 if TYPE_CHECKING:
@@ -177,6 +178,10 @@ class Comparison:
             )
             for pair in self.pairs
         ]
+
+    def side_by_side(self) -> SideBySide:
+        """Return the figures of every run on the rows that all of them share."""
+        return side_by_side(self.runs, self.scores)
 
     def tied_with_best(self) -> dict[str, list[str]]:
         """Return, per metric with a better end, the best run and all not significantly different.

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from krisis import registry
 from krisis.errors import InvalidValue, UnknownName, UserError
-from krisis.metrics import default_benchmark_metrics
+from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, MetricScore, MetricScores
 from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired_differences
@@ -58,7 +58,7 @@ def _metrics(
             metrics.append(wanted)
             continue
         score = _found(wanted, first)
-        found = _metric_of(score)
+        found = metric_of(score)
         theirs = [other.get(score.identifier) for other in others]
         if any(other is None or other.parameters != score.parameters for other in theirs):
             left_out[score.identifier] = "not every run was scored with it and these parameters"
@@ -80,7 +80,7 @@ def _unasked(scores: MetricScores, primary: str | None = None) -> list[str]:
     family = [
         score.identifier
         for score in scores.values()
-        if score is named or (found := _metric_of(score)) is None or found.compared_unasked
+        if score is named or (found := metric_of(score)) is None or found.compared_unasked
     ]
     return family or [score.identifier for score in scores.values()]
 
@@ -118,7 +118,11 @@ def _paired(
 ) -> Comparison:
     matched = match_runs(runs)
     tables = {name: rows.table for name, rows in matched.rows.items()}
-    scores = {name: score_all(metrics, table) for name, table in tables.items()}
+    # Two runs are read by their difference, more of them side by side as well.
+    intervals = BootstrapOptions(level=options.level) if len(runs) > 2 else None
+    scores = {
+        name: score_all(metrics, table, intervals=intervals) for name, table in tables.items()
+    }
     n_pairs = math.comb(len(runs), 2)
     exchanges = Exchanges(options.n_exchanges(n_pairs), options.seed, options.level)
     primary = _primary(metrics, options.primary)
@@ -269,7 +273,7 @@ def unpaired_interval(left: MetricScore, right: MetricScore) -> Interval | None:
     return Interval(delta - below, delta + above, first.level, "unpaired")
 
 
-def _metric_of(score: MetricScore) -> BaseMetric | None:
+def metric_of(score: MetricScore) -> BaseMetric | None:
     """Return the metric behind a stored score, with its parameters; None if it is not installed.
 
     Only registered classes are looked up: a file may not choose what is imported.

@@ -12,6 +12,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.row_order import patient_order
 from krisis.metrics.table import IntArray, Table, canonical_label
 from krisis.results.result import BenchmarkResult
 
@@ -21,7 +22,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class MatchedRuns:
-    """The rows that every run scored, in one order; and what had to be left out."""
+    """The rows that every run scored, ordered by patient; and what had to be left out."""
 
     rows: Mapping[str, Rows]
     positions: Mapping[str, Sequence[int]]
@@ -60,8 +61,10 @@ class _Told:
     def by(cls, name: str, rows: Sequence[EvaluationResult]) -> _Told:
         """Read the rows of a run."""
         seen: Counter[str] = Counter()
-        told = cls({}, [], [])
-        for position, row in enumerate(rows):
+        listed = list(rows)
+        told = cls({}, [""] * len(listed), [False] * len(listed))
+        for position in patient_order(listed):
+            row = listed[position]
             record = row.record_id
             if not record:
                 raise InvalidValue(
@@ -70,8 +73,8 @@ class _Told:
                 )
             told.keyed[record, seen[record]] = position
             seen[record] += 1
-            told.truths.append(row.ground_truth)
-            told.failed.append(row.error is not None)
+            told.truths[position] = row.ground_truth
+            told.failed[position] = row.error is not None
         return told
 
 

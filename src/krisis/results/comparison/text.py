@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from krisis.display import html_line, html_table
@@ -11,6 +11,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.explanations import explained
 from krisis.results.comparison.where import FIGURES, GroupDifference, Where
 from krisis.results.report_tables import mixture, optional_stopping, risk_sentence
+from krisis.statistics.intervals import interval_heading
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,22 +21,31 @@ if TYPE_CHECKING:
 
 N_IDS_SHOWN = 5
 N_GROUPS_SHOWN = 5
-_COLUMNS = ("left", "right", "difference", "95 % interval", "p", "adjusted p")
-_NARROW_COLUMNS = ("difference", "95 % interval", "adjusted p")
+_COLUMNS = ("left", "right", "difference", "interval", "p", "adjusted p")
+_NARROW_COLUMNS = ("difference", "interval", "adjusted p")
 _WIDE = 110
 
 
 def comparison_parts(comparison: Comparison, *, width: int = 140) -> Iterator[Any]:
     """Yield what the terminal shows, line by line and table by table."""
     yield heading(comparison)
-    yield "What the whole runs took:"
-    yield from (f"  {name}: {words}" for name, words in spending_words(comparison).items())
+    yield from overview_lines(comparison)
     for index, pair in enumerate(comparison.pairs):
         yield pair_table(pair, comparison, width=width)
         if comparison.where:
             yield from where_lines(comparison.where[index])
         yield from change_lines(pair)
     yield from closing_lines(comparison)
+
+
+def overview_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield time, tokens and cost of every run and, of more than two, their figures."""
+    yield "Time, tokens and cost:"
+    yield from (f"  {name}: {words}" for name, words in spending_words(comparison.runs).items())
+    if len(comparison.runs) > 2:
+        yield ""
+        yield from comparison.side_by_side().lines()
+        yield ""
 
 
 def heading(comparison: Comparison) -> str:
@@ -78,7 +88,8 @@ def comparison_html(comparison: Comparison) -> str:
             (row_name(delta), *delta_cells(delta), _verdict_words(delta, level))
             for delta in pair.deltas.values()
         ]
-        head = ("Metric", pair.left, pair.right, *_COLUMNS[2:], "verdict")
+        named = {"left": pair.left, "right": pair.right, "interval": pair_interval_heading(pair)}
+        head = ("Metric", *(named.get(column, column) for column in _COLUMNS), "verdict")
         parts.append(html_table(head, lines, caption=f"{pair.right} minus {pair.left}"))
     closing = "\n".join(closing_lines(comparison)).splitlines()
     return "".join([*parts, *(html_line(line) for line in closing if line)])
@@ -99,7 +110,7 @@ def spending_of(run: BenchmarkResult) -> JsonObject:
     }
 
 
-def spending_words(comparison: Comparison) -> dict[str, str]:
+def spending_words(runs: Mapping[str, BenchmarkResult]) -> dict[str, str]:
     """Return the seconds, tokens and cost of every run in words."""
 
     def words(elapsed_seconds: float | None, token_total: int | None, cost: float | None) -> str:
@@ -108,7 +119,7 @@ def spending_words(comparison: Comparison) -> dict[str, str]:
         dollars = "not known" if cost is None else f"${cost:,.4f}"
         return f"elapsed seconds {seconds}, token total {tokens}, cost {dollars}"
 
-    return {name: words(**spending_of(run)) for name, run in comparison.runs.items()}
+    return {name: words(**spending_of(run)) for name, run in runs.items()}
 
 
 def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table:
@@ -123,7 +134,8 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
     # Words may take several lines, so that no digit is cut off.
     table.add_column("Metric", max_width=22 if width < _WIDE else None)
     for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+        heading = pair_interval_heading(pair) if name == "interval" else name
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     with_margin = comparison.options.margin is not None
     if with_margin:
@@ -132,8 +144,15 @@ def pair_table(pair: Pair, comparison: Comparison, *, width: int = 140) -> Table
         figures = dict(zip(_COLUMNS, delta_cells(delta), strict=True))
         cells = [figures[name] for name in columns]
         ending = [delta.verdict(comparison.options.level)]
-        table.add_row(row_name(delta), *cells, *ending, *([margin_words(delta)] * with_margin))
+        # As a text, for a metric's parameters are in brackets, which would be taken for markup.
+        metric = Text(row_name(delta))
+        table.add_row(metric, *cells, *ending, *([margin_words(delta)] * with_margin))
     return table
+
+
+def pair_interval_heading(pair: Pair) -> str:
+    """Return the heading above the intervals of the differences of a pair."""
+    return interval_heading(delta.interval for delta in pair.deltas.values())
 
 
 def row_name(delta: MetricDelta) -> str:

@@ -141,7 +141,6 @@ def commands(path: Path, asked: Asked, items: RunItems) -> JsonObject:
     parts += ["--loss error"] if items.table.answers.default_loss != "error" else []
     if asked.rows_per_patient:
         parts.append(f"--rows-per-patient {asked.rows_per_patient}")
-    parts += [f"--seed {asked.seed}"] if asked.seed != ScoreOptions().seed else []
     return {
         "certify": " ".join(parts),
         "decide": " ".join([f"krisis decide {place}", *score]),

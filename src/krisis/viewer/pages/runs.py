@@ -15,14 +15,14 @@ from krisis.errors import KrisisError, UnknownName
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import MetricScore
 from krisis.results.journal_reading import SoFar
-from krisis.results.leaderboard import (
+from krisis.results.report_tables import has_no_disease
+from krisis.results.side_by_side import (
     BESIDE_HEADLINE,
     HEADINGS,
     ON_REQUEST,
     cell_dict,
     metric_cell,
 )
-from krisis.results.report_tables import has_no_disease
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, signature
 from krisis.viewer.page import Page, choice_of, text_of, whole_of

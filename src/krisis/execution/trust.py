@@ -1,0 +1,110 @@
+"""Whose run is this? Resuming one uses the code, addresses and files that it names.
+
+A run or a sweep that this user starts on this machine is noted in the user's state folder, by a
+hash of its id *and* of the places that it names: a stranger's run has no such note, nor has a copy
+of one's own in which an address was exchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import platformdirs
+
+from krisis import registry
+from krisis.display import cut
+from krisis.errors import InvalidValue, UserError
+from krisis.json_values import JsonMapping, JsonValue, write_text
+
+# What names code, addresses or files, in the settings of a run and in the plan of a sweep.
+_FILES = ("data_path", "cache_path", "prices", "prompt", "prompts")
+_NAMES = (
+    *("suite", "tasks", "model", "models", "base_url", "cluster", "metrics", "stop_when"),
+    *("suite_options", "model_options", "out"),
+)
+# What to do instead: of what is resumed, and of what is taken as settings.
+TRUST = "if you trust all of it, give --trust"
+OWN_SETTINGS = (
+    "if you trust all of it, save the settings as a file of your own: "
+    "krisis run --config {} --print-config > FILE"
+)
+OWN_PLAN = "if you trust all of it, copy its plan to a file of your own and name that one"
+_MOST_SHOWN = 20
+_MOST_LETTERS = 200
+
+
+def places_of(content: JsonValue, name: str = "") -> list[tuple[str, str]]:
+    """Return the code, addresses and files that settings name, each under its option.
+
+    >>> places_of({"suite": "ckd", "model": "guideline", "seed": 1, "base_url": None})
+    [('suite', 'ckd'), ('model', 'guideline')]
+    """
+    return list(_places(content, name))
+
+
+def _places(content: JsonValue, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(content, Mapping):
+        if name.rpartition(".")[2] in ("prompt", "prompts"):
+            return  # the text of a prompt, not the file that it came from
+        for key, value in content.items():
+            if name:  # an option of a suite or a backend, whatever it is called
+                yield from _places(value, f"{name}.{key}")
+            elif key in (*_FILES, *_NAMES):
+                yield from _places(value, key)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _places(value, name)
+    elif content is not None:
+        yield name, _resolved(name, str(content))
+
+
+def _resolved(name: str, text: str) -> str:
+    """Return a place with the folder that a relative path is meant in."""
+    code, _, attribute = text.rpartition(":")
+    with suppress(OSError, ValueError, RuntimeError):
+        if name.rpartition(".")[2] in _FILES or registry.is_suite_file(text):
+            return str(Path(text).expanduser().resolve())
+        if registry.is_place(text):  # the file, or where a module is looked for
+            file = Path(code).expanduser() if code.endswith(".py") else Path.cwd() / code
+            return f"{file.resolve()}:{attribute}"
+    return text
+
+
+def note_own(run_id: str, settings: JsonMapping) -> None:
+    """Note that this user started a run or a sweep; without a state folder it is not noted."""
+    with suppress(UserError, OSError):
+        write_text(_note(run_id, settings), "", overwrite=True)
+
+
+def is_own(run_id: str, settings: JsonMapping) -> bool:
+    """Say whether this user started a run or a sweep, with these very places."""
+    return _note(run_id, settings).is_file()
+
+
+def _note(run_id: str, settings: JsonMapping) -> Path:
+    told = json.dumps([run_id, places_of(settings)])
+    name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+    return platformdirs.user_state_path("krisis") / "started" / name
+
+
+def require_own(run: Path, run_id: str, settings: JsonMapping, *, instead: str) -> None:
+    """Refuse settings of a run that somebody else started; say what they name."""
+    if is_own(run_id, settings):
+        return
+    found = list(dict.fromkeys(places_of(settings)))
+    lines = [f"  {cut(name)}: {cut(place, _MOST_LETTERS)}" for name, place in found[:_MOST_SHOWN]]
+    if len(found) > _MOST_SHOWN:
+        lines.append(f"  … {len(found) - _MOST_SHOWN} more")
+    raise InvalidValue(
+        "\n".join(
+            [
+                f"{run} was not started by you on this machine with these settings; it would use",
+                *lines,
+                instead,
+            ]
+        )
+    )
