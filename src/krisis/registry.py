@@ -36,7 +36,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "always-abstain": "krisis.backends.baselines.constant:AlwaysAbstain",
         "majority": "krisis.backends.baselines.constant:Majority",
         "guideline": "krisis.backends.baselines.rules:Guideline",
-        "bayes-optimal": "krisis.backends.baselines.rules:BayesOptimal",
+        "ideal": "krisis.backends.baselines.rules:Ideal",
         "rule": "krisis.backends.baselines.rules:RuleBackend",
         "logistic": "krisis.backends.baselines.fitted:Logistic",
         "boosting": "krisis.backends.baselines.fitted:Boosting",

@@ -45,7 +45,8 @@ class FeatureDescription:
     """A feature in the words of a prompt: its name, unit, meaning and coded values.
 
     ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
-    the unit by ``--perturb unit``; ``decimals`` is how many decimals of a number are shown.
+    the unit by ``--perturb unit``; ``decimals`` is how many digits after the point a number
+    shows at least, since 1.0 is measured more finely than 1.
     """
 
     words: str
@@ -149,7 +150,9 @@ class Task:
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
     says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
     ``short_names`` are what reports call the answers, where their meanings are long.
-    ``price`` is the cost of one deferral relative to one wrong answer, where the prompt states it.
+    ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
+    to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
+    ``abstain_when`` where there is no price.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -162,6 +165,7 @@ class Task:
     PROGRESSION: ClassVar[str] = "progression"
     ALBUMINURIA: ClassVar[str] = "albuminuria"
     RISK: ClassVar[str] = "risk"
+    OUTLOOK: ClassVar[str] = "outlook"
 
     name: str
     question: str = ""
@@ -184,6 +188,7 @@ class Task:
     paraphrase: str = ""
     short_names: Mapping[Label, str] = field(default_factory=dict)
     price: float | None = None
+    policy: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
