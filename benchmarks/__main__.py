@@ -16,7 +16,7 @@ APART = {
     "coverage_worlds",
     "audit",
     "certify",
-    "ckd_deferral",
+    "ckd",
     "clinical_coverage",
     "coverage",
     "decide",

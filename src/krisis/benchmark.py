@@ -16,7 +16,7 @@ from krisis.errors import InvalidValue, ThirdPartyWarning, UserError
 from krisis.execution.assembly import Assembled, described, readable_by, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.config import RunConfig
-from krisis.execution.engine import answered_row
+from krisis.execution.engine import response_row
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.remaking import settings_of
 from krisis.execution.session import Job, Session
@@ -205,7 +205,7 @@ def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows | None:
         return None
     responses = backend.evaluate_batch(records)
     answered = [
-        answered_row(case, response, prompt="")
+        response_row(case, response, answers=suite.task.answer_set)
         for case, response in zip(cases_of(records), responses, strict=True)
     ]
     return Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())

@@ -76,6 +76,8 @@ def _checked_prediction(value: Any) -> Label | None:
         return value
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, float) and not value.is_integer():
+        return str(value)  # no answer to a task of whole numbers, and kept as it is
     try:
         if int(value) == value:  # True, 1.0 and the numbers of NumPy
             return int(value)

@@ -10,7 +10,14 @@ import typer
 
 from krisis import registry
 from krisis.benchmark import baseline_rows
-from krisis.cli.certify import AsJson, Calibration, Confidence, Mode, calibrator_of
+from krisis.cli.certify import (
+    AsJson,
+    Calibration,
+    Confidence,
+    MaxNotEvaluated,
+    Mode,
+    calibrator_of,
+)
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
@@ -23,6 +30,7 @@ from krisis.decisions.decision_curve import (
     curve_lines,
     decision_curve,
 )
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
 from krisis.decisions.reader import decide_with_reader, reader_facts, reader_lines
 from krisis.decisions.run_sample import ScoreOptions
@@ -129,6 +137,7 @@ def decide(
     thresholds: Thresholds = "",
     answer_from: AnswerFrom = None,
     default_action: DefaultAction = "",
+    max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
     seed: Seed = 42,
     as_json: AsJson = False,
@@ -138,7 +147,12 @@ def decide(
     if write_cost is not None:
         _draft(items, write_cost, cost)
         return
-    score = ScoreOptions(confidence=confidence, calibrator=calibrator_of(calibration), seed=seed)
+    score = ScoreOptions(
+        confidence=confidence,
+        calibrator=calibrator_of(calibration),
+        seed=seed,
+        max_not_evaluated=max_not_evaluated,
+    )
     if reader is not None:
         _refuse_beside_reader(
             cost=cost,

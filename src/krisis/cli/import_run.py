@@ -56,7 +56,9 @@ def import_run(
     abstain_answer: list[str] = typer.Option(
         [], help="An answer, or the words of an option, that means abstaining; repeatable."
     ),
-    empty: str | None = typer.Option(None, help="What an empty answer is: abstained or failed."),
+    empty: str | None = typer.Option(
+        None, help="What an empty answer is: abstained, no_answer, or unread (no row)."
+    ),
     scorer: str = typer.Option(
         "", help="Inspect: the scorer whose answers are taken, or NAME.KEY for one of its values."
     ),
@@ -78,6 +80,8 @@ def import_run(
     for one in read:
         result = write_run(one, out)
         typer.echo(format_report(result))
+        if one.taken.n_unread:
+            typer.echo(one.taken.reading_words)
         typer.echo(f"Run: {result.provenance.run_directory}")
 
 

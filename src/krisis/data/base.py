@@ -11,6 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Self, TypeVar
 
+from krisis.answers import Label
 from krisis.data.patient_record import (
     PatientRecord,
     Records,
@@ -25,7 +26,6 @@ from krisis.data.task import (
     Features,
     FeatureValue,
     Judgement,
-    Label,
     ReplyField,
     Rule,
     SecondUnit,

@@ -93,7 +93,8 @@ def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None
         if not isinstance(backend, ChatBackend):
             raise InvalidValue(
                 f"the backend {config.model!r} writes no prompt, so it cannot be asked by "
-                f"{' and '.join(config.asking.words)}; leave out --prompt and --elicit"
+                f"{' and '.join(config.asking.words)}; leave out --prompt, --elicit and "
+                "--instructions"
             )
         backend.asking = config.asking
     if config.batch:
@@ -170,7 +171,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     }
     options: JsonObject = {
         name: value
-        for name in ("data_path", "sex", "mode")
+        for name in ("data_path", "sex", "mode", "preset")
         if (value := getattr(config, name)) is not None
     }
     options |= {**({"path": config.suite} if is_file else {}), **config.suite_options}
@@ -196,7 +197,7 @@ def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
     for name, value in options.items():
         if name in known:
             continue
-        if name in ("data_path", "sex", "mode"):
+        if name in ("data_path", "sex", "mode", "preset"):
             raise InvalidValue(
                 f"the suite {suite!r} has no use for {name} ({value!r}); leave it out (krisis "
                 f"info {suite} shows its options)"

@@ -103,7 +103,7 @@ def test_rows_that_cannot_be_taken_are_listed(line: str, reason: str, tmp_path: 
     assert len(found.taken.rows) == 1
 
 
-def test_what_empty_means_is_said_and_an_answer_outside_the_answers_is_a_failure(
+def test_what_empty_means_is_said_and_an_answer_outside_the_answers_is_none(
     tmp_path: Path,
 ) -> None:
     path = table(tmp_path, "label,said", "1,", "1,ABSTAIN", "0,7", "0,0.0", "2,1")
@@ -111,13 +111,13 @@ def test_what_empty_means_is_said_and_an_answer_outside_the_answers_is_a_failure
     assert [row.outcome for row in said.taken.rows] == [
         "abstained",
         "abstained",
-        "failed",
+        "no_answer",
         "answered",
     ]
-    assert said.taken.rows[2].failure_class == "malformed_reply"
+    assert (said.taken.rows[2].failure_class, said.taken.rows[2].prediction) == ("not_allowed", 7)
     assert said.taken.rows[3].prediction == 0
     assert "is none of the answers" in said.taken.not_taken[0].reason
-    failed = read(path, empty="failed").taken.rows[0]
+    failed = read(path, empty="no_answer").taken.rows[0]
     assert (failed.error, failed.abstained) == ("no answer", False)
 
 
@@ -328,7 +328,7 @@ def test_nothing_is_written_when_one_of_several_files_is_wrong(tmp_path: Path) -
     good, bad = twelve(tmp_path), table(tmp_path, "a,b", "1,1", name="bad.csv")
     done = krisis(
         *("import", good, bad, "--as", "csv", "--truth", "label", "--prediction", "said"),
-        *("--empty", "failed", "-o", tmp_path / "runs"),
+        *("--empty", "no_answer", "-o", tmp_path / "runs"),
     )
     assert isinstance(done.exception, UserError)
     assert not (tmp_path / "runs").exists()

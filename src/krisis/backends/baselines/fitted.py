@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from krisis.backends.base import BackendResponse, BaseBackend
-from krisis.backends.baselines.constant import prepared, training_of
+from krisis.backends.baselines.constant import fitted_on, training_by_source
 from krisis.data.base import BaseDataSuite, Features, Label, PatientRecord
 from krisis.errors import InvalidValue, MissingExtra
 from krisis.json_values import JsonObject
@@ -52,27 +52,29 @@ class Fitted(BaseBackend):
                 f"least_confidence must lie between 0 and 1, not {least_confidence!r}"
             )
         self.least_confidence = least_confidence
-        self._fitted: list[tuple[FeatureTable, Model, list[Label]]] = []
+        self._fitted: dict[str, _Fit] = {}
 
     @abstractmethod
     def model(self) -> Model:
         """Return an unfitted classifier."""
 
     def prepare(self, suite: BaseDataSuite) -> None:
-        """Fit the model on the training records."""
-        records = training_of(self, suite)
+        """Fit a model on the training records of each source."""
         if self.least_confidence is None:
             price = suite.task.price
             self.least_confidence = DEFAULT_CONFIDENCE if price is None else round(1 - price, 9)
-        table = FeatureTable.fit(
-            [record.features for record in records], fills_gaps=self.fills_gaps
-        )
+        for source, records in training_by_source(self, suite).items():
+            self._fitted[source] = self._fit(records)
+
+    def _fit(self, records: Sequence[PatientRecord]) -> _Fit:
+        features = [record.features for record in records]
+        table = FeatureTable.fit(features, fills_gaps=self.fills_gaps)
         answers = sorted({record.label for record in records}, key=str)
         codes = np.array([answers.index(record.label) for record in records])
         model = self._calibrated(codes)
         with _one_thread():
-            model.fit(table.rows(record.features for record in records), codes)
-        self._fitted = [(table, model, answers)]
+            model.fit(table.rows(features), codes)
+        return _Fit(table, model, answers)
 
     def _calibrated(self, codes: npt.NDArray[np.int64]) -> Model:
         """Return the model, calibrated as far as the rarest answer allows."""
@@ -99,10 +101,15 @@ class Fitted(BaseBackend):
 
     def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
         """Judge several records at once."""
-        table, model, answers = prepared(self, self._fitted)[0]
-        with _one_thread():
-            chances = model.predict_proba(table.rows(record.features for record in records))
-        return [self._response(row, answers) for row in chances]
+        fits = [fitted_on(self, self._fitted, record) for record in records]
+        responses: list[BackendResponse | None] = [None] * len(records)
+        for fit in set(map(id, fits)):
+            here = [place for place, one in enumerate(fits) if id(one) == fit]
+            made = fits[here[0]]
+            chances = made.chances([records[place].features for place in here])
+            for place, row in zip(here, chances, strict=True):
+                responses[place] = self._response(row, made.answers)
+        return [response for response in responses if response is not None]
 
     def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
         best = int(np.argmax(chances))
@@ -115,6 +122,20 @@ class Fitted(BaseBackend):
     def identity(self) -> JsonObject:
         """Return the name and the stated confidence."""
         return {"backend": self.name, "least_confidence": self.least_confidence}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A fitted model with its columns and answers."""
+
+    table: FeatureTable
+    model: Model
+    answers: list[Label]
+
+    def chances(self, features: Sequence[Features]) -> Array:
+        """Return the probability of each answer for every case."""
+        with _one_thread():
+            return self.model.predict_proba(self.table.rows(features))
 
 
 def _one_thread() -> AbstractContextManager[object]:

@@ -347,7 +347,10 @@ class TaskTable(Question):
         number, record_id, cluster_id, label, due, held, question, options = row[:8]
         groups = dict(zip(self.declaration.groups, map(plain_value, row[8:]), strict=False))
         values = row[8 + len(groups) :]
-        features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
+        features = {
+            name: _rounded(plain_value(value), self.declaration.feature(name).decimals)
+            for name, value in zip(self.spec.features, values, strict=True)
+        }
         if math.inf in values or -math.inf in values:
             infinite = (n for n, v in features.items() if type(v) is float and math.isinf(v))
             raise self.source.infinite(number, next(infinite))
@@ -427,6 +430,10 @@ class TaskTable(Question):
 
 def _of(part: Part) -> str:
     return f"krisis_part = '{part}' and krisis_label is not null"
+
+
+def _rounded(value: JsonValue, decimals: int | None) -> JsonValue:
+    return round(value, decimals) if decimals is not None and type(value) is float else value
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:

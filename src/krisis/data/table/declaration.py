@@ -17,10 +17,10 @@ from pydantic import (
     model_validator,
 )
 
+from krisis.answers import Label
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
 from krisis.data.table.suite_file import Part, SecondUnitSpec, read_suite_file
-from krisis.data.task import Label
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
 

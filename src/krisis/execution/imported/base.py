@@ -45,7 +45,7 @@ class ImportOptions(BaseModel):
     ordinal: bool = False
     positive: Label | None = None
     abstain_answer: list[str] = []
-    empty: Literal["abstained", "failed"] | None = None
+    empty: Literal["abstained", "no_answer", "unread"] | None = None
     scorer: str = ""
     metric: str = ""
     filter: str = ""
