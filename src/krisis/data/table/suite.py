@@ -43,6 +43,9 @@ class TableSuite(BaseDataSuite):
     """
 
     name = "table"
+    option_words: Mapping[str, str] = {
+        "data_path": "A file of data in place of the one that the YAML file names"
+    }
 
     def __init__(
         self,
