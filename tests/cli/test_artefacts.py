@@ -42,7 +42,7 @@ OTHERS = ("selective output", "calibrator", "certificate", "manifest", "journal"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make every artefact once, of one small run of interviews."""
     path = tmp_path_factory.mktemp("artefacts")
-    asked = "--limit 32 --n-synthetic 20 --no-cache --no-baselines --metric accuracy --display none"
+    asked = "--limit 160 --n-synthetic 100 --no-cache --no-baselines --metric accuracy --display none"
     done(path, f"run phq8 --model lexicon -o runs {asked}")
     done(path, f"run phq8 --model majority --model rule/always-0 -o sweeps {asked}")
     (run,) = (one for one in (path / "runs").iterdir() if one.is_dir())
