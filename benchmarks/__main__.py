@@ -20,8 +20,10 @@ APART = {
     "clinical_coverage",
     "coverage",
     "decide",
+    "decision_skill",
     "nhanes_baselines",
     "parquet",
+    "support2",
     "viewer",
     "walk",
 }

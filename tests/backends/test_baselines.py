@@ -9,12 +9,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from krisis import Benchmark, PatientRecord, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAbstain, AlwaysAnswer, Majority
-from krisis.backends.baselines.logistic import Logistic
+from krisis.backends.baselines.fitted import Boosting, Logistic
 from krisis.backends.baselines.rules import Guideline, Ideal, RuleBackend
 from krisis.backends.catalogue import backend_from_name
 from krisis.benchmark import baseline_scores
@@ -158,6 +159,37 @@ def test_logistic_works_with_words_and_a_single_member_of_a_class():
     assert backend.evaluate(PatientRecord({"colour": "red", "n": None}, 0)).prediction == 1
 
 
+class Gaps(RecordListSuite):
+    """A value is missing exactly where the answer is 1."""
+
+    tasks = (Task("gap", "Is it?", {0: "no", 1: "yes"}, price=0.1),)
+
+    def training_records(self):
+        rng = np.random.default_rng(0)
+        rows = [(rng.normal(), k % 2) for k in range(200)]
+        return [PatientRecord({"x": None if y else x, "n": 1.0}, y) for x, y in rows]
+
+
+def test_boosting_sees_that_a_value_is_missing_and_logistic_does_not():
+    asked = PatientRecord({"x": None, "n": 1.0}, 1)
+    boosting, logistic = Boosting(), Logistic(least_confidence=0)
+    for backend in (boosting, logistic):
+        backend.prepare(Gaps([]))
+    assert boosting.evaluate(asked).prediction == 1
+    assert boosting.evaluate(asked).confidence > 0.9
+    assert logistic.evaluate(asked).confidence < 0.9
+    again = Boosting()
+    again.prepare(Gaps([]))
+    assert again.evaluate(asked) == boosting.evaluate(asked)
+
+
+def test_the_price_of_the_task_says_when_a_fitted_baseline_abstains():
+    backend = Logistic()
+    backend.prepare(Gaps([]))
+    assert backend.identity()["least_confidence"] == 0.9
+    assert backend.evaluate(PatientRecord({"x": None, "n": 1.0}, 1)).abstained
+
+
 @pytest.mark.parametrize("backend", [Guideline(), Ideal()])
 def test_kidney_rules_refuse_another_suite(backend):
     sentence = f"the suite 'records' has no rule '{backend.name}' .it has no rules."
@@ -249,7 +281,9 @@ def test_identity_names_the_threshold():
     prepared = Guideline()
     prepared.prepare(CKDSuite())
     assert prepared.identity() == {"backend": "guideline", "price": 0.2}
-    assert Logistic().identity()["least_confidence"] == 0.8
+    fitted = Logistic()
+    fitted.prepare(CKDSuite(SuiteConfig(n_synthetic=30)))
+    assert fitted.identity()["least_confidence"] == 0.8
 
 
 @pytest.fixture(scope="module")

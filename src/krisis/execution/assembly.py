@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
@@ -135,6 +135,17 @@ def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
     return {**description, **counted, "records": "given"}
 
 
+def readable_by(backend: BaseBackend, suite: BaseDataSuite, records: Records) -> Records:
+    """Return the records that a backend can judge: a reader may have read only some."""
+    read = backend.readable(suite, records)
+    if not read:
+        raise InvalidValue(
+            f"{backend.name!r} read none of the {len(records):,} records; choose other records or "
+            "another reader"
+        )
+    return records if len(read) == len(records) else Records(read)
+
+
 def third_party_notice(suite: BaseDataSuite, backend: BaseBackend) -> str:
     """Say that rows of real people leave this machine; nothing where none do."""
     if not (suite.terms and backend.third_party):
@@ -250,8 +261,9 @@ class Estimate:
 
 def checked_batches(config: RunConfig, parts: Assembled) -> list[Batch]:
     """Return the batches of a run whose backend was found to take its suite; nothing is sent."""
-    parts.backend.prepare(parts.suite.restricted(parts.records))
-    batches = _planned(config, parts)
+    records = readable_by(parts.backend, parts.suite, parts.records)
+    parts.backend.prepare(parts.suite.restricted(records))
+    batches = _planned(config, replace(parts, records=records))
     if isinstance(parts.backend, ChatBackend):
         request_about(batches[0], parts.backend)
     return batches
