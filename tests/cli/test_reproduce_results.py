@@ -40,7 +40,7 @@ def call(
     return called
 
 
-SMALL = ("--model", "lexicon", "--n-synthetic", "20", "--no-baselines")
+SMALL = ("--model", "lexicon", "--n-synthetic", "20", "--seed", "1", "--no-baselines")
 
 
 def test_the_run_file_has_both_modes_and_every_consistency_variant_can_be_evaluated(

@@ -72,7 +72,13 @@ class FeatureDescription:
     def facts(self) -> JsonObject:
         """Return what results must keep of the feature, as JSON values."""
         values = {str(value): words for value, words in self.values.items()}
-        stated = {"unit": self.unit, "meaning": self.meaning, "values": values, "text": self.text}
+        stated = {
+            "unit": self.unit,
+            "meaning": self.meaning,
+            "values": values,
+            "text": self.text,
+            "decimals": self.decimals,
+        }
         return {"words": self.words, **{name: value for name, value in stated.items() if value}}
 
 

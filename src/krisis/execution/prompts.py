@@ -128,7 +128,9 @@ def shown_again(
     together again without their values, are what the template has in their place.
     """
     described = {
-        name: FeatureDescription(one.words, one.unit, one.meaning, one.values, one.text)
+        name: FeatureDescription(
+            one.words, one.unit, one.meaning, one.values, one.text, decimals=one.decimals
+        )
         for name, one in task.features.items()
     }
     features = dict(stored)

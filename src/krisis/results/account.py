@@ -28,7 +28,7 @@ Part = TypeVar("Part")
 class Finding:
     """A feature in the words of a prompt: name, unit, meaning or usual range, words of codes.
 
-    ``text`` marks free text.
+    ``text`` marks free text; ``decimals`` is how many digits after the point are shown at least.
     """
 
     words: str
@@ -36,6 +36,7 @@ class Finding:
     meaning: str = ""
     values: Mapping[int | str, str] = field(default_factory=dict)
     text: bool = False
+    decimals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
