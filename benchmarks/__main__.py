@@ -22,6 +22,7 @@ APART = {
     "decide",
     "nhanes_baselines",
     "parquet",
+    "plan",
     "viewer",
     "walk",
 }

@@ -58,7 +58,7 @@ N_COMPARISONS = 400
 """Simulated comparisons: each draws exchanges of its own, which takes longer."""
 _MOST_SIMULATED_ROWS = 50_000
 _MOST_SIMULATIONS = 12
-# The formula is believed while the simulation is as near as this, or within two standard errors.
+# A corrected size is accepted when its simulated power is as near as this to the one asked for.
 _NEAR = 0.02
 _SAME = 1e-9
 
@@ -203,7 +203,8 @@ def is_share(metric: BaseMetric) -> bool:
         )
         for i in range(6)
     ]
-    return isinstance(metric.comparison_form(Table(rows, Answers((0, 1), positive=1))), Share)
+    # F1 is a function of a share, with a form derived from it: it is none itself.
+    return type(metric.comparison_form(Table(rows, Answers((0, 1), positive=1)))) is Share
 
 
 def plan_estimate(
@@ -670,6 +671,7 @@ class _Simulator:
         until one reaches the power that the study asks for.
         """
         stated = self.study.power if formula is None else formula(start)
+        tolerance: Callable[[Simulation], float] = _chance
         n, missed, reached = start, 1, MOST_PATIENTS  # sizes between which the answer must be
         for _ in range(_MOST_SIMULATIONS):
             n_asked = self._n_asked(n)
@@ -683,10 +685,10 @@ class _Simulator:
             outcomes = self.outcomes(n_asked if self.source == "pilot" else n)
             share = float(succeeded(outcomes).mean())
             found = Simulation(share, outcomes.size, self.source)
-            near = abs(share - stated) <= max(_NEAR, 2 * found.standard_error)
+            near = abs(share - stated) <= tolerance(found)
             if near or self.study.n_patients is not None or n == reached:
                 break
-            stated = self.study.power
+            stated, tolerance = self.study.power, lambda _: _NEAR
             missed, reached = (n, reached) if share < stated else (missed, n)
             n = math.ceil(min(max(rescaled(n, outcomes), n / 5), 5 * n))
             if not missed < n < reached:
@@ -759,6 +761,11 @@ class _Simulator:
         known = "Rows per patient, their correlation and the share of failed rows"
         n = self.pilot.n_patients
         return [f"{known} are as in the pilot of {n:,} patients, which knows them roughly."]
+
+
+def _chance(simulation: Simulation) -> float:
+    """Return how far from the formula a simulation may be, by the promise or by chance."""
+    return max(0.03, 2.5 * simulation.standard_error)
 
 
 def _quantile_of(widths: FloatArray, share: float) -> float:

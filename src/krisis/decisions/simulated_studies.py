@@ -214,7 +214,7 @@ class Pilot:
     @property
     def is_share(self) -> bool:
         """Tell whether the metric is a share of rows, the same rows in both runs."""
-        shares = [form for form in self._forms if isinstance(form, Share)]
+        shares = [form for form in self._forms if type(form) is Share]
         same = all(np.array_equal(form.among, shares[0].among) for form in shares[1:])
         return len(shares) == len(self._forms) and same
 
