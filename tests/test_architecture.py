@@ -27,6 +27,7 @@ MAY_SEE: dict[str, set[str]] = {
     "viewer": {"results", "reporting", "metrics", "statistics", "decisions"},
     "execution": {"data", "backends", "metrics", "statistics", "results"},
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
+    "selective_prediction": {"metrics", "statistics", "confidence"},
     "sweep": {"data", "backends", "results", "execution", "benchmark"},
     "display": set(),
     "errors": set(),

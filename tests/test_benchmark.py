@@ -24,7 +24,7 @@ from krisis.errors import (
     MalformedReply,
     MissingKey,
     OutOfCredit,
-    PromptLeak,
+    PromptWithheld,
     RequestRefused,
     TruncatedReply,
 )
@@ -300,19 +300,19 @@ def test_a_value_that_the_template_holds_by_chance_is_no_leak() -> None:
 
 
 @pytest.mark.parametrize("value", [121.4, 7125])
-def test_a_prompt_that_shows_a_patient_value_is_refused(value: float) -> None:
+def test_a_prompt_that_shows_a_patient_value_is_withheld(value: float) -> None:
     records = [PatientRecord({"x": value}, 0, record_id="r7")]
-    with pytest.raises(PromptLeak, match=r"r7.*'x'"):
+    with pytest.warns(PromptWithheld, match=r"r7.*'x'"):
         Benchmark(RecordListSuite(records), Chat(leak=True)).run()
 
 
-def test_a_prompt_that_shows_the_text_about_a_patient_is_refused() -> None:
+def test_a_prompt_that_shows_the_text_about_a_patient_is_withheld() -> None:
     class Quoting(Parity):
         def evaluate(self, record: PatientRecord) -> BackendResponse:
             return BackendResponse(0, prompt=f"Read this: {record.context}")
 
     records = [PatientRecord({"x": 1}, 0, record_id="r7", context="I sleep badly.")]
-    with pytest.raises(PromptLeak, match=r"r7.*'context'"):
+    with pytest.warns(PromptWithheld, match=r"r7.*'context'"):
         Benchmark(RecordListSuite(records), Quoting()).run()
 
 
@@ -321,7 +321,7 @@ def test_a_plain_backend_may_not_store_a_patient_value_either() -> None:
         def evaluate(self, record: PatientRecord) -> BackendResponse:
             return BackendResponse(0, prompt=f"creatinine {record.features['x']}?")
 
-    with pytest.raises(PromptLeak):
+    with pytest.warns(PromptWithheld):
         Benchmark(RecordListSuite([PatientRecord({"x": 1.234}, 0)]), Telling()).run()
 
 
@@ -432,12 +432,33 @@ def test_a_prediction_is_kept_as_a_row_can_be_read_back(given: Any, kept: Any) -
         {"prediction": 1.5},
         {"prediction": [1]},
         {"prediction": 1, "raw_response": {"answer": 1}},
-        {"prediction": 1, "input_tokens": 2.5},
     ],
 )
 def test_a_response_that_no_row_can_hold_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         BackendResponse(**fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("confidence", 85),
+        ("confidence", "high"),
+        ("confidence", float("nan")),
+        ("input_tokens", 2.5),
+        ("output_tokens", -1),
+        ("latency_seconds", "fast"),
+    ],
+)
+def test_a_side_field_that_cannot_be_used_is_dropped_and_counted(name: str, value: Any) -> None:
+    class Odd(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            return BackendResponse(0, **{name: value})
+
+    result = Benchmark(RecordListSuite([PatientRecord({"x": 1}, 0)]), Odd()).run()
+    (row,) = result.evaluation_results
+    assert (row.outcome, row.prediction, getattr(row, name, None)) == ("answered", 0, None)
+    assert result.spending.n_dropped_fields == 1
 
 
 def test_a_refused_request_after_a_success_is_that_records_own() -> None:

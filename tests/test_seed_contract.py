@@ -224,7 +224,7 @@ def test_the_token_total_is_input_plus_output_and_another_total_keeps_its_name()
     assert extras["token_total_reported"] == 160
     assert asked(4).evaluation_results[0].total_tokens == 40
     took = Spending.of(Spent(), [EvaluationResult(1, 1, total_tokens=7)], elapsed_seconds=1.0)
-    assert (took.token_total, took.token_total_reported) == (None, 7)
+    assert (took.token_total, took.token_total_reported) == (7, None)
 
 
 def test_metrics_json_has_no_rows_and_bins_to_draw_calibration_from() -> None:

@@ -86,14 +86,14 @@ def test_a_run_of_ones_own_is_resumed_from_any_folder(run: Path, tmp_path: Path)
     assert krisis("resume", "copy", cwd=elsewhere).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["resume", "retry-failed"])
+@pytest.mark.parametrize("more", [[], ["--failed"]])
 def test_a_strangers_run_is_resumed_only_on_trust(
-    command: str, run: Path, payload: str, canary: Path
+    more: list[str], run: Path, payload: str, canary: Path
 ) -> None:
     edit_json(run / "manifest.json", run_id="abcdef", config={"suite": payload})
-    _is_refused(krisis(command, str(run), cwd=run), f"suite: {payload}", "--trust")
+    _is_refused(krisis("resume", str(run), *more, cwd=run), f"suite: {payload}", "--trust")
     assert not canary.exists()
-    krisis(command, str(run), "--trust", cwd=run)
+    krisis("resume", str(run), "--trust", *more, cwd=run)
     assert canary.exists()
 
 
@@ -169,7 +169,7 @@ def test_a_key_is_not_sent_to_the_address_of_a_strangers_run(
 ) -> None:
     theirs = {"model": "openai/m", "base_url": server.address, "batch": True}
     edit_json(run / "manifest.json", run_id="abcdef", config=theirs)
-    for words in (["resume"], ["retry-failed"], ["batches", "list"], ["batches", "collect"]):
+    for words in (["resume"], ["resume", "--failed"], ["batches", "list"], ["batches", "collect"]):
         _is_refused(krisis(*words, str(run), cwd=tmp_path), server.address, "--trust")
     assert not server.requests
 

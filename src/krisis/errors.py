@@ -23,7 +23,6 @@
     │   ├── RequestRefused                 400, 404, 422: the request must change
     │   │   └── OutOfCredit                402 and its kin: the account must be filled
     │   └── AuthenticationFailed           401, 403: the key must change
-    ├── PromptLeak                         patient data in a prompt meant to be redacted
     └── RunFailed                          a run ended without a usable result: exits 1
 
 Every message says what is wrong, names the value received and says what to do next.
@@ -201,12 +200,12 @@ class AuthenticationFailed(BackendError):
     failure_class = "auth"
 
 
-class PromptLeak(KrisisError):
-    """A prompt that is stored as redacted shows patient data."""
-
-
 class RunFailed(KrisisError):
     """A run ended without a usable result."""
+
+
+class PromptWithheld(UserWarning):
+    """Prompts of a backend seem to show patient data, so their text was not stored."""
 
 
 class ThirdPartyWarning(UserWarning):

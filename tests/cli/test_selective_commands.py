@@ -84,7 +84,7 @@ def test_the_artifact_has_every_key(run):
     assert counts["coverage_end_to_end"] == counts["items_predicted"] / 168
     assert artifact["loss"] == {
         "name": "abs_norm",
-        "definition": "abs(prediction - truth) / 3",
+        "definition": "abs(pred - gt) / 3",
         "raw_multiplier": 3,
     }
     assert artifact["comparison"] == {
@@ -208,8 +208,13 @@ def test_differing_participants_are_an_error_unless_intersected(run, tmp_path):
     artifact = json.loads(result.stdout)
     assert artifact["comparison"]["participants_compared"] == 20
     counts = artifact["population"]["input_1"]
-    assert set(artifact["population"]) == {"common", "input_0", "input_1"}
-    assert artifact["population"]["common"] == {"participants_included": 20, "items_total": 160}
+    compared = {key: n for key, n in artifact["population"].items() if "input" not in key}
+    assert compared == {
+        "participants_total": 31,
+        "participants_included": 20,
+        "participants_failed": 2,  # another one in each input
+        "items_total": 160,
+    }
     assert artifact["population"]["input_0"]["participants_total"] == 21
     assert counts["participants_total"] == 31
     assert [counts[f"participants_{part}"] for part in ("included", "failed", "left_out")] == [
@@ -270,7 +275,7 @@ def test_the_span_of_phq8_is_that_of_the_scale_not_of_the_scores_seen(tmp_path):
     }
     path.write_text(json.dumps(content))
     artifact = evaluated(path, "--loss", "abs_norm")
-    assert artifact["loss"]["definition"] == "abs(prediction - truth) / 3"
+    assert artifact["loss"]["definition"] == "abs(pred - gt) / 3"
     assert artifact["inputs"][0]["mode"] == "zero_shot"
 
 

@@ -15,7 +15,7 @@ from tests.confidence.made_items import made_items
 
 from krisis.confidence.calibrators import calibrator_from, fit_calibrator
 from krisis.confidence.judging import target_values
-from krisis.confidence.models import MODELS, binned_gap, log_loss, mean_square
+from krisis.confidence.models import MODELS, compute_binary_nll, compute_ece, mean_square
 from krisis.confidence.signals import SIGNALS, default_for_missing, n_missing
 from krisis.confidence.variants import confidence_of
 from krisis.errors import UserError
@@ -94,9 +94,9 @@ def test_the_temperature_is_the_best_of_a_fine_grid():
     target = (RNG.random(400) < 1 / (1 + np.exp(-logits / 2.5))).astype(float)
     model = MODELS["temperature_scaling"].fit(probability[:, None], target)
     grid = np.linspace(0.05, 10, 4000)
-    losses = [log_loss(1 / (1 + np.exp(-logits / t)), target) for t in grid]
+    losses = [compute_binary_nll(1 / (1 + np.exp(-logits / t)), target) for t in grid]
     assert model.temperature == pytest.approx(grid[int(np.argmin(losses))], abs=0.01)
-    assert log_loss(model.predict(probability[:, None]), target) <= min(losses) + 1e-9
+    assert compute_binary_nll(model.predict(probability[:, None]), target) <= min(losses) + 1e-9
 
 
 def test_targets():
@@ -110,9 +110,9 @@ def test_targets():
 def test_figures_by_hand():
     probability, target = np.array([0.9, 0.6, 0.6]), np.array([1.0, 1.0, 0.0])
     expected = -(math.log(0.9) + math.log(0.6) + math.log(0.4)) / 3
-    assert log_loss(probability, target) == pytest.approx(expected)
+    assert compute_binary_nll(probability, target) == pytest.approx(expected)
     assert mean_square(probability, target) == pytest.approx((0.01 + 0.16 + 0.36) / 3)
-    assert binned_gap(probability, target) == pytest.approx((0.1 + 0.2) / 3)
+    assert compute_ece(probability, target) == pytest.approx((0.1 + 0.2) / 3)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import pytest
 from krisis import BackendResponse, BaseBackend, Benchmark, PatientRecord, Task
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest
 from krisis.data.base import RecordListSuite
-from krisis.errors import BackendError, InvalidValue, PromptLeak
+from krisis.errors import BackendError, InvalidValue, PromptWithheld
 from krisis.execution.options import Execution
 from krisis.execution.pacing.budget import Limits
 from krisis.execution.pacing.prices import Price
@@ -199,11 +199,22 @@ class Prompting(BaseBackend):
         (lambda r: f"He lies in {r.metadata['ward']}.", r"r1.*metadata 'ward'"),
     ],
 )
-def test_a_stored_prompt_that_shows_values_label_or_metadata_is_refused(
+def test_a_prompt_that_shows_values_label_or_metadata_is_withheld_and_the_answers_are_kept(
     write: Callable[[PatientRecord], str], shown: str
 ) -> None:
-    with pytest.raises(PromptLeak, match=shown):
-        Benchmark(suite(3), Prompting(write)).run()
+    with pytest.warns(PromptWithheld, match=shown) as warned:
+        result = Benchmark(suite(3), Prompting(write)).run()
+    assert len(warned) == 1
+    assert result.attrition.n_answered == 3
+    stored = [row.prompt for row in result.evaluation_results]
+    # The first text cannot be told from a template until another one differs from it.
+    assert stored[1:] == ["", ""] or stored == [write(suite(1).load()[0]), "", stored[0]]
+
+
+def test_a_constant_template_is_no_leak_although_it_has_a_value_of_some_records() -> None:
+    backend = Prompting(lambda record: "Is x odd? label: 0 for even. serum 731.25 is usual.")
+    result = Benchmark(suite(4), backend).run()
+    assert [bool(row.prompt) for row in result.evaluation_results] == [False, True, True, True]
 
 
 def test_a_plain_backends_template_is_kept_and_called_not_verified(tmp_path: Path) -> None:
@@ -231,7 +242,7 @@ def test_an_override_that_no_run_would_call_is_refused_when_the_backend_is_made(
     assert OwnChat().name == "own-chat"
 
 
-def test_a_template_that_changes_with_the_values_is_refused() -> None:
+def test_a_template_that_changes_with_the_values_is_withheld() -> None:
     class Counting(OwnChat):
         def build(self, cases: Any, **options: Any) -> ChatRequest:
             template = f"{sum(case['x'] is not None for case in cases)} findings"
@@ -243,8 +254,9 @@ def test_a_template_that_changes_with_the_values_is_refused() -> None:
         def read(self, request: ChatRequest, reply: ChatReply) -> list[BackendResponse]:
             return [BackendResponse(0, prompt=request.template)] * request.n_records
 
-    with pytest.raises(PromptLeak, match=r"r0.*without them it is another text"):
-        Benchmark(suite(1), Counting()).run()
+    with pytest.warns(PromptWithheld, match=r"r0.*without them it is another text"):
+        result = Benchmark(suite(1), Counting()).run()
+    assert result.evaluation_results[0].prompt == ""
 
 
 class Ending(Parity):

@@ -101,10 +101,10 @@ def test_clusters_are_patients_and_rows_without_one_stand_alone() -> None:
     assert table_of(rows).patients.code.tolist() == [0, 1, 0, 2, 3]
 
 
-def test_calling_a_metric_on_nothing_is_an_error_and_computing_it_is_undefined() -> None:
-    with pytest.raises(ValueError, match="Accuracy was given no rows"):
-        Accuracy()([])
-    assert math.isnan(Accuracy().compute([]).value)
+def test_calling_a_metric_is_computing_it_and_of_nothing_it_is_undefined() -> None:
+    for score in (Accuracy()([]), Accuracy().compute([])):
+        assert math.isnan(score.value)
+        assert score.details["reason"] == "no_scored_rows"
 
 
 def test_a_custom_metric_needs_only_a_name_and_compute() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -163,8 +164,9 @@ def test_a_metric_without_form_and_compute_says_what_it_lacks() -> None:
     class Empty(BaseMetric):
         name, direction = "Empty", "higher"
 
-    with pytest.raises(InvalidValue, match=r"'Empty' defines neither form\(table\) nor compute"):
-        Empty().form(invented_rows(20).table)
+    with pytest.raises(TypeError, match=r"abstract class Empty .*compute"):
+        Empty()
+    assert inspect.isabstract(BaseMetric)
 
 
 def test_one_metric_twice_is_refused() -> None:

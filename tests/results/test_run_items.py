@@ -138,7 +138,7 @@ def test_restricting_keeps_the_items_of_the_named_participants_only():
     table = items(run(person(301), person(302), person(303)))
     part = table.restricted({"303", "301"})
     assert part.participants == ["301", "303"]
-    assert part.n_left_out == 1
+    assert len(part.left_out) == 1
     assert part.n_items == 16
     assert part.place(8) == "participant 303, item Appetite"
     assert np.bincount(part.participant).tolist() == [8, 8]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -27,7 +26,12 @@ class BackendResponse:
     ``prompt`` is the template with every patient value redacted; ``prompt_mode`` is "single" or
     "batch", by default as the run called the backend. ``signals`` holds further
     figures such as token log-probabilities. Token counts are ``None`` where the provider does not
-    report them; those of a batched call are shared out over its rows so that they add up.
+    report them; those of a batched call are shared out over its rows so that they add up. A
+    confidence, count or latency that cannot be used is dropped and counted in
+    ``n_dropped_fields``: the answer was paid for.
+
+    >>> BackendResponse(1, confidence=85).confidence is None
+    True
     """
 
     prediction: Label | None
@@ -43,21 +47,28 @@ class BackendResponse:
     latency_seconds: float | None = None
     finish_reason: str = ""
     model: str = ""
+    n_dropped_fields: int = field(default=0, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.abstained, bool):
             raise InvalidValue(f"abstained must be True or False, not {self.abstained!r}")
-        if self.confidence is not None:
-            self.confidence = checked_confidence(self.confidence)
+        checks: dict[str, Callable[[Any], object]] = {
+            "confidence": usable_confidence,
+            "latency_seconds": _usable_seconds,
+            "input_tokens": _usable_count,
+            "output_tokens": _usable_count,
+            "total_tokens": _usable_count,
+        }
+        for name, usable in checks.items():
+            given = getattr(self, name)
+            if given is not None:
+                setattr(self, name, usable(given))
+                self.n_dropped_fields += getattr(self, name) is None
         # A row that cannot be read back from its file would cost the whole run.
         self.prediction = _checked_prediction(self.prediction)
         if not isinstance(self.raw_response, str) or not isinstance(self.prompt, str):
             raise InvalidValue("raw_response and prompt must be text; write other things as JSON")
         self.model, self.finish_reason = str(self.model or ""), str(self.finish_reason or "")
-        if self.latency_seconds is not None:
-            self.latency_seconds = _checked_seconds(self.latency_seconds)
-        for name in ("input_tokens", "output_tokens", "total_tokens"):
-            setattr(self, name, _checked_count(name, getattr(self, name)))
 
 
 def _checked_prediction(value: Any) -> Label | None:
@@ -73,13 +84,11 @@ def _checked_prediction(value: Any) -> Label | None:
     raise InvalidValue(f"prediction must be a whole number, text or None, not {value!r}")
 
 
-def _checked_count(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
+def _usable_count(value: Any) -> int | None:
     try:
         return believable_count(operator.index(value))
     except TypeError:
-        raise InvalidValue(f"{name} must be a whole number or None, not {value!r}") from None
+        return None
 
 
 def believable_count(n_tokens: int | None) -> int | None:
@@ -87,23 +96,21 @@ def believable_count(n_tokens: int | None) -> int | None:
     return n_tokens if n_tokens is not None and 0 <= n_tokens <= MOST_TOKENS else None
 
 
-def _checked_seconds(value: object) -> float:
+def _usable_seconds(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidValue(f"latency_seconds must be a number of 0 or more, not {value!r}")
+        return None
     return float(value)
 
 
-def checked_confidence(value: object) -> float:
-    """Return a confidence as a float, or refuse what is not a number in [0, 1]."""
-    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
-        raise InvalidValue(f"confidence must be a number between 0 and 1, not {value!r}")
+def usable_confidence(value: Any) -> float | None:
+    """Return a confidence as a float, None for what is not a number between 0 and 1."""
+    if isinstance(value, bool | str | bytes):
+        return None
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0.0 <= number <= 1.0:  # also refuses NaN
-        raise InvalidValue(f"confidence must lie between 0 and 1, not {value!r}")
-    return number
+        return None
+    return number if 0.0 <= number <= 1.0 else None
 
 
 class BaseBackend(ABC):
@@ -124,6 +131,10 @@ class BaseBackend(ABC):
 
     # What it was made with, so that a run can be continued from elsewhere; never a key.
     made_with: tuple[tuple[object, ...], dict[str, object]] = ((), {})
+
+    def __init_subclass__(cls) -> None:
+        if cls.name == BaseBackend.name:
+            cls.name = cls.__name__
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
         """Make the backend, and remember with what."""

@@ -94,8 +94,8 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
     start = f"{failed} of {counts['participants_total']} {people} FAILED; " if failed else ""
     if run.n_not_asked:
         start = f"INCOMPLETE: {run.n_not_asked} {items} not asked yet; {start}"
-    if run.n_left_out:
-        start += f"{run.n_left_out} left out because the other run lacks them; "
+    if run.left_out:
+        start += f"{len(run.left_out)} left out because the other run lacks them; "
     return [
         f"{run_names(evaluation.runs)[position]}: {source.path}{mode}",
         (

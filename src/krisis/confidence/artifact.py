@@ -95,10 +95,10 @@ def population(run: RunItems) -> JsonObject:
     n_failed = run.table.n_failed
     n_asked = run.n_items + n_failed
     return {
-        "participants_total": len(run.participants) + len(run.failed) + run.n_left_out,
+        "participants_total": len(run.participants) + len(run.failed) + len(run.left_out),
         "participants_included": len(run.participants),
         "participants_failed": len(run.failed),
-        "participants_left_out": run.n_left_out,
+        "participants_left_out": len(run.left_out),
         "items_total": run.n_items,
         "items_predicted": n_predicted,
         "items_abstained": run.n_items - n_predicted,
@@ -109,20 +109,28 @@ def population(run: RunItems) -> JsonObject:
 
 
 def _populations(runs: Sequence[RunItems]) -> JsonObject:
-    """Return the denominators of every input, and those of the participants they share."""
+    """Return the denominators of the comparison, then those of every input.
+
+    The comparison includes the participants that both inputs scored; a participant has failed
+    where either input failed.
+    """
     items = [Counter((row.cluster_id, row.record_id) for row in run.table.rows) for run in runs]
-    common = {
+    failed = {one for run in runs for one in run.failed}
+    outside = failed.union(*(run.left_out for run in runs))
+    compared = {
+        "participants_total": len(runs[0].participants) + len(outside),
         "participants_included": len(runs[0].participants),
+        "participants_failed": len(failed),
         "items_total": (items[0] & items[1]).total(),
     }
-    return {"common": common, **{f"input_{i}": population(run) for i, run in enumerate(runs)}}
+    return {**compared, **{f"input_{i}": population(run) for i, run in enumerate(runs)}}
 
 
 def _loss(loss: Loss, scale: float) -> JsonObject:
     definition = {
-        "abs_norm": f"abs(prediction - truth) / {scale:g}",
-        "abs": "abs(prediction - truth)",
-        "error": "1 if prediction != truth else 0",
+        "abs_norm": f"abs(pred - gt) / {scale:g}",
+        "abs": "abs(pred - gt)",
+        "error": "1 if pred != gt else 0",
     }[loss]
     multiplier = scale if loss == "abs_norm" else 1.0
     whole = int(multiplier) if float(multiplier).is_integer() else multiplier

@@ -24,7 +24,7 @@ from krisis.confidence.models import (
     Method,
     Model,
     Number,
-    TemperatureModel,
+    TemperatureScalingCalibrator,
     softened,
 )
 from krisis.confidence.signals import (
@@ -99,7 +99,9 @@ class Calibrator(BaseModel):
             _refuse_unknown(run, self.features)
         missing = {name: self.missing[name] for name in self.features}
         values = _features(run, missing, needed_by="the calibrator")
-        if isinstance(self.model, TemperatureModel):  # the others take features as they are
+        if isinstance(
+            self.model, TemperatureScalingCalibrator
+        ):  # the others take features as they are
             values = _unit_interval(values, self.input_scale[self.features[0]])
         return self.model.predict(values)
 
@@ -134,7 +136,7 @@ class Calibrator(BaseModel):
 
     def is_temperature_of(self, feature: str) -> bool:
         """Tell whether this is a temperature fitted on that signal."""
-        return isinstance(self.model, TemperatureModel) and self.features == [feature]
+        return isinstance(self.model, TemperatureScalingCalibrator) and self.features == [feature]
 
     def overlap(self, run: RunItems) -> int:
         """Count the participants of a run on which the calibrator was fitted."""

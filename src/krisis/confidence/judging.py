@@ -11,8 +11,8 @@ from krisis.confidence.models import (
     MODELS,
     N_BINS,
     Method,
-    binned_gap,
-    log_loss,
+    compute_binary_nll,
+    compute_ece,
     log_losses,
     mean_square,
     softened,
@@ -49,8 +49,8 @@ def target_values(run: RunItems, target: Target) -> FloatArray:
 def figures_of(probability: FloatArray, target: FloatArray) -> Figures:
     """Return log loss, calibration error and Brier score."""
     return {
-        "nll": log_loss(probability, target),
-        "ece": binned_gap(probability, target),
+        "nll": compute_binary_nll(probability, target),
+        "ece": compute_ece(probability, target),
         "brier": mean_square(probability, target),
     }
 

@@ -30,19 +30,19 @@ class _Model(BaseModel):
         return ""
 
 
-class TemperatureModel(_Model):
+class TemperatureScalingCalibrator(_Model):
     """σ(logit(p) / T): one number that softens or sharpens a probability."""
 
     method: Literal["temperature_scaling"] = "temperature_scaling"
     temperature: Annotated[float, Field(ge=_TEMPERATURES[0], le=_TEMPERATURES[1])]
 
     @classmethod
-    def fit(cls, features: FloatArray, target: FloatArray) -> TemperatureModel:
+    def fit(cls, features: FloatArray, target: FloatArray) -> TemperatureScalingCalibrator:
         """Choose the temperature of the least log loss."""
         logits = _logit(features[:, 0])
 
         def loss(temperature: float) -> float:
-            return log_loss(special.expit(logits / temperature), target)
+            return compute_binary_nll(special.expit(logits / temperature), target)
 
         best = optimize.minimize_scalar(loss, bounds=_TEMPERATURES, method="bounded")
         # The search stops short of its bounds; a loss that still falls there belongs to the bound.
@@ -84,13 +84,13 @@ class _Weighted(_Model):
         return linear
 
 
-class LogisticModel(_Weighted):
+class LogisticCalibrator(_Weighted):
     """Logistic regression on standardised features with an L2 penalty (C = 1)."""
 
     method: Literal["logistic"] = "logistic"
 
     @classmethod
-    def fit(cls, features: FloatArray, target: FloatArray) -> LogisticModel:
+    def fit(cls, features: FloatArray, target: FloatArray) -> LogisticCalibrator:
         """Minimise |w|²/2 + log loss; the intercept is free."""
         means, scales = _standards(features)
         design = np.column_stack([(features - means) / scales, np.ones(len(features))])
@@ -123,13 +123,13 @@ class LogisticModel(_Weighted):
         return "kept" if len(self.weights) == 1 and self.weights[0] > 0 else "changed"
 
 
-class LinearModel(_Weighted):
+class LinearCalibrator(_Weighted):
     """Ridge regression (alpha = 1) on standardised features, clipped to [0, 1]."""
 
     method: Literal["linear"] = "linear"
 
     @classmethod
-    def fit(cls, features: FloatArray, target: FloatArray) -> LinearModel:
+    def fit(cls, features: FloatArray, target: FloatArray) -> LinearCalibrator:
         """Solve the normal equations; the intercept is free."""
         means, scales = _standards(features)
         design = (features - means) / scales
@@ -152,7 +152,7 @@ class LinearModel(_Weighted):
         return "merged" if len(self.weights) == 1 and self.weights[0] > 0 else "changed"
 
 
-class IsotonicModel(_Model):
+class IsotonicCalibrator(_Model):
     """The monotone step function nearest to the target, joined by straight lines."""
 
     method: Literal["isotonic"] = "isotonic"
@@ -161,7 +161,7 @@ class IsotonicModel(_Model):
     outputs: list[Annotated[float, Field(ge=0, le=1)]]
 
     @model_validator(mode="after")
-    def _same_lengths(self) -> IsotonicModel:
+    def _same_lengths(self) -> IsotonicCalibrator:
         if not len(self.inputs) == len(self.outputs) > 0:
             raise ValueError("inputs and outputs must have the same length, at least 1")
         if any(b <= a for a, b in zip(self.inputs, self.inputs[1:], strict=False)):
@@ -172,7 +172,7 @@ class IsotonicModel(_Model):
         return self
 
     @classmethod
-    def fit(cls, features: FloatArray, target: FloatArray) -> IsotonicModel:
+    def fit(cls, features: FloatArray, target: FloatArray) -> IsotonicCalibrator:
         """Pool adjacent violators; the direction is that of the rank correlation."""
         if features.shape[1] != 1:
             raise InvalidValue(
@@ -200,15 +200,15 @@ class IsotonicModel(_Model):
         return "merged" if self.increasing else "changed"
 
 
-AnyModel = TemperatureModel | LogisticModel | LinearModel | IsotonicModel
+AnyModel = TemperatureScalingCalibrator | LogisticCalibrator | LinearCalibrator | IsotonicCalibrator
 Model = Annotated[AnyModel, Field(discriminator="method")]
 Method = Literal["temperature_scaling", "temperature", "logistic", "linear", "isotonic"]
 SHORT_NAMES = {"temperature": "temperature_scaling"}
 MODELS: dict[str, type[AnyModel]] = {
-    "temperature_scaling": TemperatureModel,
-    "logistic": LogisticModel,
-    "linear": LinearModel,
-    "isotonic": IsotonicModel,
+    "temperature_scaling": TemperatureScalingCalibrator,
+    "logistic": LogisticCalibrator,
+    "linear": LinearCalibrator,
+    "isotonic": IsotonicCalibrator,
 }
 
 
@@ -229,7 +229,7 @@ def log_losses(probability: FloatArray, target: FloatArray) -> FloatArray:
     return np.asarray(-(target * np.log(clipped) + (1 - target) * np.log1p(-clipped)))
 
 
-def log_loss(probability: FloatArray, target: FloatArray) -> float:
+def compute_binary_nll(probability: FloatArray, target: FloatArray) -> float:
     """Return the mean negative log-likelihood."""
     return float(log_losses(probability, target).mean())
 
@@ -251,7 +251,7 @@ def mean_square(probability: FloatArray, target: FloatArray) -> float:
     return float(np.square(probability - target).mean())
 
 
-def binned_gap(probability: FloatArray, target: FloatArray) -> float:
+def compute_ece(probability: FloatArray, target: FloatArray) -> float:
     """Return the expected calibration error against a target in [0, 1]."""
     if not probability.size:
         return math.nan

@@ -29,6 +29,16 @@ class Signal:
     missing: float | Literal["lowest", "highest", "mean"] = "mean"
     asked_by: str = ""
 
+    def default_among(self, values: FloatArray) -> float:
+        """Return what is taken where an item lacks the signal, NaN among the values."""
+        if not isinstance(self.missing, str):
+            return self.missing
+        known = values[np.isfinite(values)]  # what is no number is refused when features are read
+        if not known.size:
+            return 0.0
+        chosen = {"lowest": known.min(), "highest": known.max(), "mean": known.mean()}
+        return float(chosen[self.missing])
+
     @property
     def bounded(self) -> bool:
         """Tell whether the signal has a scale of its own."""
@@ -123,9 +133,6 @@ def _given(run: RunItems, index: int, name: str, needed_by: str) -> JsonValue:
 
 def default_for_missing(run: RunItems, name: str) -> float:
     """Return what a calibrator fitted on a run takes where an item lacks the signal."""
-    rule = signal_of(name).missing
-    if not isinstance(rule, str):
-        return rule
     rows: list[int] = np.flatnonzero(run.predicted).tolist()
     column = run.signal(name)
     values = (
@@ -133,10 +140,7 @@ def default_for_missing(run: RunItems, name: str) -> float:
         if column is None
         else column[rows]
     )
-    values = values[np.isfinite(values)]  # what is no number is refused when features are read
-    if not values.size:
-        return 0.0
-    return float({"lowest": values.min(), "highest": values.max(), "mean": values.mean()}[rule])
+    return signal_of(name).default_among(values)
 
 
 def n_missing(run: RunItems, name: str) -> int:

@@ -339,10 +339,12 @@ class ThreadCaller:
             response.prompt_mode = response.prompt_mode or mode
             for key in self._keys:
                 response.raw_response = key.removed_from(response.raw_response)
-        spent.input_tokens += sum(one.input_tokens or 0 for one in responses)
-        spent.output_tokens += sum(one.output_tokens or 0 for one in responses)
+        tokens = paid(responses)
+        spent.input_tokens += tokens["input_tokens"]
+        spent.output_tokens += tokens["output_tokens"]
         counts = [count for one in responses for count in (one.input_tokens, one.output_tokens)]
         spent.n_calls_without_usage += None in counts
+        spent.n_dropped_fields += sum(one.n_dropped_fields for one in responses)
         return responses
 
     def _evaluated(self, call: PlainCall) -> Awaitable[list[BackendResponse]]:

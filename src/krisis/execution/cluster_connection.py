@@ -185,7 +185,7 @@ class Connection:
             # Without the certificate, which is in the memory of these processes alone, nobody
             # else on this machine can connect: a connection can have any code carried out.
             protocol="tls",
-            security=Security.temporary(),
+            security=Security.temporary(),  # type: ignore[no-untyped-call]
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             asynchronous=True,

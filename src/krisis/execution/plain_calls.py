@@ -105,8 +105,17 @@ def _checked_kind(responses: list[BackendResponse]) -> list[BackendResponse]:
 
 
 def paid(responses: list[BackendResponse]) -> dict[str, int]:
-    """Return the tokens of responses, also of those that cannot be used: they were paid for."""
+    """Return the tokens of responses, also of those that cannot be used: they were paid for.
+
+    What a backend states only as a total counts as output, the dearer kind.
+    """
     return {
         "input_tokens": sum(response.input_tokens or 0 for response in responses),
-        "output_tokens": sum(response.output_tokens or 0 for response in responses),
+        "output_tokens": sum(_output_tokens(response) for response in responses),
     }
+
+
+def _output_tokens(response: BackendResponse) -> int:
+    if response.output_tokens is None and response.total_tokens is not None:
+        return max(response.total_tokens - (response.input_tokens or 0), 0)
+    return response.output_tokens or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend, ChatRequest, PromptMode
 from krisis.backends.prompt import REDACTED, build_prompt, value_in_words
 from krisis.data.base import BaseDataSuite, FeatureDescription, PatientRecord, Task, content_hash
-from krisis.errors import PromptLeak
+from krisis.errors import PromptWithheld
 from krisis.execution.batches import Batch, Case
 from krisis.json_values import JsonMapping
 from krisis.results.account import TaskFacts
@@ -24,11 +25,12 @@ _REACH = 3
 
 
 class PromptCheck:
-    """Keeps each template once and refuses one that shows what a record holds.
+    """Keeps each template once and withholds one that may show what a record holds.
 
     A chat backend is asked for the template of the same cases with every value taken away: it must
     be the same text, so that no value can have shaped it. Other backends hand in text of their
-    own, of which nothing can be proved; what is looked for there is stated at `_shown`.
+    own, of which nothing can be proved; what is looked for there is stated at `_shown`. A text in
+    doubt is withheld and the run goes on, because its answers were paid for.
     """
 
     def __init__(self, backend: BaseBackend, suite: BaseDataSuite) -> None:
@@ -37,6 +39,7 @@ class PromptCheck:
         self._templates: dict[str, str] = {}
         self._bare: dict[tuple[object, ...], ChatRequest] = {}
         self._first: dict[PromptMode, Counter[str]] = {}
+        self._doubts: dict[str, str] = {}
 
     def hashes(self, batches: Sequence[Batch]) -> dict[str, str]:
         """Hash template, schema and parameters of the first call of each form in either mode."""
@@ -57,30 +60,51 @@ class PromptCheck:
         return found
 
     def shared(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> str:
-        """Return the one copy of a checked template, raising `PromptLeak` for one that leaks."""
-        if not prompt:
+        """Return the one copy of a checked template, or no text where it may show a record."""
+        if not prompt or prompt in self._templates:
+            return self._templates.get(prompt, "")
+        if isinstance(self._backend, ChatBackend):
+            doubt = self._shaped_by_values(prompt, cases, mode)
+        else:
+            doubt = self._shown_value(prompt, cases, mode)
+        if doubt:
+            self._doubts.setdefault(prompt, doubt)
             return ""
-        bare = None if prompt in self._templates else self._without_values(cases, mode)
-        if bare is not None and bare.template != prompt:
-            shown = next(_shown_anywhere(cases, set(_words(prompt)) - self._words_of_task), "")
-            raise _leak(cases[0].record, shown or "values, for without them it is another text")
-        if not isinstance(self._backend, ChatBackend):
-            self._look_for_values(prompt, cases, mode)
+        # A text that is right for a record without the doubted value has it by chance.
+        self._doubts.pop(prompt, None)
         return self._templates.setdefault(prompt, prompt)
 
-    def _look_for_values(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> None:
+    def warn_of_doubts(self) -> None:
+        """Warn, once a run, that texts were withheld; called when its last row is there."""
+        if self._doubts:
+            warnings.warn(
+                f"{next(iter(self._doubts.values()))}, so such texts are not stored; return the "
+                "template with every patient value redacted, or leave BackendResponse.prompt empty",
+                PromptWithheld,
+                stacklevel=2,
+            )
+
+    def _shaped_by_values(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> str:
+        bare = self._without_values(cases, mode)
+        if bare is None or bare.template == prompt:
+            return ""
+        shown = next(_shown_anywhere(cases, set(_words(prompt)) - self._words_of_task), "")
+        return _doubt(cases[0].record, shown or "values, for without them it is another text")
+
+    def _shown_value(self, prompt: str, cases: Sequence[Case], mode: PromptMode) -> str:
         words = _words(prompt)
         counted = Counter(words)
         first = self._first.setdefault(mode, counted)
         for case in cases:
             for shown in _shown(case.record, words, set(counted) - self._words_of_task):
-                raise _leak(case.record, shown)
+                return _doubt(case.record, shown)
             if case.record.context and case.record.context in prompt:
-                raise _leak(case.record, "value of 'context'")
+                return _doubt(case.record, "value of 'context'")
             # A template is the same for all records: what is new in this text may be a value.
             for what, value in _values(case.record):
                 if (spoken := _words(str(value))) and not Counter(spoken) - (counted - first):
-                    raise _leak(case.record, what)
+                    return _doubt(case.record, what)
+        return ""
 
     def _without_values(self, cases: Sequence[Case], mode: PromptMode) -> ChatRequest | None:
         """Return the request about these cases without their values, built once per shape."""
@@ -126,11 +150,8 @@ def shown_again(
     return words, f"{before}{prompt.user}{after}" if found else ""
 
 
-def _leak(record: PatientRecord, shown: str) -> PromptLeak:
-    return PromptLeak(
-        f"the prompt stored for record {record.record_id!r} shows its {shown}; store the template "
-        "with every patient value redacted, or leave BackendResponse.prompt empty"
-    )
+def _doubt(record: PatientRecord, shown: str) -> str:
+    return f"the prompt returned for record {record.record_id!r} shows its {shown}"
 
 
 def _shown(record: PatientRecord, words: list[str], suspects: set[str]) -> Iterator[str]:

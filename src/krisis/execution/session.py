@@ -289,6 +289,7 @@ class Session:
         finally:
             await caller.close()
             ledger.end(self._stop.cause)
+        self._prompts.warn_of_doubts()
 
     def _runner(self, ledger: Ledger, settling: Settling, first_calls: FirstCalls) -> BatchRunner:
         batching, recorder = self._execution.batching, self._execution.recorder

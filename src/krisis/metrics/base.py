@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
@@ -205,7 +206,7 @@ def _plain_name(label: str) -> str:
     return label.partition(" [")[0]
 
 
-class BaseMetric:
+class BaseMetric(ABC):
     """A figure of evaluation results; a new one implements `form`, or only `compute`.
 
     ``name`` is the label in reports and ``key`` its snake_case form; ``direction`` says which way
@@ -230,6 +231,8 @@ class BaseMetric:
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__ and "key" not in cls.__dict__:
             cls.key = key_of(cls.name)
+        if cls.form is not BaseMetric.form and cls.compute is BaseMetric.compute:
+            cls.compute = _computed_by_form  # type: ignore[method-assign]
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the number that a table has, or why it has none."""
@@ -258,11 +261,6 @@ class BaseMetric:
 
     def check(self) -> None:
         """Refuse a metric that cannot be computed."""
-        if self._has_form and type(self).form is BaseMetric.form:
-            raise InvalidValue(
-                f"the metric {self.name!r} defines neither form(table) nor compute(results); "
-                "add one of them"
-            )
         if self.direction not in ("higher", "lower", "neither"):
             raise InvalidValue(
                 f"the direction of the metric {self.name!r} must be higher, lower or neither, "
@@ -271,7 +269,7 @@ class BaseMetric:
 
     @property
     def _has_form(self) -> bool:
-        return type(self).compute is BaseMetric.compute
+        return type(self).compute is _computed_by_form
 
     def comparison_form(self, table: Table) -> Form | Undefined:
         """Return the number that two runs are compared by, where it is another than the score."""
@@ -300,9 +298,13 @@ class BaseMetric:
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score; of an empty list, NaN with a reason.
 
-        Failed rows are among the results: count them, but in no denominator.
+        Failed rows are among the results: count them, but in no denominator. A metric that has a
+        `form` gets this from it.
         """
-        return self.scored(table_of(results))[0]
+        raise NotImplementedError
+
+    # Abstract where there is no form either; for a type checker a form is enough.
+    compute.__isabstractmethod__ = True  # type: ignore[attr-defined]
 
     def scored(self, table: Table) -> tuple[MetricScore, Form | Undefined]:
         """Return the score of a table and the form that it is the value of."""
@@ -360,12 +362,13 @@ class BaseMetric:
         return f"[{', '.join(changed)}]" if changed else ""
 
     def __call__(self, results: Sequence[EvaluationResult]) -> MetricScore:
-        """Return the score of at least one row."""
-        if len(results) == 0:
-            raise InvalidValue(
-                f"{self.name} was given no rows; run a benchmark or load a result first"
-            )
+        """Return `compute(results)`."""
         return self.compute(results)
+
+
+def _computed_by_form(self: BaseMetric, results: Sequence[EvaluationResult]) -> MetricScore:
+    """Return the score of the form; of an empty list, NaN with a reason."""
+    return self.scored(table_of(results))[0]
 
 
 _ARGUMENTS: dict[type, dict[str, object]] = {}

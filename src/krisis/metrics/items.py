@@ -39,7 +39,7 @@ class Source:
 class RunItems:
     """All items of the patients that were scored; failures are only counted.
 
-    The rows of the table are sorted by patient. ``n_left_out`` counts the patients that were
+    The rows of the table are sorted by patient. ``left_out`` names the patients that were
     scored and are not here because another run lacks them, ``n_not_asked`` the items that an
     incomplete run has not asked yet. ``words`` names a patient and an item as the task does;
     ``costs`` is what the task says that answers and deferrals cost.
@@ -49,7 +49,7 @@ class RunItems:
     source: Source
     default_confidence: str = "stated"
     failed: Sequence[str] = ()
-    n_left_out: int = 0
+    left_out: Sequence[str] = ()
     n_not_asked: int = 0
     words: tuple[str, str] = ("patient", "record")
     costs: JsonMapping | None = None
@@ -143,10 +143,11 @@ class RunItems:
     def restricted(self, participants: Collection[str]) -> RunItems:
         """Return the items of these patients only."""
         kept = np.array([name in participants for name in self.participants], dtype=np.bool_)
+        left_out = [name for name in self.participants if name not in participants]
         return replace(
             self,
             table=self.table.restricted(kept[self.participant]),
-            n_left_out=self.n_left_out + int(np.count_nonzero(~kept)),
+            left_out=(*self.left_out, *left_out),
         )
 
 

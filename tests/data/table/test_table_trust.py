@@ -65,7 +65,7 @@ def test_a_parquet_file_that_looks_like_a_pattern_is_one_file(folder: Path) -> N
 )
 def test_a_file_outside_the_folder_is_refused(source: str, folder: Path) -> None:
     (folder / "link.csv").symlink_to(folder.parent / "other.csv")
-    with pytest.raises(InvalidFile, match="outside .* --data-path"):
+    with pytest.raises(InvalidFile, match=r"outside .* --data-path"):
         suite_of(folder, source.format(folder=folder)).records()
 
 

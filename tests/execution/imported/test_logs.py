@@ -281,7 +281,7 @@ def test_an_archive_of_an_older_inspect_needs_no_extra(
     old = [row_to_dict(row) for row in rows_of(path)]
     assert old == [row_to_dict(row) for row in rows_of(LOGS / "triage.json")]
     if sys.version_info < (3, 14):
-        with pytest.raises(UserError, match=r"krisis\[tables\]"):
+        with pytest.raises(UserError, match=r".\[tables\]"):
             read(LOGS / "triage.eval")
 
 

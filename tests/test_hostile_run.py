@@ -1,0 +1,129 @@
+"""One hostile run, opened by every command and page: nothing is executed, written or sent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from tests.commands import krisis
+from tests.invented_runs import invented_rows, result_of, write_run
+from tests.stranger import Counting, counting_server, write_payload
+
+from krisis.viewer.app import PAGES, create_app
+
+COMMANDS = [
+    *(["resume"], ["resume", "--failed"], ["show"], ["doctor"], ["doctor", "--mend"]),
+    *(["report", "-o", "out/r.html"], ["compare", "good"], ["audit"], ["info"]),
+    *(["export", "--to", "csv", "-o", "out/r.csv"], ["selective"], ["sheet"], ["decide"]),
+    *(["export", "--to", "inspect", "-o", "out/r.json"], ["check", "--require", "accuracy >= 0.1"]),
+    *(["certify", "--risk", "0.3"], ["figure", "-o", "out/f.svg"]),
+    *(["batches", "list"], ["batches", "wait"], ["batches", "collect"], ["batches", "cancel"]),
+]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counting]:
+    """Return the stranger's server, with keys in the environment."""
+    for name in ("OPENAI_API_KEY", "COMPATIBLE_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "sk-of-the-user-0123456789")
+    with counting_server() as counting:
+        yield counting
+
+
+@pytest.fixture
+def folder(tmp_path: Path, server: Counting) -> Path:
+    """Return a folder with a hostile run and its result, and a good run beside it."""
+    place = write_payload(tmp_path, tmp_path / "canary")
+    (tmp_path / "victim").write_text("mine\n")
+    (tmp_path / "out").mkdir()
+    for name in ("good", "evil"):
+        write_run(tmp_path / name, result_of(invented_rows(60), name))
+    config = {
+        "suite": place,
+        "model": place,
+        "base_url": server.address,
+        "metrics": [place, 7],
+        "stop_when": f"{place} >= 0.5",
+        "cluster": "tcp://127.0.0.1:9",
+        "batch": True,
+        "data_path": str(tmp_path / "victim"),
+        "cache_path": str(tmp_path / "victim"),
+        "prompt": str(tmp_path / "victim"),
+        "prices": str(tmp_path / "victim"),
+        "suite_options": {"path": place},
+        "model_options": {"base_url": server.address},
+        "limit": 10**30,
+    }
+    manifest = tmp_path / "evil" / "manifest.json"
+    content = json.loads(manifest.read_text()) | {"config": config, "run_id": "../../victim"}
+    content["suite_description"] = {"suite": place, "task": "<script>", "content_hash": "ab" * 32}
+    manifest.write_text(json.dumps(content))
+    for scores in ("good", "evil"):
+        path = tmp_path / scores / "metrics.json"
+        stored = json.loads(path.read_text())
+        stored["metric_scores"]["Accuracy"] |= {"key": place, "parameters": {"n": 10**30}}
+        path.write_text(json.dumps(stored))
+    result = result_of(invented_rows(60), place).to_dict()
+    result["metric_scores"]["Accuracy"]["key"] = place
+    result["extras"]["config"] = config
+    (tmp_path / "evil.json").write_text(json.dumps(result))
+    plan = {"models": [place], "suite": place, "base_url": server.address}
+    sweep = {"kind": "krisis.sweep", "schema_version": 1, "sweep_id": "a", "created_at": "x"}
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "sweep.json").write_text(json.dumps({**sweep, "plan": plan}))
+    return tmp_path
+
+
+def _nothing_happened(folder: Path, server: Counting) -> None:
+    assert not (folder / "canary").exists()
+    assert (folder / "victim").read_text() == "mine\n"
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("target", ["evil", "evil.json"])
+def test_a_command_does_nothing_that_a_hostile_run_asks_for(
+    words: list[str], target: str, folder: Path, server: Counting
+) -> None:
+    n_named = 2 if words[0] in ("doctor", "batches") and not words[-1].startswith("-") else 1
+    done = krisis(*words[:n_named], target, *words[n_named:], cwd=folder)
+    assert done.returncode in (0, 1, 2)
+    assert "Traceback" not in done.stderr
+    _nothing_happened(folder, server)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["resume", "sweep"],
+        ["sweep", "sweep/sweep.json"],
+        ["sweep", "sweep/sweep.json", "--dry-run"],
+        ["run", "--config", "evil/manifest.json"],
+        ["run", "--config", "evil/manifest.json", "--dry-run"],
+    ],
+    ids=" ".join,
+)
+def test_settings_of_a_stranger_are_refused(
+    words: list[str], folder: Path, server: Counting
+) -> None:
+    assert krisis(*words, cwd=folder).returncode == 2
+    _nothing_happened(folder, server)
+
+
+@pytest.mark.parametrize("has_link", [False, True])
+def test_no_page_does_what_a_hostile_run_asks_for(
+    has_link: bool, folder: Path, server: Counting
+) -> None:
+    if has_link and os.name != "nt":
+        (folder / "evil" / "report.txt").unlink(missing_ok=True)
+        (folder / "evil" / "report.txt").symlink_to(folder / "victim")
+    client = TestClient(create_app(folder), base_url="http://127.0.0.1")
+    for route in PAGES:
+        path = route.replace("{run}", "evil").replace("{position:int}", "0")
+        for form in (path, "/index.json" if path == "/" else f"{path}.json"):
+            assert client.get(f"{form}?run=evil&run=good").status_code < 500, form
+    _nothing_happened(folder, server)
