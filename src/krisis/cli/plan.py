@@ -44,12 +44,15 @@ Number = Annotated[
     int | None, typer.Option("--n", help="Patients available; report what they can show.")
 ]
 From = Annotated[
+    list[Path] | None, typer.Option("--from", help="Pilot run to take rates and patients from.")
+]
+FromTwo = Annotated[
     list[Path] | None,
-    typer.Option("--from", help="Pilot run; repeat for a comparison, the better one second."),
+    typer.Option("--from", help="Pilot run; repeat for the one hoped to be better."),
 ]
 Simulations = Annotated[
     int | None,
-    typer.Option("--simulations", help="Simulated studies; default 1000, 400 for comparisons."),
+    typer.Option("--simulations", help="Simulated studies; default 1000 (comparisons: 400)."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the simulation.")]
 Prices = Annotated[
@@ -126,7 +129,7 @@ def compare(
     cluster_size: Size = None,
     icc: Icc = None,
     n: Number = None,
-    pilots: From = None,
+    pilots: FromTwo = None,
     simulations: Simulations = None,
     seed: Seed = 42,
     prices: Prices = None,
@@ -161,7 +164,7 @@ def non_inferior(
     cluster_size: Size = None,
     icc: Icc = None,
     n: Number = None,
-    pilots: From = None,
+    pilots: FromTwo = None,
     simulations: Simulations = None,
     seed: Seed = 42,
     prices: Prices = None,
@@ -196,7 +199,7 @@ def certify(
     risk: float = typer.Option(..., "--risk", help="Bound on the risk to be certified."),
     delta: float = typer.Option(0.1, "--delta", help="Chance that the certificate is wrong."),
     expected_risk: float | None = typer.Option(
-        None, "--expected-risk", help="True share of errors among the answers."
+        None, "--expected-risk", help="Expected share of errors among the answers."
     ),
     power: Power = 0.8,
     cluster_size: Size = None,
