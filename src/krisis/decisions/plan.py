@@ -915,7 +915,9 @@ def cost_text(cost: JsonObject) -> str:
     if cost["input_tokens"] is not None and cost["output_tokens"] is not None:
         words.append(f"{cost['input_tokens']:,.0f} tokens in, {cost['output_tokens']:,.0f} out")
     if cost["hours"] is not None:
-        words.append(f"{cost['hours']:.2g} hours at the pace of the pilot")
+        hours = cost["hours"]
+        duration = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+        words.append(f"{duration} at the pace of the pilot")
     for one in cost["models"]:
         batch = one["batch_dollars"]
         words.append(
