@@ -508,6 +508,14 @@ def test_groups_are_verified_at_a_level_that_holds_for_all_of_them(tmp_path: Pat
         assert part.risk_interval.high == pytest.approx(exact.high)
 
 
+def test_a_risk_above_the_bound_by_chance_breaks_nothing() -> None:
+    # 4 of 20 wrong against a bound of 0.1: the interval, 0.06 to 0.44, holds the bound.
+    promise = Promise(0.5, 0.1)
+    assert promise.judged(sample([1] * 4 + [0] * 16))[0] == "cannot tell"
+    assert promise.judged(sample([1] * 10 + [0] * 10))[0] == "broken"
+    assert promise.judged(sample([0] * 60))[0] == "held"
+
+
 def test_crc_is_verified_per_case_and_others_per_answer(tmp_path: Path) -> None:
     run, new = items(tmp_path), items(tmp_path, name="new")
     crc_part = verify_run(certify_run(run, CertifyOptions(risk=0.1, method="crc")), new).parts[0]
