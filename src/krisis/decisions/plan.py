@@ -757,8 +757,8 @@ class _Simulator:
             rows = "one row"
             if self.patients.most_rows > 1:
                 rows = f"{self.patients.mean_size:.3g} rows (ICC {self.patients.icc:.3g})"
-            return [f"Every patient has {rows}; no row fails."]
-        known = "Rows per patient, their correlation and the share of failed rows"
+            return [f"Every patient has {rows}; every row gets a reply."]
+        known = "Rows per patient, their correlation and the share of rows without a reply"
         n = self.pilot.n_patients
         return [f"{known} are as in the pilot of {n:,} patients, which knows them roughly."]
 
@@ -880,9 +880,10 @@ def cost_of(
     if plan.pilot is not None:
         run = plan.pilot.left
         rows, spent = run.evaluation_results, run.spending
+        answered = [row for row in rows if row.error is None]
         lost = spent.lost_input_tokens, spent.lost_output_tokens
         for place, name in enumerate(("input_tokens", "output_tokens")):
-            known = [getattr(row, name) for row in rows if getattr(row, name) is not None]
+            known = [getattr(row, name) for row in answered if getattr(row, name) is not None]
             if per_row[place] is None and known:
                 per_row[place] = (sum(known) + (lost[place] or 0)) / len(known)
         if spent.elapsed_seconds:

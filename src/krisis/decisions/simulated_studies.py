@@ -192,7 +192,7 @@ class Pilot:
             refuse_other_data(runs)
             self._tables.extend(rows.table for rows in match_runs(runs).rows.values())
         if self._tables[0].n_scored == 0:
-            raise InvalidValue("no row of the pilot was scored; retry the failed ones first")
+            raise InvalidValue("no row of the pilot was evaluated; resume it first")
         if self.n_patients < 2:
             raise InvalidValue("the pilot has one patient; a plan needs at least two")
 
@@ -260,7 +260,7 @@ class Pilot:
         return max(1, math.floor(n_asked * self._counted_share + 1e-9))
 
     def n_rows(self, n_asked: int) -> int:
-        """Return the rows to ask of so many patients, those that will fail included."""
+        """Return the rows to ask of so many patients, those without a reply included."""
         return math.ceil(n_asked * len(self.left.evaluation_results) / self._n_asked - 1e-6)
 
     def tables(self, n_asked: int, generator: np.random.Generator) -> list[Table]:

@@ -17,10 +17,10 @@ from pydantic import (
     model_validator,
 )
 
+from krisis.answers import Label
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
 from krisis.data.table.suite_file import Part, SecondUnitSpec, read_suite_file
-from krisis.data.task import Label
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
 
@@ -237,6 +237,31 @@ class UncertaintySpec(Part):
     hidden: Accepted | None = None
 
 
+def _answer_column(given: object) -> object:
+    return {"answer": given} if isinstance(given, str) else given
+
+
+class ReaderSpec(Part):
+    """Columns with what a person said about each row: an answer, or the positive's probability."""
+
+    answer: StrictStr | None = None
+    confidence: StrictStr | None = None
+    probability: StrictStr | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.answer is None) == (self.probability is None):
+            raise ValueError("give the column of the answers, or {probability: COLUMN}")
+        if self.confidence is not None and self.answer is None:
+            raise ValueError("confidence belongs to answer; a probability has its own")
+        return self
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns that are read."""
+        return [one for one in (self.answer, self.confidence, self.probability) if one is not None]
+
+
 class TaskSpec(Part):
     """One question about the rows."""
 
@@ -253,6 +278,23 @@ class TaskSpec(Part):
         default_factory=list
     )
     rule: dict[JsonValue, StrictStr] = Field(default_factory=dict)
+    readers: dict[StrictStr, Annotated[ReaderSpec, BeforeValidator(_answer_column)]] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="after")
+    def _readers_are_hidden(self) -> Self:
+        for name, reader in self.readers.items():
+            if self.answers.per_row:
+                raise ValueError(f"readers.{name}: readers are for fixed answers")
+            for column in reader.columns:
+                if column in (*self.features, self.label.column):
+                    where = "label" if column == self.label.column else "features"
+                    raise ValueError(
+                        f"readers.{name}: the column {column!r} is also in {where}; a reader has "
+                        "columns of their own, which no model is shown"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -282,6 +324,7 @@ class FeatureSpec(OfPath):
     values: dict[StrictInt | StrictStr, StrictStr] = Field(default_factory=dict)
     text: StrictBool = False
     second_unit: SecondUnitSpec | None = None
+    decimals: StrictInt | None = Field(None, ge=0, le=10)
     states_label: Accepted | None = None
 
     @model_validator(mode="after")
@@ -290,6 +333,8 @@ class FeatureSpec(OfPath):
             raise ValueError(f"plausible must be [low, high], not {self.plausible!r}")
         if self.text and (self.is_number or self.values):
             raise ValueError("a free text has no unit, plausible range or coded values")
+        if self.decimals is not None and (self.text or self.values):
+            raise ValueError("decimals is for a number; a free text or coded values have none")
         if self.second_unit is not None:
             self.second_unit.check_beside(self.unit, self.usual, coded=bool(self.values))
         return self

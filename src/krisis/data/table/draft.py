@@ -305,6 +305,10 @@ def _task_lines(roles: _Roles) -> Iterator[str]:
     else:
         yield f'    label: {{column: {TODO}}}  # or an expression such as "hba1c >= 6.5"'
         yield f'    answers: {{0: "{TODO}: what 0 means", 1: "{TODO}: what 1 means"}}'
+    named = [one for one in label.categories if isinstance(one, str)] if label else []
+    if named:  # of 0 and 1, 1 is the positive one
+        first = _scalar(named[0])
+        yield f"    # positive: {first}  # the answer that is the disease: needed for sensitivity"
     yield "    # ordinal: true    # if the order of the answers means something"
     if roles.deferral:
         yield f"    deferral: {_scalar({'column': roles.deferral.name})}"

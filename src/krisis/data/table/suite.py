@@ -43,6 +43,9 @@ class TableSuite(BaseDataSuite):
     """
 
     name = "table"
+    option_words: Mapping[str, str] = {
+        "data_path": "A file of data in place of the one that the YAML file names"
+    }
 
     def __init__(
         self,
@@ -163,7 +166,14 @@ class TableSuite(BaseDataSuite):
         fitted = ("majority",) if self.table.has_split else ()
         logistic = ("logistic",) if fitted and self.declaration.baselines.logistic else ()
         rule = ("rule/declared",) if self.rules else ()
-        return ("always-answer", "always-abstain", *fitted, *logistic, *rule)
+        readers = (f"reader/{name}" for name in self.table.spec.readers)
+        return ("always-answer", "always-abstain", *fitted, *logistic, *rule, *readers)
+
+    @property
+    def readers(self) -> Mapping[str, Mapping[str, Judgement]]:
+        """Return what the readers of the file said."""
+        with self.told():
+            return {name: self.table.readings(name) for name in self.table.spec.readers}
 
     @property
     def rules(self) -> Mapping[str, Rule]:
