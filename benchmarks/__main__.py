@@ -23,6 +23,7 @@ APART = {
     "decision_skill",
     "nhanes_baselines",
     "parquet",
+    "plan",
     "support2",
     "viewer",
     "walk",

@@ -26,6 +26,7 @@ OPTIONS = {
     "certify": ["--runs", "2", "--world", "nothing"],
     "clinical_coverage": ["--runs", "2", "--match", "nothing"],
     "coverage": ["--runs", "2", "--match", "nothing"],
+    "plan": ["--runs", "2", "--only", "nothing"],
 }
 
 

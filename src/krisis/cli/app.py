@@ -38,7 +38,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "sheet": ("krisis.cli.sheet", "Write what a paper about a run must say, as Markdown."),
     },
     "Decide": {
-        "plan": ("krisis.cli.plan", "Say how many patients a study needs, and what it costs."),
+        "plan": ("krisis.cli.plan", "Estimate the sample size of a study."),
         "selective": ("krisis.cli.selective", "Judge how well confidence ranks the answers."),
         "calibrate": ("krisis.cli.calibrate", "Fit a calibrator: from signals to a probability."),
         "certify": ("krisis.cli.certify", "Find a confidence threshold with a bounded risk."),

@@ -31,10 +31,10 @@ _VALUES = {
     "FOLDER": "--figures",
     "RUN": "--against --baseline --from --input",
     "NUMBER": "--bootstrap-resamples --cluster-size --confidence-scale --delta "
-    "--folds --input-tokens --max-concurrency --n --n-participants "
-    "--n-patients --output-tokens --permutations --port --requests-per-minute "
-    "--rows-per-patient --seed --tokens-per-minute",
-    "SHARE": "--alpha --answer-from --area-coverage --assurance --coverage --difference "
+    "--folds --input-tokens --n --n-participants "
+    "--n-patients --output-tokens --permutations --port "
+    "--rows-per-patient --seed --simulations",
+    "SHARE": "--answer-from --area-coverage --assurance --coverage --difference "
     "--discordance --expected --expected-risk --half-width --icc --power --reader-accuracy "
     "--reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
     "SHARES": "--coverage-grid --prevalence --thresholds",

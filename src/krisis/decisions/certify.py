@@ -10,8 +10,7 @@ import numpy as np
 
 from krisis import __version__
 from krisis.decisions.certificate import Certificate, Identity, TestedThreshold, Threshold
-from krisis.decisions.plan_certify import check_bounds, plan_certify
-from krisis.decisions.plan_pilot import correlation
+from krisis.decisions.plan import Patients, certificate_size
 from krisis.decisions.run_sample import (
     ScoreOptions,
     groups_of,
@@ -26,9 +25,11 @@ from krisis.decisions.sample import (
     Certified,
     Method,
     Sample,
+    check_bounds,
     find_threshold,
     ratio_interval,
 )
+from krisis.decisions.simulated_studies import intraclass_correlation
 from krisis.decisions.threshold_search import divided
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
@@ -190,26 +191,27 @@ def _size_sentence(
     run: RunItems, sample: Sample, found: Certified, question: tuple[float, float, float]
 ) -> str:
     """Say how many patients certify a threshold at an expected risk."""
-    sizes: list[int] = []
     scored = ~np.isnan(sample.score)
+    patients = Patients()
     if sample.clustered:
-        sizes = np.bincount(sample.patient[scored], minlength=sample.n_patients).tolist()
-    plan = plan_certify(
-        risk=question[0],
-        delta=question[1],
-        expected_risk=question[2],
-        power=_PLANNED_POWER,
-        cluster_size=sample.most_rows if sizes else 1,
-        icc=correlation(sample.loss[scored], sample.patient[scored]) if sizes else 0.0,
-        seed=sample.seed,
-        sizes=sizes,
-        binary=sample.binary,
-    )
-    if plan.n is None:
-        return plan.reason
-    n = plan.n
-    if not sizes:  # the plan counts answered cases
-        n = math.ceil(plan.n * found.tested.n_rows / max(1, found.tested.n_scored))
+        code = sample.patient[scored]
+        sizes = np.bincount(code, minlength=sample.n_patients).tolist()
+        icc = intraclass_correlation(sample.loss[scored], code) if max(sizes) > 1 else 0.0
+        patients = Patients(1.0, icc, tuple(sizes))
+    try:
+        n = certificate_size(
+            risk=question[0],
+            delta=question[1],
+            expected_risk=question[2],
+            power=_PLANNED_POWER,
+            patients=patients,
+            binary=sample.binary,
+            seed=sample.seed,
+        )
+    except InvalidValue as error:
+        return str(error)
+    if not sample.clustered:  # the formula counts answered cases
+        n = math.ceil(n * found.tested.n_rows / max(1, found.tested.n_scored))
     chance = f"{100 * _PLANNED_POWER:g} % chance of a certificate"
     return f"with about {n:,} similar {run.words[0]}s you would have an {chance}"
 

@@ -1,61 +1,210 @@
-"""How large a study must be: a plan for the interval or the test that krisis itself will run."""
+"""How large a study must be: a formula for the size, then a simulation of the verb at that size.
+
+The formula is that of the textbook, times the design effect of rows that share a patient. It is
+then confirmed: studies of that size are simulated and judged by the interval, the test or the
+certificate that krisis will use. Where the two disagree, the simulation is believed and the size
+is corrected.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Protocol
 
-from krisis.decisions.plan_answer import (
-    Plan,
-    Study,
-    inputs,
-    paired_assumptions,
-    planned,
-    shared_assumptions,
-    width_assumptions,
+import numpy as np
+from scipy import special
+
+from krisis.decisions.sample import FEWEST_FOR_BETTING, check_bounds
+from krisis.decisions.simulated_studies import (
+    AssumedPatients,
+    Judge,
+    Patients,
+    Pilot,
+    Studies,
+    certified,
+    found_better,
+    narrow,
 )
-from krisis.decisions.plan_patients import Patients
-from krisis.decisions.plan_pilot import N_RESAMPLES, Pilot
-from krisis.decisions.plan_power import N_CONFIRMED, PairedQuestion, paired_power
-from krisis.decisions.plan_resampled import resampled_power_plan, resampled_width_plan
-from krisis.decisions.plan_search import Asked, answered, smallest
-from krisis.decisions.plan_width import (
-    WidthQuestion,
-    assurance,
-    half_width_reached,
-    stretched,
-    wilson_assurance,
-)
+from krisis.decisions.threshold_search import chain_starts, divided
 from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Share
-from krisis.metrics.table import Answers, Table
-from krisis.statistics.bootstrap import MOST_POOLS
+from krisis.metrics.table import Answers, FloatArray, Table
+from krisis.statistics.risk_tests import allowed_errors, binomial_p, fewest_rows
+from krisis.statistics.sample_size import (
+    difference_power,
+    non_inferiority_power,
+    wilson_assurance,
+)
 
 __all__ = [
-    "PairedQuestion",
     "Patients",
     "Pilot",
     "Plan",
     "Study",
-    "WidthQuestion",
+    "plan_certificate",
     "plan_compare",
     "plan_estimate",
     "plan_non_inferior",
 ]
 
+MOST_PATIENTS = 1_000_000
+N_STUDIES = 1000
+N_COMPARISONS = 400
+"""Simulated comparisons: each draws exchanges of its own, which takes longer."""
+_MOST_SIMULATED_ROWS = 50_000
+_MOST_SIMULATIONS = 12
+# A corrected size is accepted when its simulated power is as near as this to the one asked for.
+_NEAR = 0.02
+_SAME = 1e-9
+
+Power = Callable[[int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What every plan needs: the power, the error of the test, the patients, and perhaps a size.
+
+    Without ``patients`` they are those of the pilot, or have one row each. ``n_simulations`` is
+    1,000 unless given, and 400 for comparisons.
+    """
+
+    power: float = 0.8
+    alpha: float = 0.05
+    patients: Patients | None = None
+    n_patients: int | None = None
+    n_simulations: int | None = None
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 0.5:
+            raise InvalidValue(f"alpha must be above 0 and at most 0.5, not {self.alpha!r}")
+        if not self.alpha < self.power < 1:
+            raise InvalidValue(
+                f"the power must be above alpha ({self.alpha!r}) and below 1, not {self.power!r}"
+            )
+        if self.n_patients is not None and not 1 <= self.n_patients <= MOST_PATIENTS:
+            raise InvalidValue(
+                f"--n must be between 1 and {MOST_PATIENTS:,} patients, not {self.n_patients!r}"
+            )
+        if self.n_simulations is not None and self.n_simulations < 1:
+            raise InvalidValue(f"--simulations must be 1 or more, not {self.n_simulations!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How often simulated studies of the planned size reached their goal."""
+
+    power: float
+    n_studies: int
+    source: str
+
+    @property
+    def standard_error(self) -> float:
+        """The Monte-Carlo error √(p(1 − p)/S), with p = (successes + 1)/(S + 2), never 0."""
+        p = (self.power * self.n_studies + 1) / (self.n_studies + 2)
+        return math.sqrt(p * (1 - p) / self.n_studies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The size of a study and how often it will reach its goal.
+
+    ``power`` is that of the formula at this size, or of the simulation where the size was corrected
+    by it; for `estimate` it is the probability that the interval is narrow enough.
+    """
+
+    question: str
+    goal: str
+    n_patients: int
+    n_rows: int
+    power: float
+    formula_n_patients: int | None
+    design_effect: float
+    simulation: Simulation | None
+    inputs: Mapping[str, object]
+    assumptions: tuple[str, ...] = ()
+    pilot: Pilot | None = None
+
+    def to_dict(self) -> JsonObject:
+        """Return the plan as JSON values."""
+        found = self.simulation
+        return {
+            "kind": "krisis.plan",
+            "schema_version": 2,
+            "question": self.question,
+            "n_patients": self.n_patients,
+            "n_rows": self.n_rows,
+            "power": self.power,
+            "formula_n_patients": self.formula_n_patients,
+            "design_effect": self.design_effect,
+            "simulation": None
+            if found is None
+            else {
+                "power": found.power,
+                "standard_error": found.standard_error,
+                "n_studies": found.n_studies,
+                "source": found.source,
+            },
+            "inputs": dict(self.inputs),
+        }
+
+    def text(self) -> str:
+        """Return the plan in sentences: the answer, its confirmation, what was assumed."""
+        lines = [
+            f"{self.n_patients:,} patients ({self.n_rows:,} rows) {self.goal}",
+            "",
+            self._confirmation(),
+            *self._formula(),
+            *self.assumptions,
+        ]
+        return "\n".join(lines)
+
+    def _confirmation(self) -> str:
+        found = self.simulation
+        if found is None:
+            return (
+                f"Formula: {100 * self.power:.1f} % of such studies succeed. Not simulated: more "
+                f"than {_MOST_SIMULATED_ROWS:,} rows."
+            )
+        source = "the pilot's patients" if found.source == "pilot" else "these assumptions"
+        return (
+            f"Simulation: {100 * found.power:.1f} % of {found.n_studies:,} studies of this size "
+            f"succeeded, drawn from {source} (Monte-Carlo error ± "
+            f"{100 * found.standard_error:.1f} points)."
+        )
+
+    def _formula(self) -> list[str]:
+        if self.formula_n_patients is None:
+            return ["No formula covers this metric: the size comes from simulation alone."]
+        lines = []
+        if self.formula_n_patients != self.n_patients:
+            lines.append(
+                f"The formula gives {self.formula_n_patients:,} patients; the simulation corrected "
+                "it."
+            )
+        if self.design_effect > 1:
+            lines.append(
+                f"Design effect {self.design_effect:.2f}: rows of one patient resemble each other, "
+                f"so {self.design_effect:.2f} times as many rows are needed."
+            )
+        return lines
+
 
 def is_share(metric: BaseMetric) -> bool:
-    """Tell whether a metric is a share of rows, whatever the rows."""
+    """Tell whether a metric is a share of rows."""
     rows = [
         EvaluationResult(
             int(i < 3), i % 2, i == 5, 0.8, record_id=str(i), metadata={"should_abstain": i > 3}
         )
         for i in range(6)
     ]
-    answers = Answers((0, 1), positive=1)
-    return isinstance(metric.comparison_form(Table(rows, answers)), Share)
+    # F1 is a function of a share, with a form derived from it: it is none itself.
+    return type(metric.comparison_form(Table(rows, Answers((0, 1), positive=1)))) is Share
 
 
 def plan_estimate(
@@ -66,25 +215,68 @@ def plan_estimate(
     half_width: float | None = None,
     pilot: Pilot | None = None,
 ) -> Plan:
-    """Plan for the width of a metric's interval; ``study.power`` is the assurance.
+    """Plan for the width of a metric's interval.
 
-    What is not given is taken from the pilot; without a half width ``study.n_patients`` says how
-    many patients there are, and the answer is the half width that they reach.
+    Args:
+        metric: the metric that will be estimated.
+        study: ``study.power`` is the probability that the interval is at most this wide.
+        expected: the expected share; taken from the pilot if not given.
+        half_width: half the width of the interval. Without it, ``study.n_patients`` says how many
+            patients there are, and the plan reports the half-width that they reach.
+        pilot: a run to take rates from; needed for metrics that are not a share of rows.
+
+    >>> from krisis.metrics import Accuracy
+    >>> plan = plan_estimate(Accuracy(), Study(), expected=0.9, half_width=0.03)
+    >>> plan.n_patients, round(plan.power, 2)
+    (428, 0.82)
     """
-    if not (is_share(metric) if pilot is None else pilot.is_share):
-        if pilot is None:
-            raise InvalidValue(
-                f"{metric.key} is not a share of rows, so that no formula has its width; give a "
-                "pilot to resample with --from RUN"
-            )
-        return resampled_width_plan(study, pilot, half_width)
-    if expected is None:
-        if pilot is None:
-            raise InvalidValue("what is expected? give --expected, or a pilot with --from RUN")
-        expected = pilot.share()
-    given = half_width is not None
-    blank = WidthQuestion(expected, half_width if half_width is not None else 0.499, study.alpha)
-    return _width_plan(blank if given else _reached(blank, study), study, metric, pilot)
+    share = is_share(metric) if pilot is None else pilot.is_share
+    if not share and pilot is None:
+        raise InvalidValue(
+            f"{metric.key} is not a share of rows, so no formula gives its width; add a pilot with "
+            "--from RUN"
+        )
+    if half_width is not None and not 0 < half_width < (0.5 if share else math.inf):
+        limit = " and below 0.5" if share else ""
+        raise InvalidValue(f"--half-width must be above 0{limit}, not {half_width!r}")
+    if half_width is None and study.n_patients is None:
+        raise InvalidValue("missing --half-width (or --n, to see which half-width is reached)")
+    patients = _patients(study, pilot)
+    studies: Studies | None = pilot
+    if share:
+        studies = _drawn_from(pilot if expected is None else None, study)
+        expected = _expected(pilot) if expected is None else expected
+        if not 0 < expected < 1:
+            raise InvalidValue(f"--expected must be between 0 and 1, not {expected!r}")
+        studies = studies or AssumedPatients(patients, (expected, 1 - expected))
+    assert studies is not None
+    simulator = _Simulator(study, patients, pilot, narrow(studies, 1 - study.alpha), studies.source)
+    if half_width is None:
+        # Half-widths of simulated studies are put in order; the study's power says which is taken.
+        half_width = _quantile_of(simulator.outcomes(study.n_patients or 0), study.power)
+        if not math.isfinite(half_width):
+            raise InvalidValue(f"{metric.key} has no interval in studies of this size; use more")
+    wanted = half_width * (1 + _SAME)
+
+    def formula(n: int) -> float:
+        rows, z = patients.effective_rows(n), _interval_quantile(study.alpha, n, patients)
+        return wilson_assurance(rows, expected or 0.0, wanted, z)
+
+    def rescaled(n: int, widths: FloatArray) -> float:
+        # Widths shrink as 1/√n, so n·(W/w)² patients bring the quantile W to the wanted w.
+        return n * (_quantile_of(widths, study.power) / half_width) ** 2
+
+    around = "" if expected is None else f" around {expected:.3g}"
+    return simulator.plan(
+        "estimate",
+        f"for an interval of {metric.key}{around} of at most ± {half_width:.3g}, with a "
+        f"probability of {100 * study.power:g} %",
+        formula=formula if share else None,
+        succeeded=lambda widths: widths <= wanted,
+        rescaled=rescaled,
+        inputs={"metric": metric.identifier, "expected": expected, "half_width": half_width},
+        assumptions=(f"The interval is the {1 - study.alpha:.0%} interval that a run reports.",),
+    )
 
 
 def plan_compare(
@@ -95,26 +287,17 @@ def plan_compare(
     discordance: float | None = None,
     pilot: Pilot | None = None,
 ) -> Plan:
-    """Plan for the test of `krisis compare` that a second run is better than a first.
+    """Plan for `krisis compare` to find that a second run is better than a first.
 
-    What is not given is taken from the pilot; else, without a difference, the answer is the least
-    one that ``study.n_patients`` show.
+    Args:
+        metric: the metric that is compared.
+        study: power, alpha and patients.
+        difference: how much better the second run is. Without it and without two pilots, the plan
+            reports the smallest difference that ``study.n_patients`` can show.
+        discordance: the share of rows that exactly one of the two runs has right.
+        pilot: two runs on the same cases, from which both are taken if not given.
     """
-    if _needs_resampling(metric, pilot, "difference"):
-        return resampled_power_plan(study, _of_two(pilot), None)
-    if discordance is None:
-        discordance = _of_two(pilot).paired()[1]
-    if difference is None and pilot is not None and pilot.right is not None:
-        difference = pilot.paired()[0]
-        if difference <= 0:
-            raise InvalidValue(
-                f"the second pilot is not better than the first ({difference:+.4f}); name the "
-                "better one second, or give --difference"
-            )
-    if difference is None:
-        return _paired_plan(_detectable(study, discordance, None), study, metric, pilot)
-    question = PairedQuestion(difference, discordance, alpha=study.alpha)
-    return _paired_plan(question, study, metric, pilot)
+    return _plan_paired(metric, study, pilot, difference, discordance, None, inferior=False)
 
 
 def plan_non_inferior(
@@ -126,193 +309,620 @@ def plan_non_inferior(
     discordance: float | None = None,
     pilot: Pilot | None = None,
 ) -> Plan:
-    """Plan for the interval of `krisis compare` to exclude that a second run is so much worse.
+    """Plan for the interval of `krisis compare --margin` to exclude a loss of the margin.
 
-    Without a margin, the answer is the least one that ``study.n_patients`` show.
+    Without a margin, the plan reports the smallest one that ``study.n_patients`` can show.
     """
     if margin is not None and not 0 < margin < 1:
-        raise InvalidValue(
-            f"the non-inferiority margin must lie above 0 and below 1, not {margin!r}"
-        )
-    if _needs_resampling(metric, pilot, "margin"):
-        if margin is None:
-            raise InvalidValue("give the --margin; it cannot be sought by resampling")
-        return resampled_power_plan(study, _of_two(pilot), margin)
-    if discordance is None:
-        discordance = _of_two(pilot).paired()[1]
-    if margin is None:
-        return _paired_plan(_detectable(study, discordance, difference), study, metric, pilot)
-    question = PairedQuestion(difference, discordance, margin, study.alpha)
-    return _paired_plan(question, study, metric, pilot)
+        raise InvalidValue(f"--margin must be above 0 and below 1, not {margin!r}")
+    return _plan_paired(metric, study, pilot, difference, discordance, margin, inferior=True)
 
 
-def _of_two(pilot: Pilot | None) -> Pilot:
-    if pilot is None or pilot.right is None:
-        raise InvalidValue(
-            "how often do the runs differ? give --discordance, or two pilots with --from A --from B"
-        )
-    return pilot
-
-
-def _needs_resampling(metric: BaseMetric, pilot: Pilot | None, what: str) -> bool:
-    """Tell whether a metric's test is known by resampling alone; refuse it without two pilots."""
-    known = is_share(metric) if pilot is None or pilot.right is None else pilot.is_share
-    if not known and (pilot is None or pilot.right is None):
-        raise InvalidValue(
-            f"{metric.key} is not a share of rows, so that no formula has the power for its "
-            f"{what}; give two pilots to resample with --from A --from B"
-        )
-    return not known
-
-
-def _width_plan(
-    question: WidthQuestion, study: Study, metric: BaseMetric, pilot: Pilot | None
+def _plan_paired(
+    metric: BaseMetric,
+    study: Study,
+    pilot: Pilot | None,
+    difference: float | None,
+    discordance: float | None,
+    margin: float | None,
+    *,
+    inferior: bool,
 ) -> Plan:
-    patients, asked = study.patients, Asked(study.patients, pilot)
-    start = max(2, math.ceil(question.wilson_n() * patients.design_effect / patients.mean_size))
-    near = study.n_patients or start
-    stretch = stretched(question, near, patients, study.power, seed=study.seed)
-
-    @cache
-    def power(n: int) -> float:
-        return assurance(question, n, patients, seed=study.seed, stretch=stretch)
-
-    point, points = answered(
-        study, power, start, asked, exact=lambda _: patients.mean_size == 1, confirmed=power
-    )
-    beside = _beside_width(question, study, asked.n_counted(point.n_patients))
-    if pilot is not None:
-        half = pilot.half_widths(
-            pilot.n_scored(point.n_patients), 1 - study.alpha, N_RESAMPLES, study.seed
+    two = pilot if pilot is not None and pilot.right is not None else None
+    share = is_share(metric) if two is None else two.is_share
+    if not share and two is None:
+        raise InvalidValue(
+            f"{metric.key} is not a share of rows, so no formula gives its power; add two pilots "
+            "with --from A --from B"
         )
-        label = f"assurance by drawing {point.n_patients:,} patients of the pilot"
-        beside[label] = float((half <= question.half_width * (1 + 1e-9)).mean())
-    aim = (
-        f"that the interval of {metric.key} around {question.expected:.4g} is at most "
-        f"± {question.half_width:.4g} wide"
-    )
-    return planned(
-        ("estimate", aim, "assurance"),
-        (point, points),
-        beside,
-        width_assumptions(metric, study) + shared_assumptions(study, pilot, paired=False),
-        inputs(study, metric, expected=question.expected, half_width=question.half_width),
-        pilot,
-    )
+    if inferior and margin is None and not share:
+        raise InvalidValue("missing --margin")
+    patients = _patients(study, pilot)
+    studies: Studies | None = two
+    if share:
+        given = discordance is not None or bool(difference) or (inferior and two is None)
+        if discordance is None:
+            if two is None:
+                raise InvalidValue("missing --discordance (or two pilots: --from A --from B)")
+            discordance = float(np.abs(two.values[0]).mean())
+            if discordance == 0:
+                raise InvalidValue("the two pilots agree on every row; add --discordance")
+        if difference is None and two is not None:
+            difference = float(two.values[0].mean())
+            if difference <= 0:
+                raise InvalidValue(
+                    f"the second pilot is not better than the first ({difference:+.4f}); name the "
+                    "better one second, or add --difference"
+                )
+        sought = margin is None if inferior else difference is None
+        if sought:
+            difference, margin = _smallest_effect(study, patients, difference, discordance)
+        difference, margin = difference or 0.0, margin or 0.0
+        _check_paired(difference, discordance, margin, study.alpha, inferior=inferior)
+        # The pilots' own difference is not 0 as non-inferiority assumes, so it is not drawn then.
+        studies = None if given or inferior else _drawn_from(two, study)
+        better, worse = (discordance + difference) / 2, (discordance - difference) / 2
+        shares = (better, worse, 1 - discordance)
+        studies = studies or AssumedPatients(patients, shares)
+    assert studies is not None
+    size, lost = difference or 0.0, margin or 0.0
 
-
-def _beside_width(question: WidthQuestion, study: Study, n_patients: int) -> dict[str, object]:
-    """Return Wilson's figures, and the width where just what is expected is seen."""
-    wilson, patients = question.wilson_n(), study.patients
-    rows = math.ceil(wilson * patients.design_effect - 1e-9)
-    beside: dict[str, object] = {"rows by Wilson's interval at the expected share": rows}
-    if patients.mean_size > 1:
-        beside["design effect 1 + (k - 1)*ICC"] = patients.design_effect
-    else:
-        beside["assurance of that number"] = wilson_assurance(question, wilson)
-        beside["rows by Wilson's interval with the assurance"] = smallest(
-            lambda n: wilson_assurance(question, n), study.power, start=wilson, exact=lambda _: True
+    def formula(n: int) -> float:
+        return _paired_power(
+            n, size, discordance or 0.0, lost, alpha=study.alpha, patients=patients
         )
-    beside["half width of krisis' interval if just the expected share is seen"] = (
-        question.expected_half_width(n_patients, patients)
+
+    shown = f"in {metric.key} that the pilots have" if not share else f"of {size:.3g}"
+    goal = f"to find a difference {shown}" + ("" if not share else f" in {metric.key}")
+    if lost:
+        goal = f"to show that {metric.key} is at most {lost:.3g} worse"
+    judge = found_better(studies, lost, study.alpha)
+    simulator = _Simulator(study, patients, pilot, judge, studies.source, n_studies=N_COMPARISONS)
+    test = f"The test is that of `krisis compare --primary {metric.key}`, two-sided at "
+    if lost:
+        test = "Shown means that the interval of `krisis compare --margin` excludes it, at "
+    assumptions = [f"{test}{study.alpha:g}."]
+    if lost:
+        assumptions.append(f"The true difference is assumed to be {size:.3g}.")
+    if discordance is not None:
+        assumptions.append(f"Exactly one of the two runs is right on {discordance:.1%} of rows.")
+    return simulator.plan(
+        "non_inferior" if inferior else "compare",
+        f"{goal}, with a power of {100 * study.power:g} %",
+        formula=formula if share else None,
+        succeeded=lambda found: found > 0,
+        rescaled=lambda n, found: n * _probit_factor(found.mean(), study.power, study.alpha / 2),
+        inputs={
+            "metric": metric.identifier,
+            "difference": difference,
+            "discordance": discordance,
+            **({"margin": margin} if inferior else {}),
+        },
+        assumptions=tuple(assumptions),
     )
-    return beside
 
 
-def _paired_plan(
-    question: PairedQuestion, study: Study, metric: BaseMetric, pilot: Pilot | None
+def plan_certificate(
+    study: Study,
+    *,
+    risk: float,
+    delta: float = 0.1,
+    expected_risk: float | None = None,
+    pilot: Pilot | None = None,
 ) -> Plan:
-    patients, asked = study.patients, Asked(study.patients, pilot)
+    """Plan for `krisis certify` to find a threshold with a bounded risk.
 
-    @cache
-    def power(n: int) -> float:
-        return paired_power(question, n, patients, seed=study.seed)
+    Args:
+        study: power and patients; ``study.alpha`` is not used.
+        risk: the bound on the share of errors among the answers.
+        delta: how often a certificate may be wrong.
+        expected_risk: the true share of errors; taken from the pilot if not given.
+        pilot: a run, with the metric `SelectiveAccuracy`.
 
-    start = question.normal_n(study.power, patients)
-    point, points = answered(
-        study,
-        power,
-        start,
-        asked,
-        exact=lambda n: patients.mean_size == 1 and n <= MOST_POOLS,
-        confirmed=lambda n: paired_power(
-            question, n, patients, seed=study.seed, n_worlds=N_CONFIRMED
+    >>> plan_certificate(Study(), risk=0.1, expected_risk=0.0).n_patients
+    24
+    """
+    check_bounds(risk, delta)
+    studies = None
+    if expected_risk is None:
+        if pilot is None:
+            raise InvalidValue("missing --expected-risk (or a pilot: --from RUN)")
+        expected_risk = 1 - float(pilot.values[0].mean())
+        if expected_risk >= risk:
+            raise InvalidValue(
+                f"all answers of the pilot together have a risk of {expected_risk:.4g}, which is "
+                f"not below {risk:g}; give the risk above a stricter threshold as --expected-risk"
+            )
+        studies = _drawn_from(pilot, study)
+    _check_expected_risk(expected_risk, risk)
+    patients = _patients(study, pilot)
+    drawn: Studies = studies or AssumedPatients(patients, (1 - expected_risk, expected_risk))
+    judge = certified(drawn, risk, delta)
+    simulator = _Simulator(study, patients, pilot, judge, drawn.source)
+    return simulator.plan(
+        "certify",
+        f"to certify a risk of at most {risk:g} where {expected_risk:.3g} is true, with a power of "
+        f"{100 * study.power:g} %",
+        formula=certificate_formula(risk, delta, expected_risk, patients),
+        succeeded=lambda found: found > 0,
+        rescaled=lambda n, found: n * _probit_factor(found.mean(), study.power, delta),
+        inputs={"risk": risk, "delta": delta, "expected_risk": expected_risk},
+        assumptions=(
+            "Certified means that `krisis certify` with its default method finds any threshold.",
+            "The formula assumes the same risk at every threshold, and distinct confidences.",
+            *(
+                []
+                if pilot
+                else ["Patients are those with an answer; plan for more if some abstain."]
+            ),
         ),
     )
-    beside: dict[str, object] = {}
-    if patients.mean_size > 1:
-        beside["design effect 1 + (k - 1)*ICC"] = patients.design_effect
-    if not question.margin:
-        beside["rows by Connor's formula, one row per patient"] = question.connor(study.power)
-    if pilot is not None and pilot.right is not None:
-        beside |= _drawn_power(pilot, question.margin, study, point.n_patients)
-    told = {"difference": question.difference, "discordance": question.discordance}
-    sized = replace(study, n_patients=point.n_patients)
-    return planned(
-        ("non-inferior" if question.margin else "compare", _paired_aim(question, metric), "power"),
-        (point, points),
-        beside,
-        paired_assumptions(question, metric, sized) + shared_assumptions(study, pilot, paired=True),
-        inputs(study, metric, **told, margin=question.margin or None),
-        pilot,
-    )
 
 
-def _drawn_power(pilot: Pilot, margin: float, study: Study, n_asked: int) -> dict[str, object]:
-    """Return the power in studies drawn from the pilot, and what other metrics take of it."""
-    n, alpha, seed = pilot.n_scored(n_asked), study.alpha, study.seed
-    drawn = f"by drawing {n_asked:,} patients of the pilot"
-    found: dict[str, object] = {
-        f"power {drawn}": pilot.power(n, margin=margin, alpha=alpha, n=N_RESAMPLES, seed=seed)
-    }
-    if not margin:
-        n_metrics, alone, together = pilot.family_power(n, alpha=alpha, seed=seed)
-        studies = f"found in {pilot.n_families(n)} such studies"
-        label = f"{studies}, as primary / with {n_metrics} metrics adjusted"
-        found[label] = f"{alone} / {together}"
-    return found
+def certificate_size(
+    *,
+    risk: float,
+    delta: float,
+    expected_risk: float,
+    power: float = 0.8,
+    patients: Patients | None = None,
+    binary: bool = True,
+    seed: int = 42,
+) -> int:
+    """Return how many patients with answers give a certificate with this power.
 
-
-def _paired_aim(question: PairedQuestion, metric: BaseMetric) -> str:
-    rows = f"{question.discordance:.4g} of the rows being right in one run alone"
-    if question.margin:
-        return f"to show that {metric.key} is at most {question.margin:.4g} worse, {rows}"
-    return f"to find a difference of {question.difference:.4g} in {metric.key}, {rows}"
-
-
-def _detectable(study: Study, discordance: float, difference: float | None) -> PairedQuestion:
-    """Turn the question round: the least difference, or margin, that so many patients show.
-
-    Without a ``difference`` it is sought, with one the non-inferiority margin beyond it.
+    By the formula where every patient has one row, else by simulation.
     """
-    if study.n_patients is None:
-        raise InvalidValue("give --difference or --margin, or --n for the least one that is shown")
-
-    def question(size: float) -> PairedQuestion:
-        if difference is None:
-            return PairedQuestion(size, discordance, alpha=study.alpha)
-        return PairedQuestion(difference, discordance, size, study.alpha)
-
-    least = max(0.0, -(difference or 0.0))
-    most = discordance if difference is None else 0.999
-    n, low, high = study.n_patients, least, most
-    if paired_power(question(most), n, study.patients, seed=study.seed) < study.power:
-        raise InvalidValue(
-            f"{n} patients reach a power of {study.power:g} at no size of the effect"
-        )
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        enough = paired_power(question(middle), n, study.patients, seed=study.seed) >= study.power
-        low, high = (low, middle) if enough else (middle, high)
-    return question(min(math.ceil(high * 1e4) / 1e4, most))
-
-
-def _reached(blank: WidthQuestion, study: Study) -> WidthQuestion:
-    """Turn the question round: the half width that so many patients reach with the assurance."""
-    if study.n_patients is None:
-        raise InvalidValue("give --half-width, or --n for the half width that is reached")
-    stretch = stretched(blank, study.n_patients, study.patients, study.power, seed=study.seed)
-    half = half_width_reached(
-        blank, study.n_patients, study.patients, study.power, seed=study.seed, stretch=stretch
+    _check_expected_risk(expected_risk, risk)
+    patients = patients or Patients()
+    formula = certificate_formula(risk, delta, expected_risk, patients, binary=binary)
+    study = Study(power, min(delta, power / 2, 0.5), patients, n_simulations=300, seed=seed)
+    drawn = AssumedPatients(patients, (1 - expected_risk, expected_risk))
+    start = smallest_size(formula, power)
+    if patients.most_rows == 1:
+        return start
+    judge = certified(drawn, risk, delta, binary=binary)
+    n, _, _ = _Simulator(study, patients, None, judge, drawn.source).corrected(
+        start,
+        formula,
+        succeeded=lambda found: found > 0,
+        rescaled=lambda n, found: n * _probit_factor(found.mean(), power, delta),
     )
-    return replace(blank, half_width=min(math.ceil(half * 1e5) / 1e5, 0.49999))
+    return n
+
+
+# The formulas ------------------------------------------------------------------------------------
+
+
+def _paired_power(
+    n_patients: int,
+    difference: float,
+    discordance: float,
+    margin: float,
+    *,
+    alpha: float,
+    patients: Patients,
+) -> float:
+    """Return the power to find a difference, or with a margin that no more is lost."""
+    n, z = patients.effective_rows(n_patients), _student(alpha, n_patients)
+    if margin:
+        return non_inferiority_power(n, difference, discordance, margin, z)
+    return difference_power(n, difference, discordance, z)
+
+
+def certificate_formula(
+    risk: float, delta: float, expected_risk: float, patients: Patients, *, binary: bool = True
+) -> Power:
+    """Return the power of `krisis certify` by the number of patients.
+
+    With several rows per patient the exact power is taken at the effective rows. With too few
+    patients to bet on their sums, one row of each is tested: so many rows count.
+    """
+    betting = FEWEST_FOR_BETTING * fewest_rows(risk, divided(delta)[1])
+
+    def power(n: int) -> float:
+        drawn = n * patients.mean_size / patients.most_rows  # rows of one draw per patient
+        rows = patients.effective_rows(n) if n >= betting else drawn
+        return certificate_power(math.floor(rows + _SAME), risk, delta, expected_risk, binary)
+
+    return power
+
+
+def certificate_power(
+    n: int, risk: float, delta: float, expected_risk: float, binary: bool = True
+) -> float:
+    """Return the chance that `krisis certify` finds any threshold on n independent answers.
+
+    A test of m answers at level l allows a(m, l) errors, the largest k with P(Bin(m, risk) ≤ k) ≤ l
+    (Clopper and Pearson, Biometrika 26 (1934) 404–413). There is a threshold unless the test of all
+    answers and the first test of each chain fail; each tests the answers of the one before among
+    others. The number of errors is followed from test to test, so that the power is exact for one
+    risk at all thresholds. Losses between 0 and 1 are tested at level l/e (Hoeffding–Bentkus).
+
+    >>> round(certificate_power(320, 0.05, 0.1, 0.02), 3)
+    0.857
+    """
+    whole_level, chains = divided(delta)
+    starts = [(start, level) for level, start in chain_starts(n, risk, chains)]
+    if starts[-1][0] > n or allowed_errors(n, risk, chains) < 0:
+        return 0.0
+    stricter = 1.0 if binary else math.e
+    steps = tuple(
+        (start, int(allowed_errors(start, risk, level / stricter)))
+        for start, level in [*starts, (n, whole_level)]
+    )
+    return 1 - float(_all_failed(steps, expected_risk))
+
+
+@lru_cache(maxsize=256)
+def _all_failed(steps: tuple[tuple[int, int], ...], expected_risk: float) -> float:
+    """Return the chance that every step has more errors than it allows."""
+    chance, before = np.ones(1), 0  # of 0, 1, … errors so far, all tests having failed
+    for n, allowed in steps[:-1]:
+        fresh = np.arange(n - before + 1)
+        chance = np.convolve(chance, _binomial(fresh, n - before, expected_risk))
+        chance[: allowed + 1], before = 0.0, n
+    n, allowed = steps[-1]
+    errors = np.arange(chance.size)
+    passed = binomial_p(np.maximum(allowed - errors, 0), n - before, expected_risk)
+    return float(chance @ (1 - np.where(errors <= allowed, passed, 0.0)))
+
+
+def _binomial(k: np.ndarray, n: int, p: float) -> FloatArray:
+    log = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+    mass: FloatArray = np.exp(log + special.xlogy(k, p) + special.xlog1py(n - k, -p))
+    return mass
+
+
+def _student(alpha: float, n_patients: float) -> float:
+    """Return Student's two-sided quantile with a degree of freedom less than patients."""
+    return float(special.stdtrit(max(n_patients - 1, 1), 1 - alpha / 2))
+
+
+def _interval_quantile(alpha: float, n_patients: int, patients: Patients) -> float:
+    """Return the quantile that an interval of a share uses: Student's if patients have many rows.
+
+    Three degrees more than that, as the design effect is not estimated from the patients alone.
+    """
+    if patients.most_rows == 1:
+        return float(special.ndtri(1 - alpha / 2))
+    return _student(alpha, n_patients + 3)
+
+
+def smallest_size(power: Power, target: float) -> int:
+    """Return the size from which on the power stays reached.
+
+    Whole errors decide, so the power falls a little with most patients and jumps with some: sizes
+    up to a quarter above the first that reaches it are tried for one that misses.
+    """
+    high = 2
+    while power(high) < target or power(high + high // 4) < target:
+        high *= 2
+        if high > MOST_PATIENTS:
+            raise InvalidValue(f"more than {MOST_PATIENTS:,} patients are needed; ask for less")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if power(middle) < target else (low, middle)
+    step = max(1, high // 1000)
+    missing = [n for n in range(high, high + high // 4 + 10, step) if power(n) < target]
+    return missing[-1] + step if missing else high
+
+
+def _smallest_effect(
+    study: Study, patients: Patients, difference: float | None, discordance: float
+) -> tuple[float, float]:
+    """Return the smallest difference, or with one the smallest margin, that n patients show."""
+    n = study.n_patients
+    if n is None:
+        what = "--difference" if difference is None else "--margin"
+        raise InvalidValue(f"missing {what} (or --n, to see the smallest one that can be shown)")
+
+    def effect(size: float) -> tuple[float, float]:
+        return (size, 0.0) if difference is None else (difference, size)
+
+    def enough(size: float) -> bool:
+        delta, margin = effect(size)
+        found = _paired_power(n, delta, discordance, margin, alpha=study.alpha, patients=patients)
+        return found >= study.power
+
+    low, high = max(0.0, -(difference or 0.0)), discordance if difference is None else 0.999
+    if not enough(high):
+        raise InvalidValue(
+            f"{n:,} patients reach a power of {study.power:g} at no size of the effect"
+        )
+    while high - low > 1e-5:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return effect(min(math.ceil(high * 1e4) / 1e4, discordance if difference is None else 0.999))
+
+
+# The simulation ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulator:
+    """Studies of one plan, and the correction of its size by them."""
+
+    study: Study
+    patients: Patients
+    pilot: Pilot | None
+    judge: Judge
+    source: str
+    n_studies: int = N_STUDIES
+
+    def outcomes(self, n_asked: int) -> FloatArray:
+        """Judge simulated studies of so many patients; always the same ones."""
+        generator = np.random.default_rng(self.study.seed)
+        n_studies = self.study.n_simulations or self.n_studies
+        return np.array([self.judge(n_asked, generator) for _ in range(n_studies)])
+
+    def corrected(
+        self,
+        start: int,
+        formula: Power | None,
+        *,
+        succeeded: Callable[[FloatArray], np.ndarray],
+        rescaled: Callable[[int, FloatArray], float],
+    ) -> tuple[int, float, Simulation | None]:
+        """Return a size in patients that count, its power, and the simulation that confirms it.
+
+        The first simulation is held against the formula. If they disagree, sizes are corrected
+        until one reaches the power that the study asks for.
+        """
+        stated = self.study.power if formula is None else formula(start)
+        tolerance: Callable[[Simulation], float] = _chance
+        n, missed, reached = start, 1, MOST_PATIENTS  # sizes between which the answer must be
+        for _ in range(_MOST_SIMULATIONS):
+            n_asked = self._n_asked(n)
+            if self._n_rows(n_asked) > _MOST_SIMULATED_ROWS:
+                if formula is not None and n == start:
+                    return n, stated, None
+                raise InvalidValue(
+                    f"more than {_MOST_SIMULATED_ROWS:,} rows would have to be simulated; ask for "
+                    "less power, a larger difference or a wider interval"
+                )
+            outcomes = self.outcomes(n_asked if self.source == "pilot" else n)
+            share = float(succeeded(outcomes).mean())
+            found = Simulation(share, outcomes.size, self.source)
+            near = abs(share - stated) <= tolerance(found)
+            if near or self.study.n_patients is not None or n == reached:
+                break
+            stated, tolerance = self.study.power, lambda _: _NEAR
+            missed, reached = (n, reached) if share < stated else (missed, n)
+            n = math.ceil(min(max(rescaled(n, outcomes), n / 5), 5 * n))
+            if not missed < n < reached:
+                n = math.ceil((missed + reached) / 2)
+        confirmed = formula is not None and near and n == start
+        return n, formula(n) if formula is not None and confirmed else share, found
+
+    def plan(
+        self,
+        question: str,
+        goal: str,
+        *,
+        formula: Power | None,
+        succeeded: Callable[[FloatArray], np.ndarray],
+        rescaled: Callable[[int, FloatArray], float],
+        inputs: JsonObject,
+        assumptions: tuple[str, ...],
+    ) -> Plan:
+        """Find the size, or take the given one, and put the answer together."""
+        study, pilot = self.study, self.pilot
+        if study.n_patients is not None:
+            start = study.n_patients if pilot is None else pilot.n_counted(study.n_patients)
+        elif formula is not None:
+            start = smallest_size(formula, study.power)
+        else:
+            start = pilot.n_patients if pilot is not None else 2
+        n, power, simulation = self.corrected(
+            start, formula, succeeded=succeeded, rescaled=rescaled
+        )
+        n_asked = self._n_asked(n)
+        if study.n_patients is not None:
+            n_asked = study.n_patients
+        return Plan(
+            question=question,
+            goal=goal,
+            n_patients=n_asked,
+            n_rows=self._n_rows(n_asked),
+            power=power,
+            formula_n_patients=None if formula is None else self._n_asked(start),
+            design_effect=self.patients.design_effect,
+            simulation=simulation,
+            inputs={
+                **inputs,
+                "power": study.power,
+                **({} if question == "certify" else {"alpha": study.alpha}),
+                "cluster_size": self.patients.mean_size,
+                "icc": self.patients.icc,
+                "n_patients": study.n_patients,
+                "seed": study.seed,
+            },
+            assumptions=(*assumptions, *self._about_patients()),
+            pilot=pilot,
+        )
+
+    def _n_asked(self, n_counted: int) -> int:
+        return n_counted if self.pilot is None else self.pilot.n_asked(n_counted)
+
+    def _n_rows(self, n_asked: int) -> int:
+        if self.pilot is None:
+            return math.ceil(n_asked * self.patients.mean_size - _SAME)
+        of_pilot = self.pilot.patients.mean_size if self.pilot.is_share else 1.0
+        return math.ceil(self.pilot.n_rows(n_asked) * self.patients.mean_size / of_pilot - 1e-6)
+
+    def _about_patients(self) -> list[str]:
+        if self.pilot is None:
+            rows = "one row"
+            if self.patients.most_rows > 1:
+                rows = f"{self.patients.mean_size:.3g} rows (ICC {self.patients.icc:.3g})"
+            return [f"Every patient has {rows}; every row gets a reply."]
+        known = "Rows per patient, their correlation and the share of rows without a reply"
+        n = self.pilot.n_patients
+        return [f"{known} are as in the pilot of {n:,} patients, which knows them roughly."]
+
+
+def _chance(simulation: Simulation) -> float:
+    """Return how far from the formula a simulation may be, by the promise or by chance."""
+    return max(0.03, 2.5 * simulation.standard_error)
+
+
+def _quantile_of(widths: FloatArray, share: float) -> float:
+    """Return the width that this share of studies does not exceed; some may have none."""
+    return float(np.quantile(widths, share, method="higher"))
+
+
+def _probit_factor(seen: float, target: float, tail: float) -> float:
+    """Return how many times more patients bring the power from ``seen`` to the target.
+
+    Φ⁻¹(power) + z grows as √n, z being the quantile of the test.
+    """
+    z = float(special.ndtri(1 - tail))
+    reached = float(special.ndtri(min(max(seen, 0.01), 0.99))) + z
+    return ((float(special.ndtri(target)) + z) / max(reached, 0.3)) ** 2
+
+
+def _patients(study: Study, pilot: Pilot | None) -> Patients:
+    if study.patients is not None:
+        return study.patients
+    return pilot.patients if pilot is not None and pilot.is_share else Patients()
+
+
+def patients_of(
+    pilot: Pilot | None, cluster_size: float | None, icc: float | None
+) -> Patients | None:
+    """Return the patients that options describe, what is missing as in the pilot; None for none."""
+    if cluster_size is None and icc is None:
+        return None
+    known = pilot.patients if pilot is not None and pilot.is_share else None
+    if cluster_size is None and known is not None:
+        return replace(known, icc=icc or 0.0)
+    if icc is None and (cluster_size or 1) > 1 and known is None:
+        raise InvalidValue("rows of one patient resemble each other: add --icc (0 if they do not)")
+    seen = 0.0 if known is None or (cluster_size or 1) == 1 else known.icc
+    return Patients(1.0 if cluster_size is None else cluster_size, seen if icc is None else icc)
+
+
+def _drawn_from(pilot: Pilot | None, study: Study) -> Pilot | None:
+    """Return the pilot where nothing that it knows was replaced, else None."""
+    return pilot if study.patients is None else None
+
+
+def _expected(pilot: Pilot | None) -> float:
+    if pilot is None:
+        raise InvalidValue("missing --expected (or a pilot: --from RUN)")
+    value = float(pilot.values[0].mean())
+    if not 0 < value < 1:
+        raise InvalidValue(
+            f"{pilot.metric.key} is {value:g} in the pilot, which does not show how often it "
+            "misses; add --expected"
+        )
+    return value
+
+
+def _check_paired(
+    difference: float, discordance: float, margin: float, alpha: float, *, inferior: bool
+) -> None:
+    if not 0 < discordance <= 1:
+        raise InvalidValue(
+            f"--discordance must be above 0 and at most 1, not {discordance!r}; it is the share of "
+            "rows that exactly one of the runs has right"
+        )
+    if not abs(difference) <= discordance:
+        raise InvalidValue(
+            f"a difference of {difference!r} cannot be larger than the discordance of "
+            f"{discordance!r}: runs differ only on rows that one of them alone has right"
+        )
+    if inferior and not difference + margin > 0:
+        raise InvalidValue(
+            f"a run that is {-difference!r} worse cannot be shown to be at most {margin!r} worse "
+            "at any size; choose a larger margin"
+        )
+    if not inferior and not difference > 0:
+        raise InvalidValue(f"--difference must be above 0, not {difference!r}")
+
+
+def _check_expected_risk(expected_risk: float, risk: float) -> None:
+    if not 0 <= expected_risk < 1:
+        raise InvalidValue(f"--expected-risk must be between 0 and 1, not {expected_risk!r}")
+    if expected_risk >= risk:
+        raise InvalidValue(
+            f"the expected risk {expected_risk:g} is not below {risk:g}, so no size helps"
+        )
+
+
+# The cost ----------------------------------------------------------------------------------------
+
+
+class Price(Protocol):
+    """What tokens cost; ``batch`` is the share of it that a provider batch costs, if known."""
+
+    @property
+    def batch(self) -> float | None: ...
+    def cost(self, input_tokens: float, output_tokens: float) -> float: ...
+
+
+def cost_of(
+    plan: Plan,
+    prices: Mapping[str, Price],
+    *,
+    input_tokens: float | None = None,
+    output_tokens: float | None = None,
+) -> JsonObject:
+    """Return tokens, dollars by model and hours of one run of the planned rows.
+
+    Tokens per row are those given, else those of the pilot; hours are at the pilot's pace. What is
+    not known is None.
+    """
+    per_row = [input_tokens, output_tokens]
+    hours = None
+    if plan.pilot is not None:
+        run = plan.pilot.left
+        rows, spent = run.evaluation_results, run.spending
+        answered = [row for row in rows if row.error is None]
+        lost = spent.lost_input_tokens, spent.lost_output_tokens
+        for place, name in enumerate(("input_tokens", "output_tokens")):
+            known = [getattr(row, name) for row in answered if getattr(row, name) is not None]
+            if per_row[place] is None and known:
+                per_row[place] = (sum(known) + (lost[place] or 0)) / len(known)
+        if spent.elapsed_seconds:
+            hours = spent.elapsed_seconds / len(rows) * plan.n_rows / 3600
+    n_input, n_output = (None if each is None else each * plan.n_rows for each in per_row)
+    if prices and (n_input is None or n_output is None):
+        raise InvalidValue(
+            "tokens per row are unknown, so nothing can be priced; add --input-tokens and "
+            "--output-tokens, or a pilot that counted them"
+        )
+    dollars = {name: price.cost(n_input or 0, n_output or 0) for name, price in prices.items()}
+    return {
+        "input_tokens": n_input,
+        "output_tokens": n_output,
+        "hours": hours,
+        "models": [
+            {
+                "model": name,
+                "dollars": dollars[name],
+                "batch_dollars": None if price.batch is None else dollars[name] * price.batch,
+            }
+            for name, price in prices.items()
+        ],
+    }
+
+
+def cost_text(cost: JsonObject) -> str:
+    """Return the cost of one run in words; empty where nothing is known."""
+    words = []
+    if cost["input_tokens"] is not None and cost["output_tokens"] is not None:
+        words.append(f"{cost['input_tokens']:,.0f} tokens in, {cost['output_tokens']:,.0f} out")
+    if cost["hours"] is not None:
+        hours = cost["hours"]
+        duration = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+        words.append(f"{duration} at the pace of the pilot")
+    for one in cost["models"]:
+        batch = one["batch_dollars"]
+        words.append(
+            f"{one['model']} ${one['dollars']:,.2f}"
+            + ("" if batch is None else f" (${batch:,.2f} as a batch)")
+        )
+    return f"One run: {'; '.join(words)}" if words else ""

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from krisis.decisions.plan_certify import FEWEST_FOR_BETTING
 from krisis.decisions.threshold_search import Search, crc, divided, fixed_sequence, sgr
+from krisis.errors import InvalidValue
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.intervals import Interval
 from krisis.statistics.risk_tests import (
@@ -24,6 +24,9 @@ from krisis.statistics.risk_tests import (
 
 Method = Literal["fixed-sequence", "sgr", "crc"]
 METHODS: tuple[Method, ...] = ("fixed-sequence", "sgr", "crc")
+FEWEST_FOR_BETTING = 5
+"""With several rows per patient: so many times the fewest rows must there be patients to bet on."""
+_LEAST_RISK = 1e-6
 _TESTS_AT_ONCE = 1024
 _SHOWN = 0.975
 TestName = Literal["exact binomial", "Hoeffding–Bentkus", "betting", "none"]
@@ -171,6 +174,17 @@ class Certified:
         enough = n >= fewest_rows(risk, divided(delta)[1])
         shown = binomial_p(losses[enough] - 1, n[enough], risk) >= _SHOWN
         return bool(enough.any() and (losses[enough] > 0).all() and shown.all())
+
+
+def check_bounds(risk: float, delta: float) -> None:
+    """Refuse a bound or a delta that is no probability."""
+    for name, value in (("risk", risk), ("delta", delta)):
+        if not 0 < value < 1:
+            raise InvalidValue(f"the {name} must be between 0 and 1, not {value!r}")
+    if risk < _LEAST_RISK:
+        raise InvalidValue(
+            f"a risk of {risk!r} would take millions of cases; choose {_LEAST_RISK:g} or more"
+        )
 
 
 def find_threshold(sample: Sample, method: Method, risk: float, delta: float) -> Certified:
