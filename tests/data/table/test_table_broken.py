@@ -69,7 +69,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "utf-16 without a mark": (CSV.encode("utf-16-le"), "p.csv line 1 is not text in UTF-8"),
     "decimal comma": (
         CSV.replace(",", ";").replace(".", ","),
-        r"row 1 \(line 2\), column hba1c: '5,2' has a comma where a number has a decimal point",
+        r"row 1 \(line 2\), column hba1c: '5,2' is a number with decimal: ","",
     ),
 }
 YAMLS: dict[str, tuple[Change, str]] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     StrictBool,
@@ -19,6 +21,14 @@ from pydantic import (
 
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
+from krisis.data.table.formats import (
+    AboveDetection,
+    BelowDetection,
+    DateOrder,
+    DecimalSign,
+    NumberFormat,
+    ThousandsSign,
+)
 from krisis.data.table.suite_file import Part, SecondUnitSpec, read_suite_file
 from krisis.data.task import Label
 from krisis.errors import InvalidFile
@@ -88,8 +98,18 @@ class PathSpec(OfPath):
         return self
 
 
+def _known_encoding(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise ValueError("unknown encoding; write utf-8, cp1252, latin-1 or utf-16") from None
+
+
 class SourceSpec(Part):
-    """Where the rows come from: files, a query on a database file, or FHIR resources."""
+    """Where the rows come from and how they are written.
+
+    Files, a query on a database file, or FHIR resources.
+    """
 
     shorthand = "files"
 
@@ -100,6 +120,24 @@ class SourceSpec(Part):
     per: Per = "patient"
     index_date: PathSpec | None = None
     columns: dict[StrictStr, PathSpec] = Field(default_factory=dict)
+    encoding: Annotated[StrictStr, AfterValidator(_known_encoding)] = "utf-8"
+    decimal: DecimalSign = "."
+    thousands: ThousandsSign | None = None
+    dates: DateOrder | None = None
+    missing: Annotated[list[MissingCode], BeforeValidator(_one_or_more)] = Field(
+        default_factory=list
+    )
+
+    @model_validator(mode="after")
+    def _formats_fit(self) -> Self:
+        formats = {"encoding", "decimal", "thousands", "dates", "missing"} & self.model_fields_set
+        if formats and self.fhir is not None:
+            raise ValueError(f"{min(formats)} is for files and databases; FHIR has one format")
+        if "encoding" in formats and self.database is not None:
+            raise ValueError("encoding is for CSV files; a database states its own")
+        if self.thousands == self.decimal:
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}")
+        return self
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -281,6 +319,10 @@ class FeatureSpec(OfPath):
     )
     values: dict[StrictInt | StrictStr, StrictStr] = Field(default_factory=dict)
     text: StrictBool = False
+    below_detection: BelowDetection | None = None
+    above_detection: AboveDetection | None = None
+    decimal: DecimalSign | None = None
+    thousands: ThousandsSign | None = None
     second_unit: SecondUnitSpec | None = None
     states_label: Accepted | None = None
 
@@ -297,7 +339,8 @@ class FeatureSpec(OfPath):
     @property
     def is_number(self) -> bool:
         """Say whether the file promises that the column holds numbers."""
-        return bool(self.unit) or self.plausible is not None
+        beyond = self.below_detection or self.above_detection
+        return bool(self.unit or beyond) or self.plausible is not None
 
 
 class BaselineSpec(Part):
@@ -368,6 +411,27 @@ class Declaration(Part):
                 place = f"tasks.{name}.rule" if task.rule else "baselines.rule"
                 raise ValueError(f"{place}: {strange[0]} is no answer of the task {name!r}")
         return self
+
+    def number_format(self, name: str) -> NumberFormat:
+        """Return how the numbers of a column are written."""
+        spec, source = self.feature(name), self.source
+        return NumberFormat(
+            decimal=spec.decimal or source.decimal,
+            thousands=spec.thousands or source.thousands,
+            below=spec.below_detection,
+            above=spec.above_detection,
+            unit=spec.unit,
+        )
+
+    @property
+    def used_columns(self) -> list[str]:
+        """Return the columns that the file names for a task; expressions may read others."""
+        named = [self.record_id, self.cluster, self.split.column if self.split else None]
+        for task in self.tasks.values():
+            named += [*task.features, task.label.column, *(task.answers.columns or ())]
+            named += [task.deferral.column if task.deferral else None, task.answers.column]
+            named += [] if isinstance(task.question, str) else [task.question.column]
+        return [name for name in dict.fromkeys([*named, *self.groups]) if name]
 
     def rule(self, task: str) -> dict[str, str]:
         """Return the rule of a task by its answers; the one under baselines is the first task's."""

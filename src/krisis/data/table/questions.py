@@ -78,9 +78,36 @@ class Question:
         if name not in self.source.columns:
             unknown = UnknownName.among("column", name, self.source.columns)
             raise InvalidFile(f"{self.source.name}: {key}: {unknown}")
+        if name in self.source.faults:
+            raise self.source.faults[name]
         return name
 
     def _check_columns(self) -> None:
+        for fault in self.column_faults():
+            raise fault
+
+    def column_faults(self) -> Iterator[InvalidFile]:
+        """Return what is wrong with the columns that the task uses, each once."""
+        seen: set[str] = set()
+        for key, name in self._named_columns():
+            try:
+                self._column(name, key)
+                if self.source.columns[name] == "BLOB" and name in self.spec.features:
+                    raise InvalidFile(
+                        f"{self.source.name}, column {name}: it holds bytes, which cannot be "
+                        f"shown; take it out of {self.place}.features"
+                    )
+            except InvalidFile as error:
+                if str(error) not in seen:
+                    yield error
+                seen.add(str(error))
+        for name in self.declaration.features:
+            if name not in self.source.columns:
+                unknown = UnknownName.among("column", name, self.source.columns)
+                yield InvalidFile(f"{self.source.name}: features: {unknown}")
+
+    def _named_columns(self) -> Iterator[tuple[str, str]]:
+        """Return the columns that the task names, each with the key of the file that does."""
         declared, spec = self.declaration, self.spec
         named = {
             "record_id": declared.record_id,
@@ -89,19 +116,11 @@ class Question:
             f"{self.place}.label": spec.label.column,
             f"{self.place}.deferral": spec.deferral.column if spec.deferral else None,
         }
-        for key, name in named.items():
-            if name is not None:
-                self._column(name, key)
+        yield from ((key, name) for key, name in named.items() if name is not None)
         for name in spec.features:
-            if self.source.columns[self._column(name, f"{self.place}.features")] == "BLOB":
-                raise InvalidFile(
-                    f"{self.source.name}, column {name}: it holds bytes, which cannot be shown; "
-                    f"take it out of {self.place}.features"
-                )
-        for name in declared.features:
-            self._column(name, "features")
+            yield f"{self.place}.features", name
         for name in declared.groups:
-            self._column(name, "groups")
+            yield "groups", name
 
     def expression(self, text: str, place: str) -> Expression:
         """Check an expression of the YAML over the columns of the table."""
@@ -109,6 +128,8 @@ class Question:
         found = checked_expression(
             source.connection, text, place, table=TABLE, columns=source.columns
         )
+        for name in found.columns:
+            self._column(name, place)
         self.evaluated[place] = found
         return found
 
@@ -183,10 +204,12 @@ class Question:
     def _implausible(self) -> Iterator[Reason]:
         """Return the reasons by values that cannot be right; they are kept and shown."""
         for name in self.declaration.features:
+            if name not in self.spec.features:
+                continue
             spec, place = self.declaration.feature(name), f"features.{name}"
             if spec.is_number:
                 self._number(name, place)
-            if spec.plausible is not None and name in self.spec.features:
+            if spec.plausible is not None:
                 low, high = spec.plausible
                 sql = f"(not ({quoted(name)} between {low!r} and {high!r}))"
                 found = Expression(sql, (name,), "BOOLEAN")
