@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
@@ -459,13 +460,25 @@ def checked_declaration(content: JsonObject, place: str) -> Declaration:
     try:
         return Declaration.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        inner = {"fixed", "files", "str", "ColumnOf", "int", "float", "[key]", "FeatureSpec"}
-        steps = [str(step) for step in first["loc"] if str(step) not in inner]
-        name = ".".join(steps).replace("constrained-", "")
-        if first["type"] == "missing":
-            raise InvalidFile(f"{place}: {name} is missing") from None
-        message = first["msg"].removeprefix("Value error, ")
-        received = "" if first["type"] == "value_error" else f", received {first['input']!r}"
-        where = f"{name}: " if name else ""
-        raise InvalidFile(f"{place}: {where}{message}{received}") from None
+        raise InvalidFile(f"{place}: {_fault(error.errors()[0])}") from None
+
+
+def declaration_faults(content: JsonObject) -> list[str]:
+    """Return every fault of the file in a sentence that begins with its key."""
+    try:
+        Declaration.model_validate(content)
+    except ValidationError as error:
+        return list(dict.fromkeys(map(_fault, error.errors())))
+    return []
+
+
+def _fault(found: ErrorDetails) -> str:
+    inner = {"fixed", "files", "str", "ColumnOf", "int", "float", "[key]", "FeatureSpec"}
+    steps = [str(step) for step in found["loc"] if str(step) not in inner]
+    name = ".".join(steps).replace("constrained-", "")
+    if found["type"] == "missing":
+        return f"{name} is missing"
+    message = found["msg"].removeprefix("Value error, ")
+    received = "" if found["type"] == "value_error" else f", received {found['input']!r}"
+    where = f"{name}: " if name else ""
+    return f"{where}{message}{received}"

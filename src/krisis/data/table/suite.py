@@ -35,6 +35,20 @@ MOST_TRAINING_RECORDS = 10_000
 _DEFER = "defer"
 
 
+@contextmanager
+def readable_rows(path: Path) -> Iterator[None]:
+    """Say in one sentence what DuckDB says of a file that breaks while it is read."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__ not in ("duckdb", "_duckdb"):
+            raise
+        raise InvalidFile(
+            f"{path}: its rows cannot be read: {duckdb_says(error)}; the source may be broken, or "
+            "too large for the memory"
+        ) from error
+
+
 class TableSuite(BaseDataSuite):
     """A table of one's own as a suite, declared in a YAML file: `krisis run clinic.yaml`.
 
@@ -89,45 +103,32 @@ class TableSuite(BaseDataSuite):
             f"provider may have them{f' ({terms})' if terms else ''}"
         )
 
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Say in one sentence what DuckDB says of a file that breaks while it is read."""
-        try:
-            yield
-        except Exception as error:
-            if type(error).__module__ not in ("duckdb", "_duckdb"):
-                raise
-            raise InvalidFile(
-                f"{self.path}: its rows cannot be read: {duckdb_says(error)}; the source may be "
-                "broken, or too large for the memory"
-            ) from error
-
     @cached_property
     def source(self) -> Source:
         """Return the rows behind their locked connection."""
-        with self.told():
+        with readable_rows(self.path):
             return open_source(self.declaration, self.path.parent, self.data_path)
 
     @cached_property
     def table(self) -> TaskTable:
         """Return the cases of the chosen task, checked for leaks."""
-        with self.told():
+        with readable_rows(self.path):
             table = TaskTable(self.declaration, self._task_name(), self.source, self.config)
             for finding in findings(table):
                 raise InvalidFile(finding)
-            self._rule = self.declared_rule(table)
+            self._rule = declared_rule(table)
             return table
 
     def load(self) -> list[PatientRecord]:
         """Return the records of the rows to evaluate, in an order drawn by the seed."""
-        with self.told():
+        with readable_rows(self.path):
             return self._checked(self.table.records("use"))
 
     def first(self, limit: int | None) -> Records:
         """Return the first records without making any other."""
         if limit is None or self._loaded is not None:
             return super().first(limit)
-        with self.told():
+        with readable_rows(self.path):
             return Records(self._checked(self.table.records("use", limit)))
 
     def _checked(self, records: list[PatientRecord]) -> list[PatientRecord]:
@@ -152,7 +153,7 @@ class TableSuite(BaseDataSuite):
 
     def training_records(self) -> list[PatientRecord]:
         """Return records of rows that are held back for baselines."""
-        with self.told():
+        with readable_rows(self.path):
             return (
                 self.table.records("train", MOST_TRAINING_RECORDS) if self.table.has_split else []
             )
@@ -171,11 +172,6 @@ class TableSuite(BaseDataSuite):
         assert self.table
         return {} if self._rule is None else {"declared": self._rule}
 
-    def declared_rule(self, table: TaskTable) -> Rule | None:
-        """Return the rule of a task, checked to read its features alone."""
-        given = self.declaration.rule(table.name)
-        return TableRule(table, given) if given else None
-
     def describe(self) -> JsonObject:
         """Say where the rows come from, how they were split, and what was accepted."""
         table, declared = self.table, self.declaration
@@ -189,6 +185,7 @@ class TableSuite(BaseDataSuite):
             "account": self._account(n_records),
             "version": str(declared.version),
             **({"accepted": accepted(table)} if accepted(table) else {}),
+            **({"merged": self.source.merged} if self.source.merged else {}),
             "labels": dict(sorted(table.label_counts("use").items())),
             "deferral_reasons": table.reason_counts("use"),
             "provenance": [
@@ -226,6 +223,12 @@ class TableSuite(BaseDataSuite):
         more = " …" if len(self.source.readings) > 3 else ""
         hidden = "".join(f"; {sentence}" for sentence in accepted(table))
         return f"{names}{more}: {'; '.join(parts)}{hidden}"
+
+
+def declared_rule(table: TaskTable) -> Rule | None:
+    """Return the rule of a task, checked to read its features alone."""
+    given = table.declaration.rule(table.name)
+    return TableRule(table, given) if given else None
 
 
 class TableRule:
