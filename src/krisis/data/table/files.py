@@ -23,7 +23,7 @@ from krisis.errors import InvalidFile
 if TYPE_CHECKING:
     import duckdb
 
-_FORMATS = {
+FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "lines",
@@ -105,10 +105,10 @@ def reading_of(
     misread: with a decimal comma, 1.234 is 1234.
     """
     name = path.name.lower().removesuffix(".gz")
-    form = _FORMATS.get(Path(name).suffix, "")
+    form = FORMATS.get(Path(name).suffix, "")
     if not form:
         hint = "; name a database as {database: FILE, query: SELECT …}"
-        known = ", ".join(_FORMATS)
+        known = ", ".join(FORMATS)
         raise InvalidFile(f"{path} has no known ending; give one of {known}{hint}")
     copy = None
     if encoding != "utf-8":
