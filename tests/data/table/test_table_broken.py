@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import csv
+import gzip
 import json
 import sqlite3
 from contextlib import closing

@@ -50,7 +50,7 @@ class ColumnSummary:
     # Value as it is most often written → rows; all of them where there are few.
     categories: dict[JsonValue, int] = field(default_factory=dict)
     is_list: bool = False
-    format: NumberFormat = NumberFormat()
+    format: NumberFormat = field(default_factory=NumberFormat)
 
     @property
     def is_number(self) -> bool:
@@ -153,12 +153,9 @@ class ColumnCounter:
         words = ", ".join(map(sql_text, known["missing"]))
         text = f"trim({column}::varchar)"
         is_word = f"lower({text}) in ({words})"
-        given = (
-            f"case when {text} = '' then null else {column} end" if kind == "VARCHAR" else column
-        )
-        form = replace(self.format, below="bound", above="bound")
+        given = f"nullif({text}, '')" if kind == "VARCHAR" else column
         unit = self._cell_unit(text) if kind == "VARCHAR" else ""
-        form = replace(form, unit=unit)
+        form = replace(self._own_format(column, kind), below="bound", above="bound", unit=unit)
         number = "null::double"
         if is_number(kind):
             number = f"{column}::double"

@@ -240,7 +240,9 @@ class Columns:
         self.cluster = self._cluster()
         self.record = self._record()
         self.choice = self._choice()
-        self.split = self._take(lambda one: has_role(one.name, "split") and bool(test_values(one)))
+        self.split = self._take(
+            lambda one: has_role(one.name, "split") and bool(evaluated_values(one))
+        )
         self.outcome = None if self.choice else self._outcome()
         self.deferral = self._take(
             lambda one: has_role(one.name, "deferral") and one.has_few_values
@@ -468,11 +470,12 @@ class Columns:
         for group in list(self.groups):
             if any(f"column {group.name}: " in p.sentence for p in checked.fatal):
                 self.groups.remove(group)
-        for name, why in self.suspects.items():
-            if name not in self.out and len(self.features) > 1:
-                self.out[name] = why
-                self.features = [one for one in self.features if one.name != name]
-        self.suspects = {}
+        if checked.tables:  # else the leaks were not looked for yet
+            for name, why in self.suspects.items():
+                if name not in self.out and len(self.features) > 1:
+                    self.out[name] = why
+                    self.features = [one for one in self.features if one.name != name]
+            self.suspects = {}
         now = len(self.features), self.shuffle, self.label_form
         return before != now
 
@@ -497,7 +500,7 @@ class Columns:
             yield f"outcome: {self.outcome.column.name} ({self.outcome.why})"
 
 
-def test_values(column: ColumnSummary) -> list[str]:
+def evaluated_values(column: ColumnSummary) -> list[str]:
     """Return the values of a column that name the rows to evaluate."""
     names = [str(value) for value in column.categories]
     return [name for name in names if name.lower() in ("test", "testing", "holdout", "eval")]
@@ -543,7 +546,7 @@ def _identity(columns: Columns) -> Iterator[tuple[str, object]]:
         n_patients = columns.cluster.n_distinct
         yield "cluster", Noted(columns.cluster.name, f"rows of one patient; {n_patients} patients")
     if columns.split:
-        use = test_values(columns.split)
+        use = evaluated_values(columns.split)
         names = columns.split.categories
         train = [v for v in names if str(v) not in use and "train" in str(v).lower()]
         yield "split", {"column": columns.split.name, "use": use, "train": train}
@@ -677,10 +680,10 @@ def _features(columns: Columns) -> Iterator[tuple[str, object]]:
             column.name,
             Noted({"label": measure_name(column.name).label, "text": True}, "not shown yet"),
         )
-    hidden = [columns.outcome.column] if columns.outcome and not columns.outcome.sql else []
-    for column in [*hidden, *([columns.split] if columns.split else [])]:
-        if column.missing:
-            yield column.name, Noted({"missing": list(column.missing)}, "the outcome is not known")
+    outcome = columns.outcome
+    if outcome and not outcome.sql and outcome.column.missing:
+        missing: JsonObject = {"missing": list(outcome.column.missing)}
+        yield outcome.column.name, Noted(missing, "the outcome is not known")
 
 
 def _feature(column: ColumnSummary, table_format: NumberFormat) -> Noted:

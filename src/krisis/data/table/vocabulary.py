@@ -53,11 +53,20 @@ def matches(name: str, entry: Mapping[str, Sequence[str]]) -> bool:
     words = words_of(name)
     whole = "".join(words)
     known = set(entry.get("words", ()))
+    if whole in entry.get("names", ()):
+        return True
     if known & {*words, whole} or known & {a + b for a, b in pairwise(words)}:
         return True
     if any(part in word for part in entry.get("parts", ()) for word in (*words, whole)):
         return True
     return any(all(any(w.startswith(one) for w in words) for one in pair) for pair in _pairs(entry))
+
+
+def _in_compound(name: str, entry: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a word of an entry begins or ends a longer word of a name."""
+    long = tuple(word for word in entry.get("words", ()) if len(word) >= 5)
+    begins = (*long, *(word for word in entry.get("words", ()) if len(word) == 4))
+    return any(word.startswith(begins) or word.endswith(long) for word in words_of(name))
 
 
 def _pairs(entry: Mapping[str, Sequence[str]]) -> Sequence[Sequence[str]]:
@@ -99,13 +108,18 @@ def outcome_name(name: str) -> OutcomeName:
     (0.0, 0.0)
     """
     known, words = vocabulary(), words_of(name)
-    found = [entry for entry in known["outcome"] if matches(name, entry)]
+    found = [
+        entry for entry in known["outcome"] if matches(name, entry) or _in_compound(name, entry)
+    ]
     if not found:
         return OutcomeName(0.0)
     best = max(found, key=lambda entry: entry["strength"])
     score = float(best["strength"])
     score += _HORIZON * bool(horizon(name)) + 0.5 * bool({*known["horizon"]["flags"]} & {*words})
     against = known["against"]
+    is_later = any(word.isdigit() for word in words) and bool(horizon(name))
+    if {*against["admission"]} & {*words} and not is_later:
+        score -= _AGAINST
     if matches(name, {"words": against["words"], "parts": against["parts"]}):
         score -= _AGAINST
     if {*against["time"]} & {*words} or any(w.endswith(("datum", "date", "time")) for w in words):
