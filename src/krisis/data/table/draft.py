@@ -619,16 +619,11 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
     n_without = column.n_rows - column.n_given
     if isinstance(given, dict) and n_without:
         given["missing"] = "leave out"
-    note = outcome.why + (
-        f"; {n_without} rows have no value" if not outcome.sql and n_without else ""
-    )
-    yield "label", Noted(given, note)
-    notes = dict.fromkeys(answers, "")
-    yield "answers", {value: Noted(words, notes[value]) for value, words in answers.items()}
+    without = f"; {n_without} rows have no value" if not outcome.sql and n_without else ""
+    yield "label", Noted(given, f"{outcome.why}{without}")
+    yield "answers", {value: Noted(words) for value, words in answers.items()}
     if positive is not None:
         yield "positive", Noted(positive, "the answer whose sensitivity is reported")
-    elif len(answers) > 2:
-        pass
 
 
 def _in_a_sentence(label: str) -> str:
@@ -658,8 +653,7 @@ def _answers(outcome: Outcome) -> tuple[dict[JsonValue, str], JsonValue]:
             yes, no = said.yes or label, said.no or f"no {label}"
             answers[value] = yes if value_meaning(str(value)) else no
         else:
-            words = str(value)
-            answers[value] = words if isinstance(value, str) else f"{label} {words}"
+            answers[value] = value if isinstance(value, str) else f"{label} {value}"
     if len(values) != 2:
         return answers, None
     first, second = values

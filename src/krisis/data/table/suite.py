@@ -90,18 +90,13 @@ class TableSuite(BaseDataSuite):
         return self.table.task
 
     @property
-    def notice(self) -> str:  # type: ignore[override]
-        """Return what is said before the rows leave this machine."""
+    def terms(self) -> str:  # type: ignore[override]
+        """Return what the file says of licence and consent; nothing where people are invented."""
         if self.declaration.synthetic:
             return ""
         stated = self.declaration.provenance
-        terms = "; ".join(
-            f"{key}: {stated[key]}" for key in ("licence", "consent") if key in stated
-        )
-        return (
-            f"{self.name}: rows of {self.source.name} are sent to the model; make sure that its "
-            f"provider may have them{f' ({terms})' if terms else ''}"
-        )
+        given = [f"{key}: {stated[key]}" for key in ("licence", "consent") if key in stated]
+        return "; ".join(given) or "licence and consent are not stated"
 
     @cached_property
     def source(self) -> Source:
