@@ -91,3 +91,36 @@ def write_table(header: Header, file: Path, seed: int = 1) -> Path:
         for row in range(N_ROWS):
             rows.writerow([CONTENT[kind](rng, row) for kind in kinds])
     return file
+
+
+MESSY = (
+    "Fallnr;PatNr;Aufnahmedatum;Alter;Größe_cm;Geschlecht;RR_sys;Kreatinin_mg_dl;CRP;Laktat;Station;"
+    "Arztbrief;Entlassart;Sepsis_48h"
+)
+
+
+def write_messy_export(file: Path, n_rows: int = 600) -> Path:
+    """Write an export as hospitals do: cp1252, semicolons, commas, <0,5, mmHg in the cells."""
+    rng = random.Random(7)
+    lines = [MESSY]
+    for row in range(n_rows):
+        sick = rng.random() < 0.3
+        cells = [
+            10_000 + row,
+            1_000 + row // 2,
+            f"{1 + row % 28:02}.{1 + row % 12:02}.2023",
+            rng.randint(19, 95),
+            rng.randint(150, 195),
+            rng.choice(["M", "m", "W", "w"]),
+            f"{rng.gauss(112 if sick else 130, 18):.0f} mmHg",
+            _comma(f"{abs(rng.gauss(1.4 if sick else 1, 0.4)) + 0.3:.2f}"),
+            _gap(rng, _comma(f"{abs(rng.gauss(60 if sick else 30, 25)):.1f}"), 0.1, "<0,5"),
+            _gap(rng, _comma(f"{abs(rng.gauss(2 if sick else 1.3, 0.9)):.1f}"), 0.1, "NA"),
+            rng.choice(["ITS1", "ITS2", "N3"]),
+            f"Aufnahme wegen Fieber und Übelkeit, Zustand reduziert, Verlauf Nummer {row}",
+            rng.choice(["07", "79"] if sick else ["01", "02", "06"]),
+            "J" if sick else "N",
+        ]
+        lines.append(";".join(map(str, cells)))
+    file.write_bytes(("\r\n".join(lines) + "\r\n").encode("cp1252"))
+    return file

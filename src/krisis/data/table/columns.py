@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from krisis.data.table.expressions import quoted, sql_text
-from krisis.data.table.formats import ABOVE, BELOW, NumberFormat, looks_like_date
+from krisis.data.table.formats import ABOVE, BELOW, NumberFormat, is_code, looks_like_date
 from krisis.data.table.source import SHARE_OF_NUMBERS, is_number
 from krisis.data.table.vocabulary import has_role, vocabulary
 from krisis.json_values import JsonValue
@@ -162,6 +162,8 @@ class ColumnCounter:
         elif kind == "VARCHAR":
             number = form.number(column)
         is_varchar = kind == "VARCHAR"
+        if is_varchar and self._ask(f"count(*) filter ({is_code(column)})")[0][0]:
+            number = "null::double"  # 07 is a code
         below = form.is_bound(column, BELOW) if is_varchar else "false"
         above = form.is_bound(column, ABOVE) if is_varchar else "false"
         dates = looks_like_date(column) if is_varchar else "false"

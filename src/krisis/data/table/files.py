@@ -135,6 +135,9 @@ def reading_of(
         dates = [name for name, kind in columns.items() if kind in ("DATE", "TIMESTAMP")]
         iso = _where_all(connection, call, dates, r"\d{4}-\d{2}-\d{2}.*")
         as_written += [name for name in dates if name not in iso]  # their order must be stated
+        whole = [name for name, kind in columns.items() if kind == "BIGINT"]
+        plain = _where_all(connection, call, whole, r"[+-]?(0|[1-9]\d*)")
+        as_written += [name for name in whole if name not in plain]  # 07 is a code
         if numbers_as_text:
             numbers = ("BIGINT", "DOUBLE", "HUGEINT")
             as_written += [n for n, kind in columns.items() if kind in numbers]

@@ -46,7 +46,8 @@ class NumberFormat:
         """The regular expression of a number."""
         whole = r"\d+"
         if self.thousands:
-            whole = rf"(?:\d+|\d{{1,3}}(?:{re.escape(self.thousands)}\d{{3}})+)"
+            # The grouped form first: of two that fit, the first is taken.
+            whole = rf"(?:\d{{1,3}}(?:{re.escape(self.thousands)}\d{{3}})+|\d+)"
         point = re.escape(self.decimal)
         return rf"[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
 
@@ -97,6 +98,11 @@ class NumberFormat:
 
 def _is(text: str, pattern: str) -> str:
     return f"regexp_full_match({text}, {sql_text(pattern)})"
+
+
+def is_code(text: str) -> str:
+    """Return SQL of whether a text is digits that begin with 0, which no number does."""
+    return _is(f"trim({text})", r"0\d+")
 
 
 def looks_like_date(text: str) -> str:

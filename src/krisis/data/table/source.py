@@ -28,6 +28,7 @@ from krisis.data.table.formats import (
     BELOW,
     DateOrder,
     NumberFormat,
+    is_code,
     is_dotted_date,
     looks_like_date,
     parsed_date,
@@ -340,14 +341,16 @@ class Column:
         number = f"try_cast({column} as double)"
         if form != NumberFormat():
             number = form.number(column)
-        n_given, n_numbers, n_broken, n_dates = (
+        n_given, n_numbers, n_broken, n_dates, n_codes = (
             int(cell)
             for cell in source.query(
                 f"select count(v), count(n), count(*) filter (n <> floor(n)), "
-                f"count(*) filter ({looks_like_date('v')}) "
+                f"count(*) filter ({looks_like_date('v')}), count(*) filter ({is_code('v')}) "
                 f"from (select {column} as v, {number} as n from {LOADED})"
             )[0]
         )
+        if n_codes and not spec.is_number:
+            return column, kind
         if n_given and n_dates == n_given and n_numbers < n_given and not spec.is_number:
             return self._dated(column, n_given)
         if n_numbers < n_given:
