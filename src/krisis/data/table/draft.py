@@ -55,6 +55,18 @@ if TYPE_CHECKING:
 # An outcome below this score is a disease that may as well be a finding.
 _CLEAR = 2.0
 _MOST_CHECKS = 12
+# Names of outcomes that do not say what happens.
+_NO_EVENTS = (
+    "outcome",
+    "label",
+    "target",
+    "y",
+    "class",
+    "endpoint",
+    "diagnosis",
+    "event",
+    "result",
+)
 _DATABASES = (".db", ".sqlite", ".sqlite3", ".duckdb", ".ddb", ".db3")
 
 
@@ -599,7 +611,7 @@ def _choice_task(columns: Columns, choice: Choice) -> Iterator[tuple[str, object
 def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
     column, said = outcome.column, outcome.name
     answers, positive = _answers(outcome)
-    label = said.label or written_out(column.name)
+    label = said.label or _event_label(column.name)
     if outcome.is_guess:
         yield (
             "question",
@@ -614,6 +626,8 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
         if not asked and len(answers) == 2 and _is_yes_no(answers):
             verb = "Will this patient have" if when else "Does this patient have"
             question = f"{verb} {_in_a_sentence(label)}{when}?"
+            if label.lower() in _NO_EVENTS:
+                question = f'Is "{label}" true of this patient?'
         yield "question", Noted(question, "in one sentence, as you would ask a colleague")
     given: JsonValue = outcome.sql or {"column": column.name}
     n_without = column.n_rows - column.n_given
@@ -624,6 +638,18 @@ def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
     yield "answers", {value: Noted(words) for value, words in answers.items()}
     if positive is not None:
         yield "positive", Noted(positive, "the answer whose sensitivity is reported")
+
+
+def _event_label(name: str) -> str:
+    """Return the event that a name speaks of, without its time span and without "flag".
+
+    >>> _event_label("cardiac_arrest_24h"), _event_label("outcome_flag")
+    ('Cardiac arrest', 'Outcome')
+    """
+    words = written_out(name).split()
+    while len(words) > 1 and (words[-1][0].isdigit() or words[-1].lower() in ("flag", "yn", "jn")):
+        words.pop()
+    return " ".join(words)
 
 
 def _in_a_sentence(label: str) -> str:
@@ -645,7 +671,7 @@ def _answers(outcome: Outcome) -> tuple[dict[JsonValue, str], JsonValue]:
         int(v) if isinstance(v, bool | float) and v == int(v) else v: n
         for v, n in column.categories.items()
     }
-    label = _in_a_sentence(said.label or written_out(column.name))
+    label = _in_a_sentence(said.label or _event_label(column.name))
     answers: dict[JsonValue, str] = {}
     is_binary = len(values) == 2 and {value_meaning(str(v)) for v in values} == {True, False}
     for value in values:
