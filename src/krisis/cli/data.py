@@ -34,7 +34,10 @@ def check(
         None, "--sex-column", help="A column of the kidney suite's file that holds sex."
     ),
     data_path: Path | None = typer.Option(
-        None, "--data-path", help="The rows of the YAML file, where they are in another folder."
+        None,
+        "--data-path",
+        metavar="FILE",
+        help="The rows of the YAML file, where they are in another folder.",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
 ) -> None:

@@ -25,7 +25,9 @@ def init(
     file: Path = typer.Argument(
         ..., help="A table (CSV, TSV, JSON, JSON lines, Parquet) or a database (SQLite, DuckDB)."
     ),
-    table: str | None = typer.Option(None, "--table", help="The table of a database."),
+    table: str | None = typer.Option(
+        None, "--table", metavar="NAME", help="The table of a database."
+    ),
     out: Path | None = typer.Option(
         None,
         "-o",

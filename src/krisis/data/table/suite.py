@@ -57,6 +57,9 @@ class TableSuite(BaseDataSuite):
     """
 
     name = "table"
+    option_words: Mapping[str, str] = {
+        "data_path": "The rows, where they are not below the folder of the YAML file."
+    }
 
     def __init__(
         self,
