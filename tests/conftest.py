@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.data.support2.made_up import file_of, made_up_rows
+
+from krisis.data.support2.file import SUPPORT2
+from krisis.errors import RunFailed
+from krisis.pulling import pull
 
 # The clock of a busy machine says nothing about the code, so no example has a deadline.
 settings.register_profile(
@@ -16,6 +24,8 @@ settings.register_profile(
 settings.load_profile("normal")
 
 _LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
+# Where the developer keeps the file, before the tests get a cache of their own.
+_USER_SUPPORT2 = SUPPORT2.path
 _SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -59,3 +69,32 @@ def real_ckd_file() -> Path:
     if not path.exists():
         pytest.skip("the UCI CKD file is not beside this checkout")
     return path
+
+
+def keep_support2(patch: pytest.MonkeyPatch, content: bytes) -> None:
+    """Let a made-up file pass for SUPPORT2, with the hash that it has."""
+    file = replace(
+        SUPPORT2, sha256=hashlib.sha256(content).hexdigest(), n_bytes=len(content), folder="made-up"
+    )
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    file.path.write_bytes(content)
+    for module in ("file", "suite"):
+        patch.setattr(f"krisis.data.support2.{module}.SUPPORT2", file)
+
+
+@pytest.fixture
+def made_up_support2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve invented patients in place of those of SUPPORT2."""
+    keep_support2(monkeypatch, file_of(made_up_rows()))
+
+
+@pytest.fixture(scope="session")
+def real_support2() -> Path:
+    """Return the real file from the developer's own cache, or pull it; skip where it cannot be."""
+    if not SUPPORT2.is_intact() and SUPPORT2.is_intact(_USER_SUPPORT2):
+        SUPPORT2.path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_USER_SUPPORT2, SUPPORT2.path)
+    try:
+        return pull(SUPPORT2)
+    except RunFailed as error:
+        pytest.skip(f"SUPPORT2 is neither in the cache nor on the package index: {error}")

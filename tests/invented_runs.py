@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from krisis.data.base import PatientRecord
 from krisis.execution.batches import Case
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.outcomes import NOT_ALLOWED
 from krisis.results.account import TaskFacts
 from krisis.results.cases import Cases
 from krisis.results.journal import Journal, Spent
@@ -65,6 +67,22 @@ def _invented_row(i: int, generator: np.random.Generator, skill: float) -> Evalu
         error="no answer in 60 s" if failed else None,
         failure_class="timeout" if failed else "",
     )
+
+
+def rows_of_every_outcome(seed: int = 0, skill: float = 1.0) -> Rows:
+    """Return rows of every outcome: some replies are no answers, some calls were lost."""
+    found = []
+    for i, row in enumerate(invented_rows(160, seed=seed, skill=skill)):
+        if i % 9 == 4:
+            error = {"error": "'perhaps' is not one of the allowed answers (0, 1)"}
+            error |= {"failure_class": NOT_ALLOWED, "prediction": "perhaps"}
+            found.append(replace(row, abstained=False, **error))
+        elif i % 40 == 7:
+            lost = {"error": "no reply in 60 s", "failure_class": "timeout", "confidence": None}
+            found.append(replace(row, abstained=False, prediction=None, **lost))
+        else:
+            found.append(row)
+    return Rows(found, ANSWERS)
 
 
 def result_of(rows: Rows, name: str = "openai/some-model") -> BenchmarkResult:

@@ -174,9 +174,9 @@ def test_a_failure_is_a_row_and_takes_no_other_record_with_it() -> None:
             return super().evaluate(record)
 
     result = Benchmark(RecordListSuite(some_records(5)), Moody()).run()
-    assert [row.outcome for row in result.evaluation_results].count("failed") == 1
+    assert [row.outcome for row in result.evaluation_results].count("not_evaluated") == 1
     assert failure(result, 2) == ("backend", "ZeroDivisionError: no creatinine")
-    assert result.extras["n_failed"] == 1
+    assert result.attrition.n_lost == 1
     assert result.metric_scores["accuracy"].n_evaluated == 4
 
 
@@ -191,7 +191,7 @@ def test_an_error_inside_a_users_batch_fails_only_its_record() -> None:
             return [self.evaluate(record) for record in records]
 
     result = Benchmark(RecordListSuite(some_records(8)), Moody()).run()
-    failed = [row.record_id for row in result.evaluation_results if row.outcome == "failed"]
+    failed = [row.record_id for row in result.evaluation_results if row.outcome == "not_evaluated"]
     assert failed == ["r3"]
 
 
@@ -383,7 +383,7 @@ def test_an_account_that_runs_dry_leaves_the_rest_for_later() -> None:
     assert isinstance(result.stop, AccountRefused)
     assert "does not accept the account: 402: add credit" in result.extras["stopped"]
     assert len(result.evaluation_results) == 3
-    assert result.extras["n_failed"] == 0
+    assert result.attrition.n_lost == 0
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -400,7 +400,7 @@ def test_a_backend_that_runs_out_of_answers_fails_its_rows_and_does_not_hang(bat
             return [self.evaluate(record) for record in records]
 
     result = Benchmark(RecordListSuite(some_records(4)), FiniteBatch() if batch else Finite()).run()
-    assert result.extras["n_failed"] >= 2
+    assert result.attrition.n_lost >= 2
     errors = [str(row.error) for row in result.evaluation_results if row.error]
     assert all("StopIteration: the backend gave no answer" in error for error in errors)
 
@@ -413,7 +413,7 @@ def test_something_else_than_a_response_is_a_failed_row() -> None:
             return super().evaluate(record)
 
     result = Benchmark(RecordListSuite(some_records(4)), Forgetful()).run()
-    assert [row.outcome for row in result.evaluation_results].count("failed") == 1
+    assert [row.outcome for row in result.evaluation_results].count("not_evaluated") == 1
     assert "returned NoneType" in str(result.evaluation_results[2].error)
 
 
@@ -470,7 +470,7 @@ def test_a_refused_request_after_a_success_is_that_records_own() -> None:
 
     result = Benchmark(RecordListSuite(some_records(9)), Picky(), batch_size=1).run()
     assert failure(result, 3) == ("refused_request", "400: too long")
-    assert result.extras["n_failed"] == 1
+    assert result.attrition.n_lost == 1
 
 
 @pytest.mark.parametrize(
@@ -524,7 +524,7 @@ def test_a_kept_reply_that_can_no_longer_be_read_is_asked_for_again(tmp_path: Pa
 
     result = Benchmark(suite, Stricter(), execution=execution).run()
     assert (result.extras["n_api_calls"], result.extras["n_cache_hits"]) == (1, 0)
-    assert result.extras["n_failed"] == 0
+    assert result.attrition.n_lost == 0
 
 
 def test_groups_travel_whole_under_their_own_context() -> None:

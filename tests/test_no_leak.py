@@ -19,11 +19,13 @@ from krisis.backends.scripted import ScriptedBackend
 from krisis.backends.template import PromptTemplate
 from krisis.backends.wording import built_in_prompt
 from krisis.data.base import BaseDataSuite, FeatureSet
+from krisis.data.instructions import Instructions
 from krisis.data.table.suite import TableSuite
 
 CANARY = "canary-7f3a"
 
 
+pytestmark = pytest.mark.usefixtures("made_up_support2")
 TABLES = Path(__file__).parents[1] / "examples" / "tables"
 
 
@@ -35,7 +37,7 @@ def every_suite() -> Iterator[Any]:
     for name in registry.BUILT_IN["suites"]:
         kind = registry.find("suites", name)
         for task in kind.tasks:
-            if name in ("diabetes", "hypertension"):  # real people, one set of features
+            if kind.terms:  # real people, one set of features
                 yield pytest.param(kind, SuiteConfig(task=task), id=f"{name}-{task}")
                 continue
             for features in FeatureSet:
@@ -116,7 +118,10 @@ def test_no_label_or_metadata_reaches_a_request(
 
 
 OWN = PromptTemplate("own", built_in_prompt().replace("\n{findings}", "\nSee:\n{findings}\nWell?"))
-ASKINGS = [Asking(elicit=Elicitation(way)) for way in Way if way is not Way.ANSWER]
+ASKINGS = [
+    *(Asking(elicit=Elicitation(way)) for way in Way if way is not Way.ANSWER),
+    *(Asking(instructions=one) for one in Instructions if one is not Instructions.PRICE),
+]
 
 
 @pytest.mark.parametrize("asking", [*ASKINGS, Asking(OWN)], ids=lambda one: "-".join(one.words))

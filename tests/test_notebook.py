@@ -48,7 +48,7 @@ def html(cell: Any) -> str:
 
 def test_every_cell_of_the_example_shows_its_table_or_curve(cells: list[Any]) -> None:
     result, scores, rows, curve, compared, _ = cells
-    first = "<p><strong>Records: 200 loaded → 200 sent → 137 answered / 63 abstained / 0 failed"
+    first = "<p><strong>Records: 200 loaded → 200 sent → 137 answered / 63 abstained"
     assert html(result).startswith(first)
     assert "selective_accuracy" in html(scores)
     assert "abstained" in html(rows)
@@ -59,6 +59,5 @@ def test_every_cell_of_the_example_shows_its_table_or_curve(cells: list[Any]) ->
 def test_a_short_run_shows_no_bar_and_a_long_one_does(cells: list[Any]) -> None:
     assert not any("<progress" in html(cell) for cell in cells[:-1])
     assert html(cells[-1]) == (
-        '<progress value="1" max="1"></progress> '
-        "1/1 · 1 answered / 0 abstained / 0 failed · 1 concurrent"
+        '<progress value="1" max="1"></progress> 1/1 · 1 answered / 0 abstained · 1 concurrent'
     )

@@ -31,7 +31,7 @@ NO_FIGURES = {"position", "left_position", "right_position", "index", "created_a
 CHECK = "check run --require 'lower(accuracy) >= 0.1' --against other --no-worse 'accuracy by 0.1'"
 COMMANDS = {
     "show": "show run --json",
-    "score": "score run --json",
+    "score": "show run --metric aurc --metric accuracy --json",
     "selective": "selective --input run --json",
     "selective of two": "selective --input run --input other --json",
     "compare": "compare run other --json",

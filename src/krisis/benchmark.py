@@ -13,10 +13,10 @@ from krisis.backends.catalogue import backend_from_name
 from krisis.data.base import BaseDataSuite, PatientRecord
 from krisis.data.checks import check_records
 from krisis.errors import InvalidValue, ThirdPartyWarning, UserError
-from krisis.execution.assembly import Assembled, described, third_party_notice
+from krisis.execution.assembly import Assembled, described, readable_by, third_party_notice
 from krisis.execution.batches import cases_of, with_distinct_ids
 from krisis.execution.config import RunConfig
-from krisis.execution.engine import answered_row
+from krisis.execution.engine import response_row
 from krisis.execution.options import Execution, checked_at_least_one
 from krisis.execution.remaking import settings_of
 from krisis.execution.session import Job, Session
@@ -136,13 +136,16 @@ class Benchmark:
         self, records: Sequence[PatientRecord] | None, suite_description: JsonObject | None
     ) -> Job:
         """Return what is to be run, checked: a fault found later would have cost calls."""
-        cases = with_distinct_ids(self.suite.records() if records is None else records)
-        if not cases:
+        given = with_distinct_ids(self.suite.records() if records is None else records)
+        if not given:
             raise InvalidValue("there are no records to evaluate; check the suite or the list")
+        cases = readable_by(self.backend, self.suite, given)
         check_records(cases, self.suite.task)
         description = suite_description
         if description is None:
-            description = described(self.suite, None if records is None else cases)
+            description = described(self.suite, None if records is None else given)
+        if len(cases) < len(given):
+            description = {**description, "read": f"{len(cases):,} of {len(given):,}"}
         if warning := third_party_notice(self.suite, self.backend):
             warnings.warn(warning, ThirdPartyWarning, stacklevel=2)
             description = {**description, "third_party": warning}
@@ -176,7 +179,8 @@ def baseline_rows(suite: BaseDataSuite, records: Sequence[PatientRecord]) -> dic
     """Return what the suite's baselines answer; one that cannot be prepared is left out.
 
     Real and synthetic patients in one run are judged apart, under names such as ``majority
-    (real)``: a baseline is fitted on people like those it is scored on.
+    (real)``: a baseline is fitted on people like those it is scored on. A reader who read only some
+    of the records is scored on those, and the name says how many.
     """
     parts: dict[str, list[PatientRecord]] = {}
     for record in records:
@@ -186,7 +190,9 @@ def baseline_rows(suite: BaseDataSuite, records: Sequence[PatientRecord]) -> dic
         for source, part in parts.items():
             rows = _baseline_rows(name, suite.restricted(part))
             if rows is not None:
-                found[name if len(parts) == 1 else f"{name} ({source})"] = rows
+                notes = [source] if len(parts) > 1 else []
+                notes += [f"read {len(rows):,} of {len(part):,}"] if len(rows) < len(part) else []
+                found[f"{name} ({', '.join(notes)})" if notes else name] = rows
     return found
 
 
@@ -194,12 +200,12 @@ def _baseline_rows(name: str, suite: BaseDataSuite) -> Rows | None:
     try:
         backend = backend_from_name(name)
         backend.prepare(suite)
+        records = readable_by(backend, suite, suite.records())
     except UserError:
         return None
-    records = suite.records()
     responses = backend.evaluate_batch(records)
     answered = [
-        answered_row(case, response, prompt="")
+        response_row(case, response, answers=suite.task.answer_set)
         for case, response in zip(cases_of(records), responses, strict=True)
     ]
     return Rows(answered, TaskFacts.of(suite.task.facts()).answers_to_score())

@@ -108,7 +108,7 @@ class CellEnd:
             return f"stopped with {self.result.n_left} records left: {self.result.stop}"
         counts = self.result.attrition
         words = "finished before" if self.was_finished else "finished"
-        return f"{words}, {counts.n_failed} records failed" if counts.n_failed else words
+        return ", ".join([words, *counts.parts()[2:]])
 
 
 class SweepStop(Stop):
@@ -322,9 +322,7 @@ def _problem(result: BenchmarkResult) -> str:
     stop, counts = result.stop, result.attrition
     if stop is not None and stop.exit_code and not isinstance(stop, Interrupted):
         return str(stop)
-    if counts.n_failed and not counts.n_answered:
-        run = result.provenance.run_directory
-        return (
-            f"no record was answered, {counts.n_failed} failed; type: krisis resume {run} --failed"
-        )
+    if counts.n_lost and not counts.n_answered:
+        run, lost = result.provenance.run_directory, ", ".join(counts.parts()[1:])
+        return f"no record was answered ({lost}); type: krisis resume {run} --failed"
     return ""

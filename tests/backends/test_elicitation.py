@@ -303,7 +303,7 @@ def test_what_stays_malformed_is_a_failed_row_in_every_dialect(
     suite = RecordListSuite(records[:1], staging_task())
     result = Benchmark(suite, backend, []).run()
     (row,) = result.evaluation_results
-    assert (row.outcome, row.failure_class) == ("failed", "malformed_reply")
+    assert (row.outcome, row.failure_class) == ("no_answer", "malformed_reply")
     assert n_calls(server) == 2 + len(firsts)
     took = result.spending
     assert took.lost_input_tokens
@@ -322,7 +322,7 @@ def test_a_second_call_that_fails_for_good_fails_the_row_by_its_class(
     server.state.scenarios.add(*both)
     result = Benchmark(RecordListSuite(records[:1], staging_task()), backend, []).run()
     (row,) = result.evaluation_results
-    assert (row.outcome, row.failure_class, row.confidence) == ("failed", "content_filter", None)
+    assert (row.outcome, row.failure_class, row.confidence) == ("no_answer", "content_filter", None)
     assert n_calls(server) == 4
     assert result.spending.lost_input_tokens > 0  # what the first call took
 

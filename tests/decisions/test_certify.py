@@ -537,6 +537,9 @@ def test_the_command_certifies_and_verifies(tmp_path: Path) -> None:
     assert "answer where stated ≥" in text
     assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "krisis.certificate"
     assert invoke("--verify", path, fresh)[0] == 0
+    code, text = invoke(bad, "--risk", 0.05)
+    assert (code, "none can be certified" in text) == (1, True)
+    assert invoke(run, "--risk", 0.15, "--seed", 7)[0] == 2
     code, text = invoke(bad, "--verify", path, "--json")
     assert (code, json.loads(text)["verdict"]) == (1, "broken")
     code, text = invoke(run, "--risk", 0.15, "-o", path)
@@ -578,8 +581,9 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, options: list[object], said: 
     ("fields", "said"),
     [
         ({"confidence": None}, "is null"),
-        ({"abstained": True, "prediction": None}, "abstained on all 300 rows"),
-        ({"error": "no answer"}, "no row that was answered"),
+        ({"abstained": True, "prediction": None}, "answered none of the 300 rows"),
+        ({"error": "no answer"}, "300 of 300 cases (100 %) were not evaluated"),
+        ({"error": "cut off", "failure_class": "malformed_reply"}, "answered none of the 300"),
     ],
 )
 def test_a_run_without_answers_or_confidence_is_refused(

@@ -69,7 +69,9 @@ def items(rows: Sequence[EvaluationResult], **facts: object) -> RunItems:
     return items_of_result(result, Source("run.json", task="detection"))
 
 
-# Truth, answer, score and whether deferral was due; the last row failed.
+# Whatever the share of cases without a reply.
+ANY = ScoreOptions(max_not_evaluated=1)
+# Truth, answer, score and whether deferral was due; the last row has no reply.
 SIX = [
     row(1, 1, 0.9, metadata={"should_abstain": False, "sex": "f", "reader": 1}),
     row(1, 0, 0.8, metadata={"should_abstain": True, "sex": "f", "reader": 1}),
@@ -87,7 +89,7 @@ def policy(decision: Decision, name: str) -> Policy:
 
 def decided(rows: Sequence[EvaluationResult] = SIX, **options: Any) -> Decision:
     """Price rows by the costs of these tests unless others are given."""
-    return decide_run(items(rows), DecideOptions(**{"costs": COSTS, **options}))
+    return decide_run(items(rows), DecideOptions(**{"costs": COSTS, "score": ANY, **options}))
 
 
 def test_costs_along_coverage_are_those_computed_by_hand() -> None:
@@ -105,7 +107,7 @@ def test_costs_along_coverage_are_those_computed_by_hand() -> None:
     assert policy(decision, "always defer").cost == 3000
     assert policy(decision, "best threshold, in-sample").cost == 2200
     assert decision.best_threshold == 0.9
-    assert decision.run.table.n_failed == 1
+    assert decision.run.table.n_not_evaluated == 1
     for one in decision.curve:
         assert one.low <= one.cost <= one.high
     assert policy(decided(answer_from=0.8), "answer from 0.8").cost == 5000
@@ -405,13 +407,15 @@ def test_runs_at_the_edge_have_figures_or_reasons(rows: list[EvaluationResult]) 
 
 def test_baselines_are_priced_on_the_same_rows() -> None:
     other = items([row(r.ground_truth, 1, None) for r in SIX[:4]])
-    decision = decide_run(items(SIX), DecideOptions(costs=COSTS), baselines={"ones": other})
+    decision = decide_run(
+        items(SIX), DecideOptions(costs=COSTS, score=ANY), baselines={"ones": other}
+    )
     found = policy(decision, "baseline ones")
     assert (found.n_rows, found.n_answered) == (4, 4)
     assert found.cost == 1000 * 10 / 4  # two of truth 0
     wrong = items([row(1 - int(r.ground_truth), 1, None) for r in SIX[:4]])
     with pytest.raises(UserError, match="another true answer"):
-        decide_run(items(SIX), DecideOptions(costs=COSTS), baselines={"w": wrong})
+        decide_run(items(SIX), DecideOptions(costs=COSTS, score=ANY), baselines={"w": wrong})
 
 
 @pytest.fixture(scope="module")
@@ -440,6 +444,9 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     content |= {"defer": 0.3, "team": {"accuracy": 0.9}}
     draft.write_text(yaml.safe_dump(content))
     asked = (run_file, "--cost", draft, "--prevalence", "0.3")
+    assert "is not judged: 4 of 120 cases" in call(*asked)[1]
+    allowing = ("--max-not-evaluated", "0.05")
+    asked += allowing
     code, text = call(*asked)
     assert code == 0
     assert "must own them" in text
@@ -449,7 +456,7 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
     assert facts["team"]["accuracy"] == 0.9
     better = json.loads(call(*asked, "--reader-accuracy", 0.95, "--json")[1])
     assert better["team"]["accuracy"] == 0.95  # an option replaces the team of the file
-    assert facts["n_failed"] > 0
+    assert facts["n_not_evaluated"] > 0
     assert facts["n_patients"] < facts["n_rows"]
     decision = decide_run(
         read_items(run_file),
@@ -457,11 +464,13 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
             costs=costs_of_run(read_items(run_file), draft),
             team=Team(accuracy=0.9),
             prevalence=Prevalence.from_text("0.3"),
+            score=ANY,
         ),
     )
     assert facts == json.loads(dumps(decide_facts(decision)))
     certified = CliRunner().invoke(
-        app, ["certify", str(run_file), "--risk", "0.5", "--cost", str(draft)]
+        app,
+        [*("certify", str(run_file), "--risk", "0.5", "--cost", str(draft)), *allowing],
     )
     assert certified.exit_code == 0
     for wrong, sentence in (
@@ -475,7 +484,7 @@ def test_the_command_prices_a_saved_run(run_file: Path, tmp_path: Path) -> None:
 def test_the_report_shows_costs_and_the_team(run_file: Path) -> None:
     run = read_items(run_file)
     costs = costs_from({"costs": {0: {1: 1}, 1: {0: 4}}, "defer": 0.5}, "c.yaml")
-    decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9)))
+    decision = decide_run(run, DecideOptions(costs=costs, team=Team(accuracy=0.9), score=ANY))
     section = decide_section(decision)
     assert [figure.name for figure in section.figures] == ["costs", "team"]
     drawn = section.figures[0].table
@@ -499,7 +508,7 @@ def test_a_calibrator_of_the_same_patients_is_refused() -> None:
             return 3
 
     with pytest.raises(UserError, match=r"fitted on 3 of the patients .* look too low"):
-        decided(score=ScoreOptions(calibrator=Seen()))  # type: ignore[arg-type]
+        decided(score=ScoreOptions(calibrator=Seen(), max_not_evaluated=1))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def test_concurrency_finds_what_the_provider_bears(loopback: Any, worker: Module
             "limits": limits,
         }
         result = worker.benchmark(options, None).run()
-        assert result.extras["n_failed"] == 0
+        assert result.attrition.n_lost == 0
         return int(server.counts()["kinds"]["rate_limit"])
 
     adaptive, fixed = n_refused(), n_refused(adaptive=False)
@@ -149,8 +149,8 @@ def test_a_dead_provider_gives_failed_rows_and_no_accuracy(
     result = worker.benchmark(options, None).run()
     counts = result.attrition
     assert counts.n_answered == 0
-    assert counts.n_failed == counts.n_sent < 60
-    assert counts.failures["unavailable"].n == counts.n_failed
+    assert counts.n_lost == counts.n_sent < 60
+    assert counts.failures["unavailable"].n == counts.n_lost
     assert isinstance(result.stop, TooManyFailures)
     assert "max_failures" in result.extras["stopped"]
     assert result.metric_scores["accuracy"].n_evaluated == 0

@@ -443,7 +443,7 @@ def test_a_run_ends_when_it_cannot_stay_under_its_share_of_failures() -> None:
     limit.observe(failing(1))
     assert stop.cause is not None
     assert isinstance(stop.cause, TooManyFailures)
-    assert "6 of 56 records failed" in stop.cause.sentence
+    assert "6 of 56 records got no answer" in stop.cause.sentence
 
 
 def test_a_hopeless_run_ends_before_the_share_is_used_up() -> None:

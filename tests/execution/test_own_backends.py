@@ -133,7 +133,7 @@ def test_a_hundred_of_a_hundred_are_answered_when_every_third_call_loses_its_con
     backend = Parity(lambda: ConnectionError("connection lost"))
     backend.max_retries = 3
     result = Benchmark(suite(100), backend).run()
-    assert (result.attrition.n_answered, result.attrition.n_failed) == (100, 0)
+    assert (result.attrition.n_answered, result.attrition.n_lost) == (100, 0)
 
 
 def test_without_retries_the_failure_says_what_it_was() -> None:
@@ -149,7 +149,7 @@ def test_without_retries_the_failure_says_what_it_was() -> None:
 def test_an_error_of_the_backends_own_code_is_not_retried() -> None:
     backend = Parity(lambda: KeyError("lactate"), every=2)
     result = Benchmark(suite(4), backend).run()
-    assert result.attrition.n_failed == 2
+    assert result.attrition.n_lost == 2
     assert backend.n_calls == 4
     assert result.attrition.failures["backend"].example == "KeyError: 'lactate'"
 
@@ -292,7 +292,7 @@ class Mute(Exception):
 )
 def test_no_way_to_end_a_call_ends_the_run_or_passes_for_its_success(end: BaseException) -> None:
     result = Benchmark(suite(6), Ending(end)).run()
-    assert (result.attrition.n_answered, result.attrition.n_failed) == (5, 1)
+    assert (result.attrition.n_answered, result.attrition.n_lost) == (5, 1)
     assert type(end).__name__ in result.attrition.failures["backend"].example
 
 
@@ -302,7 +302,7 @@ def test_a_chat_backend_that_cancels_its_own_call_is_a_failed_record() -> None:
             raise asyncio.CancelledError
 
     result = Benchmark(suite(2), Cancelling(), batch_size=1).run()
-    assert result.attrition.n_failed == 2
+    assert result.attrition.n_lost == 2
 
 
 class Dear(BaseBackend):
@@ -387,7 +387,7 @@ def test_half_a_character_in_an_error_is_stored_and_read_back(tmp_path: Path) ->
     Benchmark(suite(4), backend, execution=execution).run()
     (run,) = tmp_path.iterdir()
     found = load_run(run)
-    assert found.attrition.n_failed == 2
+    assert found.attrition.n_lost == 2
     report = tmp_path / "report.txt"
     write_text(report, format_report(found))
     assert "no \\ud83d good" in report.read_text(encoding="utf-8")

@@ -188,7 +188,7 @@ def test_failed_rows_of_other_forms_are_counted_apart_and_retried(tmp_path: Path
     model = Model()
     model.failing = "µmol/L"
     failed = run(model, recorder=Recorder(tmp_path))
-    assert failed.attrition.n_failed == 0
+    assert failed.attrition.n_lost == 0
     assert sum(row.error is not None for row in failed.perturbed) == 8
     assert not any(one.name == "unit" and one.n_cases for one in stability_of(failed).perturbations)
     model.failing = ""

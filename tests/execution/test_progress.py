@@ -30,7 +30,7 @@ TALLY = Tally(
     n_cases=10,
     n_answered=4,
     n_abstained=1,
-    n_failed=1,
+    n_not_evaluated=1,
     n_retries=2,
     n_tokens=1234,
     cost=0.5,
@@ -41,7 +41,8 @@ TALLY = Tally(
 def test_a_tally_in_one_line() -> None:
     assert TALLY.n_done == 6
     assert TALLY.text() == (
-        "4 answered / 1 abstained / 1 failed · 1,234 tokens · $0.50 · 2 retries · 8 concurrent"
+        "4 answered / 1 abstained / 1 not evaluated · 1,234 tokens · $0.50 · 2 retries · "
+        "8 concurrent"
     )
 
 
@@ -51,7 +52,7 @@ def test_plain_lines_say_how_far_and_how_long() -> None:
     plain.begin(Tally(n_cases=10, limit=8))
     plain.advance(TALLY)
     plain.end(Tally(n_cases=10, n_answered=10, limit=8))
-    assert lines[0] == "0/10 · 0 answered / 0 abstained / 0 failed · 8 concurrent"
+    assert lines[0] == "0/10 · 0 answered / 0 abstained · 8 concurrent"
     assert lines[1].startswith("6/10 · 4 answered")
     assert lines[1].endswith("s left")
     assert lines[2].startswith("10/10")
@@ -96,7 +97,7 @@ def test_a_run_tells_its_display_about_every_row() -> None:
     records = [PatientRecord({"x": x}, 0) for x in range(4)]
     execution = Execution(progress=PlainProgress(lines.append, every_seconds=0))
     Benchmark(RecordListSuite(records), Even(), execution=execution).run()
-    assert lines[-1].startswith("4/4 · 2 answered / 1 abstained / 1 failed · 21 tokens")
+    assert lines[-1].startswith("4/4 · 2 answered / 1 abstained / 1 not evaluated · 21 tokens")
 
 
 class Shown:

@@ -176,8 +176,8 @@ def test_retry_failed_asks_only_the_failed_ones(tmp_path: Path) -> None:
     backend = Parity()
     result = run(backend, Recorder.resume(directory.path, retry_failed=True))
     assert sorted(backend.asked) == [3, 12]
-    assert result.extras["n_failed"] == 0
-    assert load_run(directory.path).attrition.n_failed == 0
+    assert result.attrition.n_lost == 0
+    assert load_run(directory.path).attrition.n_lost == 0
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_old_scores_go_when_a_retry_changes_the_rows_and_stay_when_it_does_not(
 
     recorder = Recorder.resume(directory.path, retry_failed=True)
     recorder.finish = lambda result: None  # type: ignore[method-assign]  # killed before the end
-    assert run(Seen(), recorder).extras["n_failed"] == 0
+    assert run(Seen(), recorder).attrition.n_lost == 0
     assert not directory.metrics.exists()
     assert isinstance(load_run(directory.path).stop, Unfinished)
 

@@ -139,7 +139,7 @@ def test_a_limit_is_decided_where_the_predictive_odds_multiply_to_20() -> None:
     assert isinstance(stopped.stop, Decided)
     assert stopped.stop.sentence == rule.sentence
     assert stopped.attrition.n_sent == n < 300
-    assert stopped.attrition.n_failed == stopped.attrition.n_abstained == 0
+    assert stopped.attrition.n_lost == stopped.attrition.n_abstained == 0
     assert {row.record_id for row in stopped.evaluation_results} == {f"r{i}" for i in order[:n]}
     below = rule_of(run(Skilled(0.6), "accuracy >= 0.85"))
     assert below.answer == "no"
@@ -198,7 +198,10 @@ def test_failed_rows_and_rows_that_the_other_run_lacks_are_counted_and_left_out(
     failed = [i for i in order if drawn("fails", f"r{i}") < 0.1]
     assert rule.n_failed == len(failed) > 0
     assert rule.n_skipped == sum(i >= 200 for i in order if i not in failed) > 0
-    assert f"({rule.n_failed} failed, {rule.n_skipped} not scored in the other run" in rule.found
+    assert (
+        f"({rule.n_failed} not evaluated, {rule.n_skipped} not scored in the other run"
+        in rule.found
+    )
     both = [drawn(f"r{i}") for i in order if i < 200 and i not in failed]
     _, product = by_product(toss_odds([(at < 0.5, at < 0.95) for at in both]))
     assert (rule.answer, rule.e_value) == ("yes", pytest.approx(product))

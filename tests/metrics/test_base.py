@@ -35,7 +35,7 @@ def test_positional_construction_follows_the_documented_order() -> None:
 def test_outcomes_are_answered_abstained_and_failed() -> None:
     assert EvaluationResult(1, 1).outcome == "answered"
     assert EvaluationResult(None, 1, True).outcome == "abstained"
-    assert EvaluationResult(None, 1, True, error="timeout: 30 s").outcome == "failed"
+    assert EvaluationResult(None, 1, True, error="timeout: 30 s").outcome == "not_evaluated"
 
 
 def test_a_patient_is_the_record_unless_given() -> None:

@@ -96,7 +96,7 @@ def test_three_answers_are_the_positive_one_against_the_rest():
         "counts": [[1, 0, 2], [1, 3, 0], [0, 1, 0]],
         "no_answer": [1, 0, 0],
         "abstained": [0, 0, 1],
-        "failed": [0, 0, 0],
+        "not_evaluated": [0, 0, 0],
     }
 
 
@@ -185,5 +185,6 @@ def test_intervals_hold_their_value(pairs):
 def test_they_are_scored_in_every_run_but_compared_only_where_named():
     metrics = {metric.key: metric for metric in default_benchmark_metrics()}
     unasked = {key for key, metric in metrics.items() if not metric.compared_unasked}
-    assert unasked == {metric.key for metric in default_classification_metrics()}
+    named = {metric.key for metric in default_classification_metrics()}
+    assert unasked == {*named, "no_answer_rate"}
     assert BaseMetric.compared_unasked

@@ -48,7 +48,7 @@ def test_counting_a_patient_twice_equals_repeating_the_rows(metric: BaseMetric) 
     weights[3], weights[5] = 2, 0
     times = weights[table.patients.code, 0].astype(int)
     repeated = [row for row, n in zip(table.rows, times, strict=True) for _ in range(n)]
-    expected = score_all([metric], Rows(repeated, ANSWERS))[metric.label].value
+    expected = metric.scored(Rows(repeated, ANSWERS).table)[0].value
     found = form_of(metric, table).on(table.patients).values(weights)[0]
     assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
 

@@ -59,7 +59,7 @@ def test_failed_samples_are_left_out_unless_all_failed() -> None:
     (mixed,) = collapse_repeats([row(None, 0, error="timeout: x"), row(2, 1), row(2, 2)])
     assert mixed.signals["consistency_samples"] == [2, 2]
     (lost,) = collapse_repeats([row(None, i, error="timeout: x") for i in range(3)])
-    assert lost.outcome == "failed"
+    assert lost.outcome == "not_evaluated"
 
 
 def test_a_record_asked_once_has_no_consistency() -> None:

@@ -16,6 +16,7 @@ from tests.invented_runs import ANSWERS, invented_rows, result_of
 
 from krisis.metrics import DeferralAlignment, ExpectedCalibrationError, score_all
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.partition import deferral_cell
 from krisis.metrics.risk_band import risk_band
 from krisis.metrics.scoring import metrics_from_names
 from krisis.metrics.table import Answers
@@ -28,7 +29,7 @@ from krisis.reporting.confidence_charts import (
     reliability_figure,
     reliability_table,
 )
-from krisis.reporting.deferral import confusion_figure, confusion_table, deferral_cell
+from krisis.reporting.deferral import confusion_figure, confusion_table
 from krisis.reporting.pages import style_sheet
 from krisis.reporting.palette import TONES
 from krisis.reporting.report import build_report, chart_sections

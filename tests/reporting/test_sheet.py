@@ -145,7 +145,7 @@ def test_figures_are_those_of_the_run(runs: dict[str, Path], kind: str) -> None:
     shown = {score["name"]: score for score in sheet.scores}
     item = next(one for one in sheet.items if one.number == "17")
     told_in_item = {fact.name: fact.value for fact in item.facts}
-    assert shown.keys() | {"failed"} <= told_in_item.keys()
+    assert shown.keys() | {"lost"} <= told_in_item.keys()
     assert ("stopped" in told_in_item) == (kind in ("cut", "imported"))
     for name, score in stored.items():
         if name in shown:
@@ -170,7 +170,7 @@ def check_sums(boxes: Sequence[Box]) -> None:
             assert sum(one.n for one in parts) == box.n, box
     evaluated = by_key["evaluated"]
     assert evaluated.n == sum(by_key[parent].n for parent in evaluated.parents)
-    assert evaluated.parents == ("answered", "abstained")
+    assert evaluated.parents == ("answered", "abstained", "no_answer")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -196,7 +196,7 @@ def test_the_flow_of_a_cut_run_with_repeats_failures_and_abstentions() -> None:
     assert found["not selected (limit 30)"] == (70, "record")
     assert found["selected"] == (30, "record")
     assert (found["to be asked"], found["not asked"]) == ((60, "asking"), (20, "asking"))
-    assert (found["asked"], found["failed"]) == ((40, "asking"), (6 + n_failed, "asking"))
+    assert (found["asked"], found["not evaluated"]) == ((40, "asking"), (6 + n_failed, "asking"))
     assert found["unclassified"] == (3, "asking")
     assert found["timeout"] == (3 + n_failed, "asking")
     assert found["abstained"] == (n_abstained, "asking")
@@ -315,7 +315,7 @@ def test_json_has_the_same_items(demo: Path) -> None:
 def test_a_run_file_counts_what_failed_in_it(runs: dict[str, Path]) -> None:
     sheet = sheet_of(runs["run file"])
     counts = {box.key: (box.n, box.n_patients) for box in sheet.flow}
-    assert (counts["asked"], counts["failed"]) == ((24, 3), (8, 1))
+    assert (counts["asked"], counts["not_evaluated"]) == ((24, 3), (8, 1))
     assert (counts["answered"], counts["abstained"]) == ((14, 2), (2, 2))
     labels = next(fact.value for fact in sheet.data_sheet if fact.name == "labels")
     assert labels.endswith("not stated: 8 (33.3 %); of 24 items")

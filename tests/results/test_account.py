@@ -109,7 +109,13 @@ def test_a_result_can_be_made_as_the_seeds_make_it() -> None:
     assert result.extras.keys() >= SEED_KEYS
     assert result.extras["ward"] == "B2"
     named = BenchmarkResult(ROWS, {}, {}, extras={"ward": "B2"})
-    assert named.extras == {"n_loaded": 4, "n_input_records": 4, "n_failed": 3, "ward": "B2"}
+    assert named.extras == {
+        "n_loaded": 4,
+        "n_input_records": 4,
+        "ward": "B2",
+        "n_no_answer": 0,
+        "n_not_evaluated": 3,
+    }
     assert BenchmarkResult([], {}, {}).extras == {}
 
 
@@ -134,12 +140,12 @@ def test_failures_are_counted_by_class_with_one_example_each() -> None:
 
 def test_the_text_report_lists_the_classes_of_failure_and_what_is_missing() -> None:
     lines = format_report(a_result()).splitlines()
-    assert lines[0].startswith("3 of 4 records FAILED: 6 loaded → 4 sent")
+    assert lines[0].startswith("3 of 4 records NOT EVALUATED: 6 loaded → 4 sent")
     assert lines[1] == (
         "INCOMPLETE: 2 records not asked yet (the next call could exceed the budget (max_tokens 9))"
     )
     assert lines[3:6] == [
-        "Failures by class, with one example each:",
+        "Records without an answer by class, with one example each:",
         "  timeout     2  no reply within 3 s",
         "  rate_limit  1  429",
     ]

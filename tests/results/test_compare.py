@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from krisis.cli.app import app
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.metrics import AUGRC, AURC, Accuracy, ExpectedCalibrationError, score_all
-from krisis.metrics.base import Direction, EvaluationResult, MetricScore, Rows
+from krisis.metrics.base import Direction, EvaluationResult, MetricScore, MetricScores, Rows
 from krisis.reporting.comparison import comparison_html, comparison_page
 from krisis.results.comparison.compare import (
     CompareOptions,
@@ -25,6 +25,7 @@ from krisis.results.comparison.compare import (
     compare_runs,
     unpaired_interval,
 )
+from krisis.results.comparison.matching import match_runs
 from krisis.results.comparison.text import compared_by_lines, comparison_parts, heading
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
@@ -218,10 +219,10 @@ def test_a_run_equals_itself() -> None:
 def test_unmatched_and_failed_rows_are_listed_and_left_out() -> None:
     left, right = answers("++x-a+"), answers("+-+-")
     comparison = compare_runs({"a": left, "b": right}, QUICK)
-    matched = comparison.matched
+    matched = comparison.pairs[0].matched
     assert matched is not None
     assert matched.unmatched == {"a": ["r4", "r5"], "b": []}
-    assert matched.n_failed == {"a": 1, "b": 0}
+    assert matched.n_not_evaluated == {"a": 1, "b": 0}
     assert (matched.n_matched, matched.n_compared) == (4, 3)
 
 
@@ -238,6 +239,7 @@ def test_changed_rows_are_named_by_what_became_of_them() -> None:
     changes = {
         change: [row.record_id for row in rows]
         for change, rows in comparison.pairs[0].changes.items()
+        if rows
     }
     assert changes == {
         "right → wrong": ["r1"],
@@ -274,8 +276,9 @@ def test_repeated_askings_are_matched_one_by_one() -> None:
         return result_of(Rows([*first.evaluation_results, *second.evaluation_results]))
 
     comparison = compare_runs({"a": twice("++--"), "b": twice("-+-+")}, QUICK)
-    assert comparison.matched is not None
-    assert comparison.matched.n_compared == 4
+    matched = comparison.pairs[0].matched
+    assert matched is not None
+    assert matched.n_compared == 4
     changes = comparison.pairs[0].changes
     assert [row.record_id for row in changes["wrong → right"]] == ["r1"]
     assert [row.record_id for row in changes["right → wrong"]] == ["r0"]
@@ -380,7 +383,10 @@ def test_the_best_is_that_of_the_numbers_compared_in_the_direction_of_the_metric
     )  # fmt: skip
     run = answers("+-")
     comparison = Comparison(
-        {"a": run, "b": run}, {}, [Pair("a", "b", {"aurc": area})], CompareOptions(), None
+        {"a": run, "b": run},
+        {"a": MetricScores(), "b": MetricScores()},
+        [Pair("a", "b", {"aurc": area}, matched=match_runs({"a": run, "b": run}))],
+        CompareOptions(),
     )
     assert comparison.tied_with_best() == {"aurc": ["b"]}
 

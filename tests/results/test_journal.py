@@ -208,15 +208,19 @@ def test_a_template_survives_damage_to_one_of_its_lines(tmp_path: Path) -> None:
     assert contents.rows[0].prompt == "template"
 
 
+def counts(n_no_answer: int) -> dict[str, int]:
+    return {"answered": 1, "abstained": 0, "no_answer": n_no_answer, "not_evaluated": 0}
+
+
 def test_a_tail_counts_outcomes_as_the_file_grows_and_reads_no_byte_twice(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     written(path)
     whole = path.read_bytes()
     tail = JournalTail()
     path.write_bytes(whole[: whole.index(b'"position": 1') + 5])
-    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 0}
+    assert tail.read_on(path) == counts(0)
     path.write_bytes(whole + b"not JSON\n")
-    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 1}
-    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 1}
+    assert tail.read_on(path) == counts(1)
+    assert tail.read_on(path) == counts(1)
     path.write_bytes(whole[: whole.index(b'"position": 1') + 5])
-    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 0}
+    assert tail.read_on(path) == counts(0)

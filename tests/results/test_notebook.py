@@ -88,7 +88,7 @@ def test_the_repr_of_ten_thousand_rows_stays_below_two_kilobytes() -> None:
     for thing in (result, result.rows, result.rows.table, result.metric_scores, result.rows[0]):
         assert len(repr(thing).encode()) <= 2048
     assert "Rows(10,000 rows)" in repr(result.rows)
-    assert "10000 answered" in repr(result)
+    assert "10,000 answered" in repr(result)
 
 
 def test_the_repr_of_a_row_names_what_was_given_and_cuts_what_is_long() -> None:
@@ -113,17 +113,18 @@ def test_the_reprs_of_results_curves_comparisons_and_tables_say_what_they_rest_o
 ) -> None:
     assert repr(a_result()) == (
         "BenchmarkResult(toy, rule)\n"
-        "1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed\n"
+        "1 of 4 records NOT EVALUATED: 5 loaded → 4 sent → "
+        "2 answered / 1 abstained / 1 not evaluated\n"
         "MetricScores(selective_accuracy=0.5000, answer_rate=0.6667, aurc=0.0833)"
     )
-    assert repr(a_result().rows.table) == "Table(4 rows, 1 failed, 2 answers)"
+    assert repr(a_result().rows.table) == "Table(4 rows, 1 not evaluated, 2 answers)"
     curve = a_result().risk_coverage_curve()
     # Risks 0 and 1/2 at 1/3 and 2/3 of three items: AURC 1/12, AUGRC (0 + 1/3)/2 · 1/3 = 1/18.
     assert repr(curve) == (
         "RiskCoverageCurve(2 working points, 3 items, Cmax 0.6667, AURC 0.0833, AUGRC 0.0556)"
     )
-    n_rows = compared.matched.n_compared if compared.matched else 0
-    assert repr(compared) == f"Comparison(A, B; {n_rows} rows of {compared.n_patients} patients)"
+    assert repr(compared) == f"Comparison(A, B; {compared.pairs[0].basis})"
+    assert compared.pairs[0].basis.endswith("patients")
     assert len(repr(compared.pairs[0])) < 300
     unpaired = compare_runs({n: BenchmarkResult([], a_result().metric_scores, {}, n) for n in "AB"})
     assert repr(unpaired) == "Comparison(A, B; unpaired)"
@@ -147,7 +148,8 @@ def test_no_repr_of_a_backend_shows_a_key_or_an_address() -> None:
 def test_the_first_line_of_a_notebook_is_what_became_of_the_records() -> None:
     found = Read(a_result()._repr_html_())
     assert found.text[0] == (
-        "1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed"
+        "1 of 4 records NOT EVALUATED: 5 loaded → 4 sent → "
+        "2 answered / 1 abstained / 1 not evaluated"
     )
     cells = found.text[found.text.index("Metric") :]
     assert cells[:5] == ["Metric", "Value", "interval", "Method", "n"]
@@ -217,7 +219,7 @@ def test_nothing_that_a_file_brought_is_markup(name: str, words: str) -> None:
 
 def test_a_comparison_shows_its_basis_differences_and_verdicts(compared: Comparison) -> None:
     found = Read(compared._repr_html_())
-    assert found.text[0].endswith("matched by record_id)")
+    assert found.text[0].endswith("patients in every pair")
     assert "B minus A" in found.text
     assert set(found.elements) <= ALLOWED
     delta = compared.pairs[0].deltas["answer_rate"]

@@ -58,7 +58,7 @@ def test_an_exported_run_has_the_scores_of_the_run(reading: str, tmp_path: Path)
     again = load_parquet(tmp_path / "rows.parquet")
     assert isinstance(again.rows.table, ColumnTable) == (reading == "columns")
     assert again.attrition == result.attrition
-    assert again.attrition.n_failed > 0
+    assert again.attrition.n_lost > 0
     metrics = default_benchmark_metrics()
     expected = score_all(metrics, result.rows, intervals=OPTIONS)
     found = score_all(metrics, again.rows, intervals=OPTIONS)
@@ -75,7 +75,7 @@ def test_four_rows_counted_by_hand(reading: str, tmp_path: Path) -> None:
     )
     result = load_parquet(path)
     scores = score_all(default_benchmark_metrics(), result.rows)
-    assert str(result.attrition).endswith("2 answered / 1 abstained / 1 failed")
+    assert str(result.attrition).endswith("2 answered / 1 abstained / 1 not evaluated")
     assert scores["accuracy"].value == pytest.approx(1 / 3)
     assert scores["selective_accuracy"].value == 0.5
     assert scores["brier_score"].value == pytest.approx((0.1**2 + 0.6**2) / 2)
@@ -127,8 +127,8 @@ def test_the_columns_of_a_file_are_the_table_of_its_rows(
     for name in ("truth", "prediction", "abstained", "confidence", "should_abstain"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(table, name), name)
     np.testing.assert_array_equal(ours.patients.code, table.patients.code)
-    assert (ours.n_failed, ours.n_rows) == (table.n_failed, table.n_rows)
-    assert sorted(map(str, ours.failed_truths)) == sorted(map(str, table.failed_truths))
+    assert (ours.n_not_evaluated, ours.n_rows) == (table.n_not_evaluated, table.n_rows)
+    assert sorted(map(str, ours.missing_truths)) == sorted(map(str, table.missing_truths))
     assert ours.repeats_cases == table.repeats_cases
     names, groups = table.grouped("stage")
     assert ours.grouped("stage")[0] == names
@@ -297,8 +297,8 @@ def test_some_rows_of_a_large_file_keep_their_other_columns(
     assert signal[1] == 0.25
     assert part.reader.signal_column("token_pe") is None
     assert part.reader.row_name(0) == "row 2"
-    assert part.reader.failed_clusters() == ["r"]
-    assert part.failed_truths == [0]
+    assert part.reader.missing_clusters() == ["r"]
+    assert part.missing_truths == [0]
     assert part.repeats_cases
     with pytest.raises(InvalidValue, match=r"part\.parquet has"):
         _ = part.rows

@@ -38,12 +38,12 @@ FAILED = EvaluationResult(None, 1, error="no answer", failure_class="timeout")
 
 def test_the_first_line_is_the_attrition() -> None:
     first = format_report(result_of([ANSWERED], n_loaded=3)).splitlines()[0]
-    assert first == "Records: 3 loaded → 1 sent → 1 answered / 0 abstained / 0 failed"
+    assert first == "Records: 3 loaded → 1 sent → 1 answered / 0 abstained"
 
 
 def test_failures_are_said_first() -> None:
     first = format_report(result_of([ANSWERED, FAILED])).splitlines()[0]
-    assert first.startswith("1 of 2 records FAILED: ")
+    assert first.startswith("1 of 2 records NOT EVALUATED: ")
 
 
 def test_undefined_metrics_are_named_with_their_reason() -> None:
@@ -100,7 +100,7 @@ def test_the_disease_is_named_and_shown_with_both_denominators() -> None:
     heading = next(line for line in report.splitlines() if line.startswith("truth"))
     assert re.split(" {2,}", heading) == [
         *("truth", "answered the disease is absent (0)", "answered the disease is present (1)"),
-        *("abstained", "failed", "in all"),
+        *("abstained", "not evaluated", "in all"),
     ]
 
 
@@ -241,7 +241,7 @@ def test_a_run_over_part_of_a_suite_says_so() -> None:
 def test_failures_without_an_answer_show_no_figure() -> None:
     abstained = EvaluationResult(None, 1, abstained=True)
     report = format_report(result_of([FAILED, abstained]))
-    assert report.startswith("1 of 2 records FAILED: ")
+    assert report.startswith("1 of 2 records NOT EVALUATED: ")
     assert "No record was answered, so there is nothing to score." in report
     assert "Accuracy" not in report
 

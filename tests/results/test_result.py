@@ -49,14 +49,15 @@ def test_the_json_is_strict_and_undefined_is_null(result: BenchmarkResult) -> No
         "n_sent": 4,
         "n_answered": 2,
         "n_abstained": 1,
-        "n_failed": 1,
+        "n_no_answer": 0,
+        "n_not_evaluated": 1,
         "failures": {"timeout": {"n": 1, "example": "no answer in 30 s"}},
     }
     assert [row["outcome"] for row in content["evaluation_results"]] == [
         "answered",
         "answered",
         "abstained",
-        "failed",
+        "not_evaluated",
     ]
 
 
@@ -75,7 +76,7 @@ def test_a_metrics_only_file_holds_no_rows_but_all_that_a_comparison_needs(
 
 def test_a_frame_has_one_line_per_row(result: BenchmarkResult) -> None:
     frame = result.to_frame()
-    assert frame["outcome"].tolist() == ["answered", "answered", "abstained", "failed"]
+    assert frame["outcome"].tolist() == ["answered", "answered", "abstained", "not_evaluated"]
     assert frame["metadata.ckd_stage"].tolist()[0] == 3
     assert frame["signals.token_msp"].tolist()[1] == 0.5
 

@@ -48,7 +48,7 @@ def test_items_are_read_in_the_order_of_participant_and_item():
     assert table.participants == ["302", "310"]
     assert [row.metadata["item"] for row in table.table.rows[:8]] == sorted(PHQ8_ITEMS)
     assert table.failed == ["305"]
-    assert table.table.n_failed == 8
+    assert table.table.n_not_evaluated == 8
     answered = [item != PHQ8_ITEMS[-1] for item in sorted(PHQ8_ITEMS)]
     assert [row.prediction == 2 for row in table.table.rows[:8]] == answered
     assert table.predicted[:8].tolist() == answered
@@ -100,7 +100,7 @@ def test_a_krisis_result_is_read_as_items(tmp_path):
     table = read_items(path)
     assert table.participants == ["a", "b"]
     assert table.failed == ["c"]
-    assert table.table.n_failed == 1
+    assert table.table.n_not_evaluated == 1
     assert table.scale == 4.0
     assert table.default_confidence == "stated"
     assert sorted(table.losses("abs").tolist()) == [0.0, 2.0]

@@ -26,8 +26,8 @@ from krisis.data.table.suite import TableSuite
 from krisis.execution.prompts import shown_again
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.partition import deferral_cell
 from krisis.reporting.costliest import is_correct
-from krisis.reporting.deferral import deferral_cell
 from krisis.results.account import TaskFacts
 from krisis.results.export import csv_text, tidy_table
 from krisis.viewer.catalogue import Catalogue, LoadedRun

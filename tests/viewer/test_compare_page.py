@@ -18,9 +18,9 @@ from tests.viewer.conftest import Site, Watched, eventually
 from krisis.errors import InvalidValue
 from krisis.json_values import dumps
 from krisis.metrics.base import Rows
+from krisis.metrics.partition import verdict
 from krisis.reporting.paired_confidence import in_bin
 from krisis.results.comparison.compare import CompareOptions, compare_runs
-from krisis.results.comparison.matching import verdict
 from krisis.results.loading import load_results
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.pages import compare, pair

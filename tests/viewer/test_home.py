@@ -13,6 +13,7 @@ import pytest
 from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
+from krisis.outcomes import OUTCOMES
 from krisis.results.journal import Journal, Spent
 from krisis.results.journal_reading import JournalTail
 
@@ -68,7 +69,7 @@ def test_a_line_holds_the_stored_scores_with_intervals_and_every_denominator(sit
     assert line["figures"]["accuracy"]["interval"] == [score.interval.low, score.interval.high]
     assert set(line["figures"]) == {"accuracy", "brier_score"}
     outcomes = [row.outcome for row in rows]
-    assert line["counts"] == {o: outcomes.count(o) for o in ("answered", "abstained", "failed")}
+    assert line["counts"] == {o: outcomes.count(o) for o in OUTCOMES}
     assert line["n_done"] == 60
 
 
@@ -184,7 +185,7 @@ def test_the_tail_of_a_journal_tells_failures_tokens_cost_and_rate(tmp_path: Pat
     journal.note_spent(Spent(n_calls=1, n_retries=2, lost_input_tokens=1000))
     journal.close()
     spent = {"n_calls": 1, "input_tokens": 4000, "output_tokens": 200}
-    failed = first["row"] | {"outcome": "failed", "error": "x", "failure_class": "timeout"}
+    failed = first["row"] | {"outcome": "not_evaluated", "error": "x", "failure_class": "timeout"}
     with path.open("ab") as file:
         for position, at in ((0, 10.0), (1, 20.0), (2, 40.0)):
             row = failed if position else first["row"]
@@ -192,7 +193,7 @@ def test_the_tail_of_a_journal_tells_failures_tokens_cost_and_rate(tmp_path: Pat
                 edited_line(json.dumps(first), position=position, at=at, calls=spent, row=row)
             )
     tail = JournalTail()
-    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "failed": 2}
+    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "no_answer": 0, "not_evaluated": 2}
     started = json.loads(path.read_bytes().splitlines()[0])["started_at"]
     so_far = tail.so_far(started + 70)
     assert so_far.failures == {"timeout": 2}
@@ -209,8 +210,8 @@ def test_the_tail_of_a_journal_tells_failures_tokens_cost_and_rate(tmp_path: Pat
 def test_the_live_page_says_what_a_run_took_so_far(site: Site) -> None:
     facts = site.get("/runs/live/progress.json").json
     assert (facts["n_done"], facts["n_cases"], facts["state"]) == (20, 40, "running")
-    n_failed = sum(row.outcome == "failed" for row in invented_rows(20))
-    assert sum(facts["failures"].values()) == facts["counts"]["failed"] == n_failed
+    n_failed = sum(row.outcome == "not_evaluated" for row in invented_rows(20))
+    assert sum(facts["failures"].values()) == facts["counts"]["not_evaluated"] == n_failed
     assert facts["cost"] is None
     page = site.get("/runs/live/progress").text
     assert all(words in page for words in ("records a minute", "time left", "no price known"))

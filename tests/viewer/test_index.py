@@ -148,8 +148,15 @@ def test_a_long_run_has_the_report_that_loading_gives(
 
 
 def same_table(left: Any, right: Any) -> None:
-    assert (left.n_rows, left.n_failed, left.labels) == (right.n_rows, right.n_failed, right.labels)
-    for name in ("truth", "prediction", "abstained", "confidence", "correct", "should_abstain"):
+    assert (left.n_rows, left.n_not_evaluated, left.labels) == (
+        right.n_rows,
+        right.n_not_evaluated,
+        right.labels,
+    )
+    for name in (
+        *("truth", "prediction", "abstained", "no_answer", "confidence", "correct"),
+        "should_abstain",
+    ):
         assert np.array_equal(getattr(left, name), getattr(right, name), equal_nan=name[0] == "c")
     assert left.patients.n == right.patients.n
     assert np.array_equal(left.patients.code, right.patients.code)
@@ -158,7 +165,7 @@ def same_table(left: Any, right: Any) -> None:
         right.repeats_cases,
         right.says_why_deferred,
     )
-    assert left.failed_truths == right.failed_truths
+    assert left.missing_truths == right.missing_truths
     assert left.unreadable_deferral == right.unreadable_deferral
     for column in ("stage", "sex", "egfr", "ids", "no such"):
         assert left.metadata(column) == right.metadata(column)
@@ -176,7 +183,7 @@ def test_the_table_of_a_long_run_is_that_of_its_rows(both: tuple[LoadedRun, Load
 FILTERS = [
     RowFilter(),
     RowFilter(outcome="answered", correct="no", sort="-confidence"),
-    RowFilter(outcome="failed"),
+    RowFilter(outcome="not_evaluated"),
     RowFilter(outcome="scored", sort="confidence"),
     RowFilter(cell="answer_when_should_defer"),
     RowFilter(due="yes", reason="egfr_near_threshold"),

@@ -76,7 +76,7 @@ def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
     ("query", "passes"),
     [
         ("outcome=abstained", lambda row: row.outcome == "abstained"),
-        ("outcome=failed", lambda row: row.outcome == "failed"),
+        ("outcome=not_evaluated", lambda row: row.outcome == "not_evaluated"),
         ("correct=yes", is_correct),
         ("correct=no", lambda row: row.outcome == "answered" and not is_correct(row)),
         ("group=stage:+3", lambda row: row.metadata["ckd_stage"] == 3),
@@ -132,7 +132,7 @@ def test_the_row_page_names_model_finish_reason_latency_and_failure_class(
     site = serve(tmp_path)
     page = site.get("/runs/run/cases/0").text
     assert all(words in page for words in ("m-2026-01", "finish reason", "0.25"))
-    assert "The call failed (timeout)" in site.get("/runs/run/cases/1").text
+    assert "Not evaluated (timeout)" in site.get("/runs/run/cases/1").text
     assert site.get("/runs/run/cases/1.json").json["row"]["failure_class"] == "timeout"
 
 

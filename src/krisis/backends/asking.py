@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from krisis.backends.template import PromptTemplate
 from krisis.data.base import ReplyField, Task
+from krisis.data.instructions import Instructions
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
 
@@ -106,18 +107,25 @@ class Elicitation:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """In whose words a model is asked, and how for its confidence; by default in krisis's own."""
+    """In whose words a model is asked, how for its confidence, and when it is to abstain."""
 
     prompt: PromptTemplate | None = None
     elicit: Elicitation = field(default_factory=Elicitation)
+    instructions: Instructions = Instructions.PRICE
 
     @property
     def words(self) -> list[str]:
         """Return what tells a run from one that asked in the usual way."""
         named = [] if self.prompt is None else [f"prompt {self.prompt.name}"]
-        return [*named, *([] if self.elicit.way is Way.ANSWER else [str(self.elicit)])]
+        way = [] if self.elicit.way is Way.ANSWER else [str(self.elicit)]
+        told = (
+            [] if self.instructions is Instructions.PRICE else [f"{self.instructions} instructions"]
+        )
+        return [*named, *way, *told]
 
     def identity(self) -> JsonObject:
         """Return what must be equal for two runs to have asked alike; nothing for the usual way."""
         named = {} if self.prompt is None else {"prompt_sha256": self.prompt.sha256}
-        return {**named, **({} if self.elicit.way is Way.ANSWER else {"elicit": str(self.elicit)})}
+        way = {} if self.elicit.way is Way.ANSWER else {"elicit": str(self.elicit)}
+        usual = self.instructions is Instructions.PRICE
+        return {**named, **way, **({} if usual else {"instructions": self.instructions.value})}

@@ -76,6 +76,8 @@ def _checked_prediction(value: Any) -> Label | None:
         return value
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, float) and not value.is_integer():
+        return str(value)  # no answer to a task of whole numbers, and kept as it is
     try:
         if int(value) == value:  # True, 1.0 and the numbers of NumPy
             return int(value)
@@ -155,6 +157,12 @@ class BaseBackend(ABC):
     def prepare(self, suite: BaseDataSuite) -> None:
         """Get ready for the records of a suite; the default needs nothing."""
         return
+
+    def readable(
+        self, suite: BaseDataSuite, records: Sequence[PatientRecord]
+    ) -> Sequence[PatientRecord]:
+        """Return the records that can be part of a run: all, but for people who read only some."""
+        return records
 
     @abstractmethod
     def evaluate(self, record: PatientRecord) -> BackendResponse:

@@ -340,7 +340,7 @@ def check_built(backend: ChatBackend, request: ChatRequest) -> None:
     if request.asking != backend.asking:
         raise InvalidValue(
             f"{type(backend).__name__}.build ignores how to ask ({', '.join(backend.asking.words)})"
-            "; let it call super().build(), or leave --prompt and --elicit out"
+            "; let it call super().build(), or leave --prompt, --elicit and --instructions out"
         )
 
 

@@ -15,6 +15,7 @@ from krisis.backends.schema import case_name
 from krisis.backends.template import filled
 from krisis.backends.wording import PLAIN, Wording, wording_of
 from krisis.data.base import FeatureDescription, Features, Label, Task
+from krisis.data.instructions import abstention_text
 from krisis.data.perturbation import (
     Perturbation,
     Perturbed,
@@ -61,7 +62,7 @@ def build_prompt(
         )
     words = _Words(task, _names_in_order(task, features), perturbed)
     text = words.wording.template if asking.prompt is None else asking.prompt.text
-    slots = words.slots(asking.elicit, batch=batch)
+    slots = words.slots(asking, batch=batch)
     shown = words.findings(features, batch=batch)
     return _prompt(text, slots, shown, words.redacted(batch=batch), context)
 
@@ -135,8 +136,9 @@ class _Words:
         """Return an answer as it is proposed, with its meaning."""
         return f"{self.wording.proposed} {answer}: {self._task.answers[answer]}"
 
-    def slots(self, elicit: Elicitation, *, batch: bool) -> dict[str, str]:
+    def slots(self, asking: Asking, *, batch: bool) -> dict[str, str]:
         """Return what fills the slots of a template, all but the findings."""
+        elicit = asking.elicit
         task = elicit.task(self._task)
         confidence = self.wording.confidence
         if elicit.way is Way.TOP_K:
@@ -145,7 +147,7 @@ class _Words:
             confidence = ""
         return {
             **self.about(_reply_format(task, self.wording, elicit, batch=batch)),
-            "abstention": task.abstain_when,
+            "abstention": abstention_text(task, asking.instructions),
             "confidence": confidence,
         }
 
@@ -243,6 +245,8 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
 
     >>> value_in_words(2.40, FeatureDescription("serum creatinine", "mg/dL"))
     '2.4 mg/dL'
+    >>> value_in_words(2.0, FeatureDescription("serum creatinine", "mg/dL", decimals=1))
+    '2.0 mg/dL'
     >>> value_in_words(1.0, FeatureDescription("hypertension", values={0: "no", 1: "yes"}))
     'yes'
     >>> value_in_words(float("nan"), FeatureDescription("albumin", "g/dL"))
@@ -267,8 +271,8 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
         return wording.not_stated if description.values else wording.not_measured
     if isinstance(value, Mapping | list | tuple):
         return _with_unit(_entries(value, description, wording), description, coded=not value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = _number(value, description.decimals)
     known = description.values
     coded = known.get(value) if isinstance(value, int | str) else None
     coded = known.get(str(value)) if coded is None else coded
@@ -277,6 +281,14 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
     # A line break inside a value could pass for the next finding or the next case.
     text = " ".join(str(value if coded is None else coded).split())
     return _with_unit(text, description, coded=coded is not None)
+
+
+def _number(value: float, decimals: int | None) -> int | float | str:
+    """Return a number with all the digits it has, and no fewer than it was measured with."""
+    padded = f"{value:.{decimals or 0}f}"
+    if decimals and float(padded) == value:
+        return padded
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _entries(

@@ -15,16 +15,17 @@ from krisis.errors import InvalidFile, InvalidValue, UnknownName
 SLOTS = {
     "question": "the question of the task",
     "answers": "the allowed answers, one a line, with their meaning",
-    "meanings": "what the findings mean, one a line (optional)",
-    "setting": "what is known beforehand, such as how frequent each answer is (optional)",
-    "abstention": "when to abstain",
+    "meanings": "what the findings mean, one a line",
+    "setting": "who the patients are",
+    "abstention": "what --instructions says about abstaining",
     "confidence": "what confidence means, as --elicit asks for it",
     "reply": "the JSON object to reply with",
     "findings": "the findings of the patient, of every case of a batch, after what they share",
 }
-OPTIONAL = ("meanings", "setting")
+# The one slot that a prompt cannot do without; a prompt may leave out any other.
+REQUIRED = "findings"
 # A paragraph is left out with such a slot where there is nothing to fill it with.
-_MAY_BE_EMPTY = (*OPTIONAL, "confidence")
+_MAY_BE_EMPTY = ("meanings", "setting", "confidence")
 MAX_BYTES = 100_000
 _HEADING = re.compile(r"^(\[(?:system|user)\])[ \t]*$", re.MULTILINE)
 _MARK = re.compile(r"(\{\{[A-Za-z_]+\}\}|\{\s*[A-Za-z_]+\s*\})")
@@ -125,11 +126,10 @@ def _check_slots(where: str, system: Paragraphs, user: Paragraphs) -> None:
             )
         if slots.count(slot) > 1:
             raise InvalidValue(f"{where} has the slot {{{slot}}} twice; keep one of them")
-    for slot, meaning in SLOTS.items():
-        if slot not in slots and slot not in OPTIONAL:
-            doubled = f"{{{{{slot}}}}}" in marks
-            hint = "write it with single braces" if doubled else f"it stands for {meaning}"
-            raise InvalidValue(f"{where} lacks the slot {{{slot}}}; {hint}")
+    if REQUIRED not in slots:
+        doubled = f"{{{{{REQUIRED}}}}}" in marks
+        hint = "write it with single braces" if doubled else f"it stands for {SLOTS[REQUIRED]}"
+        raise InvalidValue(f"{where} lacks the slot {{{REQUIRED}}}; {hint}")
     if not any("{findings}" in paragraph[1::2] for paragraph in user):
         raise InvalidValue(
             f"{where} has {{findings}} below [system]; findings belong below [user], since the "

@@ -65,7 +65,7 @@ PLAIN = Wording(
     question="Question:",
     answers="Allowed answers:",
     meanings="What the findings mean:",
-    setting="What is known beforehand:",
+    setting="Setting:",
     may_abstain="You may abstain.",
     confidence=(
         "Confidence is the probability, from 0 to 1, that the answer you give is correct: of all "
@@ -100,7 +100,7 @@ _PARAPHRASED = Wording(
     question="You are asked:",
     answers="The answers you may choose from:",
     meanings="How to read the findings:",
-    setting="Facts that hold before any finding is seen:",
+    setting="Who the patients are:",
     may_abstain="Abstaining is allowed.",
     confidence=(
         "State as confidence how probable it is that your answer is right, as a number from 0 to "
@@ -146,7 +146,8 @@ def built_in_prompt() -> str:
     slots = [f"#   {f'{{{name}}}':{width}}  {meaning}" for name, meaning in SLOTS.items()]
     notes = [
         "# Lines above [system] that begin with # are notes and are not sent.",
-        "# Every slot stands once; the paragraph of an optional one is left out where it is empty.",
+        "# Each slot may be used once; all but {findings} may be left out.",
+        "# A paragraph whose slot is empty is not sent.",
         *slots,
     ]
     return "\n".join([*notes, PLAIN.template])

@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("krisis.cli.export", "Write a run as a table, Inspect log or run file."),
     },
     "Maintain": {
-        "pull": ("krisis.cli.pull", "Download a small language model for the backend `local`."),
+        "pull": ("krisis.cli.pull", "Download a small model, or the patients of a suite."),
         "doctor": ("krisis.cli.doctor", "Say what is damaged in a run, and mend it."),
         "cache": ("krisis.cli.cache", "Show or clear the cache of paid replies."),
     },

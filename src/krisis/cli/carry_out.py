@@ -100,9 +100,9 @@ def _conclude(result: BenchmarkResult) -> None:
         # A budget that was reached is a result, unless it was too small for a single call.
         if stop.exit_code or counts.n_sent == 0:
             raise typer.Exit(stop.exit_code or 1)
-    if counts.n_failed and not counts.n_answered:
+    if counts.n_lost and not counts.n_answered:
         raise RunFailed(
-            f"no record was answered, {counts.n_failed} failed; see the errors in "
+            f"no record was answered ({', '.join(counts.parts()[1:])}); see the errors in "
             f"{run}/rows.jsonl, then type: krisis resume {run} --failed"
         )
 

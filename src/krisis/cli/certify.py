@@ -13,6 +13,7 @@ from krisis.confidence.calibrators import Calibrator, calibrator_from
 from krisis.decisions.certificate import certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import read_costs
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
 from krisis.decisions.verify import verification_json, verification_lines, verify_run
@@ -62,6 +63,15 @@ Verify = Annotated[
 Time = Annotated[
     str, typer.Option("--time", help="With --verify: metadata column that orders the patients.")
 ]
+MaxNotEvaluated = Annotated[
+    float,
+    typer.Option(
+        "--max-not-evaluated",
+        min=0.0,
+        max=1.0,
+        help="Largest share of cases without a reply on which a run is judged.",
+    ),
+]
 Mode = Annotated[str | None, typer.Option("--mode", help="Experiment of a run file.")]
 Output = Annotated[
     Path | None,
@@ -89,6 +99,7 @@ def certify(
     rows_per_patient: RowsPerPatient = None,
     verify: Verify = None,
     time: Time = "",
+    max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
     output: Output = None,
     as_json: AsJson = False,
@@ -109,6 +120,7 @@ def certify(
         loss=loss,
         costs=None if cost is None else read_costs(cost),
         rows_per_patient=rows_per_patient,
+        max_not_evaluated=max_not_evaluated,
     )
     options = CertifyOptions(
         risk=risk or 0.0,

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.certify import MaxNotEvaluated
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
@@ -47,6 +49,7 @@ def check(
     gate: Path | None = typer.Option(
         None, "--gate", help="YAML file with require, no_worse, non_inferior and against."
     ),
+    max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     junit: Path | None = typer.Option(None, "--junit", help="Write JUnit XML to this file."),
     markdown: Path | None = typer.Option(
         None, "--markdown", help="Write a Markdown table to this file."
@@ -66,7 +69,7 @@ def check(
     warn_of_damage(result for result in (checked, baseline) if result is not None)
     for caution in filter(None, (mixture(checked), optional_stopping(checked))):
         typer.echo(caution, err=True)
-    verdicts = check_run(checked, wanted, against=baseline)
+    verdicts = check_run(checked, wanted, against=baseline, max_not_evaluated=max_not_evaluated)
     name = f"krisis check {run.resolve().name}"
     if junit is not None:
         _write(junit, to_junit(verdicts, name), f'<testsuites name="{_OWN}')

@@ -10,7 +10,14 @@ import typer
 
 from krisis import registry
 from krisis.benchmark import baseline_rows
-from krisis.cli.certify import AsJson, Calibration, Confidence, Mode, calibrator_of
+from krisis.cli.certify import (
+    AsJson,
+    Calibration,
+    Confidence,
+    MaxNotEvaluated,
+    Mode,
+    calibrator_of,
+)
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.decisions.costs import CostTable, cost_file_text, costs_of_run
@@ -23,7 +30,9 @@ from krisis.decisions.decision_curve import (
     curve_lines,
     decision_curve,
 )
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
+from krisis.decisions.reader import decide_with_reader, reader_facts, reader_lines
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import Team, team_from
 from krisis.errors import InvalidValue, UserError
@@ -67,6 +76,14 @@ Specificity = Annotated[
 Accuracy = Annotated[
     float | None, typer.Option("--reader-accuracy", help="Share of cases that a reader has right.")
 ]
+ReaderRun = Annotated[
+    Path | None,
+    typer.Option(
+        "--reader",
+        metavar="RUN",
+        help="Run of a reader on the same cases: model, reader, and model with deferral to them.",
+    ),
+]
 ReaderColumn = Annotated[
     str, typer.Option("--reader-column", help="Metadata column with the reader's answers.")
 ]
@@ -99,6 +116,7 @@ DefaultAction = Annotated[
     "krisis decide runs/RUN --write-cost costs.yaml",
     "krisis decide runs/RUN --cost costs.yaml --prevalence 0.1",
     "krisis decide runs/RUN --curve --prevalence 0.1",
+    "krisis decide runs/RUN --reader runs/PHYSICIAN",
     "krisis decide runs/RUN --reader-accuracy 0.9",
 )
 def decide(
@@ -109,6 +127,7 @@ def decide(
     calibration: Calibration = None,
     baseline: Baseline = None,
     prevalence: PrevalenceText = "",
+    reader: ReaderRun = None,
     reader_sensitivity: Sensitivity = None,
     reader_specificity: Specificity = None,
     reader_accuracy: Accuracy = None,
@@ -118,6 +137,7 @@ def decide(
     thresholds: Thresholds = "",
     answer_from: AnswerFrom = None,
     default_action: DefaultAction = "",
+    max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     mode: Mode = None,
     seed: Seed = 42,
     as_json: AsJson = False,
@@ -127,9 +147,32 @@ def decide(
     if write_cost is not None:
         _draft(items, write_cost, cost)
         return
-    score = ScoreOptions(confidence=confidence, calibrator=calibrator_of(calibration), seed=seed)
+    score = ScoreOptions(
+        confidence=confidence,
+        calibrator=calibrator_of(calibration),
+        seed=seed,
+        max_not_evaluated=max_not_evaluated,
+    )
+    if reader is not None:
+        _refuse_beside_reader(
+            cost=cost,
+            baseline=baseline,
+            prevalence=prevalence,
+            curve=curve,
+            reader_sensitivity=reader_sensitivity,
+            reader_specificity=reader_specificity,
+            reader_accuracy=reader_accuracy,
+            reader_column=reader_column,
+            thresholds=thresholds,
+            default_action=default_action,
+        )
+        team_found = decide_with_reader(
+            items, read_items(reader, mode), score, answer_from=answer_from, n_folds=folds
+        )
+        _show(reader_facts(team_found), reader_lines(team_found), as_json)
+        return
     population = Prevalence.from_text(prevalence) if prevalence else None
-    reader = {
+    stated = {
         "sensitivity": reader_sensitivity,
         "specificity": reader_specificity,
         "accuracy": reader_accuracy,
@@ -141,7 +184,7 @@ def decide(
             score=score,
             thresholds=_numbers(thresholds) or THRESHOLDS,
             answer_from=answer_from,
-            team=_team(None, **reader),
+            team=_team(None, **stated),
             default_action=default_action or "none",  # type: ignore[arg-type] # checked there
             prevalence=population,
         )
@@ -153,7 +196,7 @@ def decide(
         costs=costs,
         score=score,
         prevalence=population,
-        team=_team(costs, **reader),
+        team=_team(costs, **stated),
         n_folds=folds,
         answer_from=answer_from,
     )
@@ -176,6 +219,15 @@ def _refuse_mixture(curve: bool, of_costs: Sequence[object], of_curves: Sequence
         raise InvalidValue(
             "--thresholds and --default-action are of the decision curve; add --curve or omit them"
         )
+
+
+def _refuse_beside_reader(**others: object) -> None:
+    """Refuse options that the comparison with a reader does not use."""
+    for name, value in others.items():
+        if value:
+            raise InvalidValue(
+                f"--reader compares wrong answers; --{name.replace('_', '-')} does not apply to it"
+            )
 
 
 def _show(facts: JsonObject, lines: Sequence[str], as_json: bool) -> None:

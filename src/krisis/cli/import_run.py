@@ -24,6 +24,7 @@ app = new_app()
     "krisis import logs/LOG.eval --as inspect --confidence metadata:confidence",
     "krisis import samples_TASK.jsonl --as lm-eval",
     "krisis import answers.csv --as csv --truth label --prediction answer",
+    "krisis import a.csv --as csv --truth label --prediction dr_a --reader dr_a",
 )
 def import_run(
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
@@ -55,13 +56,18 @@ def import_run(
     abstain_answer: list[str] = typer.Option(
         [], help="An answer, or the words of an option, that means abstaining; repeatable."
     ),
-    empty: str | None = typer.Option(None, help="What an empty answer is: abstained or failed."),
+    empty: str | None = typer.Option(
+        None, help="What an empty answer is: abstained, no_answer, or unread (no row)."
+    ),
     scorer: str = typer.Option(
         "", help="Inspect: the scorer whose answers are taken, or NAME.KEY for one of its values."
     ),
     metric: str = typer.Option("", help="lm-eval: the metric that tells right from wrong."),
     chosen_filter: str = typer.Option("", "--filter", help="lm-eval: the filter to take."),
     model: str = typer.Option("", help="The name of the model, where the file has none."),
+    reader: str = typer.Option(
+        "", metavar="NAME", help="Name of the person whose answers these are."
+    ),
     task: str = typer.Option("", help="The name of the task, in place of the file's."),
     suite: str = typer.Option("", help="The name of the suite, in place of the file's."),
 ) -> None:
@@ -74,6 +80,8 @@ def import_run(
     for one in read:
         result = write_run(one, out)
         typer.echo(format_report(result))
+        if one.taken.n_unread:
+            typer.echo(one.taken.reading_words)
         typer.echo(f"Run: {result.provenance.run_directory}")
 
 

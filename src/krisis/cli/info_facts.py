@@ -14,6 +14,7 @@ from krisis.backends.chat import ChatBackend
 from krisis.backends.provider import ProviderBackend, is_installed
 from krisis.cli.run_options import flag_of
 from krisis.data.base import BaseDataSuite, Task
+from krisis.data.instructions import abstention_text
 from krisis.errors import InvalidValue, MissingExtra, PlugInFault, UnknownName
 from krisis.execution.assembly import suite_of
 from krisis.execution.config import RunConfig, checked_config
@@ -188,7 +189,7 @@ def _task_facts(task: Task) -> JsonObject:
         "question": task.question,
         "answers": {str(answer): words for answer, words in task.answers.items()},
         "ordered": task.ordered,
-        "abstain_when": task.abstain_when,
+        "abstain_when": abstention_text(task),
         "headline": task.metrics[0] if task.metrics else None,
         "metrics": list(task.metrics),
         "groups": list(task.groups),

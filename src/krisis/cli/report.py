@@ -6,13 +6,14 @@ from pathlib import Path
 
 import typer
 
-from krisis.cli.certify import calibrator_of
+from krisis.cli.certify import MaxNotEvaluated, calibrator_of
 from krisis.cli.decide import own_baselines
 from krisis.cli.help import command, new_app
 from krisis.decisions.certificate import certificate_from
 from krisis.decisions.costs import costs_of_run
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.decision_curve import CurveOptions, decision_curve
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import Prevalence
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.team import team_from
@@ -68,6 +69,7 @@ def report(
     audit: bool = typer.Option(
         False, "--audit", help="Add the audit of the groups of the task, as `krisis audit` does."
     ),
+    max_not_evaluated: MaxNotEvaluated = MOST_NOT_EVALUATED,
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
@@ -89,7 +91,7 @@ def report(
             "--prevalence re-weights costs and the decision curve; add --cost or --curve"
         )
     population = Prevalence.from_text(prevalence) if prevalence else None
-    score = ScoreOptions(calibrator=calibrator_of(calibration))
+    score = ScoreOptions(calibrator=calibrator_of(calibration), max_not_evaluated=max_not_evaluated)
     if cost:
         shown.append(_priced(run, cost, baseline, score, population))
     if curve:

@@ -27,7 +27,7 @@ TRUST_OPTION = typer.Option(
 def resume(
     run: Path = typer.Argument(..., help="A run directory, or the folder of a sweep."),
     failed: bool = typer.Option(
-        False, "--failed", help="Ask the failed records of a run again as well."
+        False, "--failed", help="Ask records that were not evaluated again as well."
     ),
     trust: bool = TRUST_OPTION,
     **options: JsonValue,

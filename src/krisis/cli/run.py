@@ -28,12 +28,17 @@ _MODEL = typer.Option(
 )
 _TASK = typer.Option([], "--task", help="Task of the suite; several are a sweep.")
 _SEED = typer.Option([], "--seed", min=0, help="Seed of the suite; several are a sweep.")
-_PROMPT = typer.Option([], "--prompt", help="Prompt of your own, a text file; several are a sweep.")
+_PROMPT = typer.Option([], "--prompt", help="Text file with your own prompt; repeatable.")
 _ELICIT = typer.Option(
     [],
     "--elicit",
     help="Ask by answer (default), rationale, p-true, top-k, top-k:N or two-step; several are a "
     "sweep.",
+)
+_INSTRUCTIONS = typer.Option(
+    [],
+    "--instructions",
+    help="Abstain by price (default), bare or policy.",
 )
 
 
@@ -65,6 +70,7 @@ def run(
     seed: list[int] = _SEED,
     prompt: list[str] = _PROMPT,
     elicit: list[str] = _ELICIT,
+    instructions: list[str] = _INSTRUCTIONS,
     **options: JsonValue,
 ) -> list[Path]:
     """Run a suite on a model and score the answers."""
@@ -75,7 +81,7 @@ def run(
     stored = read_config(config, check=not print_config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
-    axes |= {"prompts": prompt, "elicits": elicit}
+    axes |= {"prompts": prompt, "elicits": elicit, "instructions": instructions}
     if detach and not {**stored, **given}.get("batch"):
         raise InvalidValue("--detach leaves provider batches to themselves; give --batch as well")
     lists = {axis: list(dict.fromkeys(values)) for axis, values in axes.items() if values}
@@ -116,7 +122,11 @@ def _sweep(
     """Take several models, tasks or seeds as the plan of a sweep."""
     if resume:
         raise InvalidValue("--resume continues one run; of a sweep type: krisis resume FOLDER")
-    shared = {name: value for name, value in given.items() if f"{name}s" not in lists}
+    shared = {
+        name: value
+        for name, value in given.items()
+        if f"{name}s" not in lists and name not in lists
+    }
     start(plan_of({**shared, **lists}, "krisis run"), dry_run, print_config)
     return []
 

@@ -87,7 +87,7 @@ def plain_row(row: EvaluationResult) -> PlainRow:
         cluster_id=row.cluster_id,
         item=str(row.metadata.get("item") or ""),
         truth=row.ground_truth,
-        prediction=None if row.abstained else row.prediction,
+        prediction=row.prediction if row.outcome == "answered" else None,
         signals={STATED: row.confidence, **row.signals},
         failed=None if row.error is None else f"{row.failure_class or 'failed'}: {row.error}",
     )

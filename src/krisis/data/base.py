@@ -11,6 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Self, TypeVar
 
+from krisis.answers import Label
 from krisis.data.patient_record import (
     PatientRecord,
     Records,
@@ -25,7 +26,6 @@ from krisis.data.task import (
     Features,
     FeatureValue,
     Judgement,
-    Label,
     ReplyField,
     Rule,
     SecondUnit,
@@ -179,17 +179,16 @@ class BaseDataSuite(ABC):
     """A clinical benchmark: it produces records and owns everything that is said about them.
 
     A subclass must implement `load`. ``tasks`` are the questions it can ask, the first being the
-    default; an entry may be a function that makes the task from the suite. ``rules`` are the
-    readers that `RuleBackend` runs. With ``stores_text`` false, nothing that a model wrote about
-    the records is kept in a run, because it may quote them; ``notice`` is shown before the records
-    are put to a model, such as the terms of a licence; ``terms`` are those under which real people
-    gave their data, which are kept with the run and recalled before a provider is sent them;
-    ``baselines`` names the backends that every
-    result is read against; ``feature_sets`` are those that `load` tells apart; ``run_format`` is
-    the registered file format that finished runs are also written in; ``rows_per_patient`` is the
-    largest number of records that a patient can have, where there is one; ``option_words`` says
-    what each option of `__init__` means, for `krisis info`. A subclass without a ``name`` is called
-    after its class.
+    default; an entry may be a function that makes the task from the suite. ``rules`` judge in place
+    of a model, and ``readers`` are people who did. With ``stores_text`` false, nothing that a model
+    wrote about the records is kept in a run, because it may quote them; ``notice`` is shown before
+    the records are put to a model, such as the terms of a licence; ``terms`` are those under which
+    real people gave their data, which are kept with the run and recalled before a provider is sent
+    them; ``baselines`` names the backends that every result is read against; ``feature_sets`` are
+    those that `load` tells apart; ``run_format`` is the registered file format that finished runs
+    are also written in; ``rows_per_patient`` is the largest number of records that a patient can
+    have, where there is one; ``option_words`` says what each option of `__init__` means, for
+    `krisis info`. A subclass without a ``name`` is called after its class.
 
     >>> class SepsisSuite(BaseDataSuite):
     ...     tasks = {"onset": Task("onset", "Will sepsis begin?", {0: "no", 1: "yes"})}
@@ -262,6 +261,14 @@ class BaseDataSuite(ABC):
     @property
     def rules(self) -> Mapping[str, Rule]:
         """Return the rules that can judge the records in place of a model, by name."""
+        return {}
+
+    @property
+    def readers(self) -> Mapping[str, Mapping[str, Judgement]]:
+        """Return what people said about the records, by their name and by record id.
+
+        A case that a reader never read is not in the mapping.
+        """
         return {}
 
     def training_records(self) -> list[PatientRecord]:

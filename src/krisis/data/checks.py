@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, time
 from enum import Enum
 
+from krisis.answers import AnswerSet
 from krisis.data.base import PatientRecord, Task
 from krisis.errors import InvalidValue
 
@@ -19,11 +20,11 @@ _ADVICE = "give numbers, text, dates, or lists and mappings of them"
 
 def check_records(records: Iterable[PatientRecord], task: Task) -> None:
     """Refuse the first record that could not be asked, stored or scored, and say why."""
-    answers = {_as_scored(answer) for answer in task.answers}
+    answers = task.answer_set
     for record in records:
         try:
             fault = (
-                (answers and _label_fault(record, task, answers))
+                _label_fault(record, task, answers)
                 or _members_fault("the feature", record.features)
                 or _metadata_fault(record)
             )
@@ -33,20 +34,14 @@ def check_records(records: Iterable[PatientRecord], task: Task) -> None:
             raise InvalidValue(f"record {record.record_id!r}: {fault}")
 
 
-def _as_scored(label: object) -> str:
-    """Return the form in which scoring compares labels: 1 and "1" are one answer."""
-    return str(label).strip().casefold()
-
-
-def _label_fault(record: PatientRecord, task: Task, answers: set[str]) -> str:
-    written = _as_scored(record.label)
-    if written in answers:
+def _label_fault(record: PatientRecord, task: Task, answers: AnswerSet) -> str:
+    if not answers.allowed or answers.match(record.label) is not None:
         return ""
-    meant = task.aliases.get(written)
+    meant = task.aliases.get(str(record.label).strip().casefold())
     advice = "change the label or the answers of the task" if meant is None else f"write {meant!r}"
     return (
         f"the label {record.label!r} is none of the answers of the task {task.name!r} "
-        f"({', '.join(map(repr, task.answers))}); {advice}"
+        f"({answers.listed()}); {advice}"
     )
 
 

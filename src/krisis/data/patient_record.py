@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from krisis.data.task import Features, Label
+from krisis.answers import Label
+from krisis.data.task import Features
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping
 

@@ -11,7 +11,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import StrEnum
 from typing import TypeVar
 
-from krisis.data.task import FeatureDescription, Features, Label, SecondUnit, Task
+from krisis.answers import Label
+from krisis.data.task import FeatureDescription, Features, SecondUnit, Task
 from krisis.errors import InvalidValue, UnknownName
 
 # The metadata by which a perturbed row says what was changed, and of which record it is.
@@ -123,6 +124,7 @@ def with_second_unit(one: FeatureDescription) -> FeatureDescription:
         unit=second.unit,
         meaning=f"{meaning}, in {second.unit}" if meaning else "",
         second_unit=None,
+        decimals=None,
     )
 
 

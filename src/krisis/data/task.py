@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
+from krisis.answers import AnswerSet, Label
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject, plain
 
-Label = int | str
 # A value that a model is shown; None stands for "not measured". Suites may also give lists and
 # mappings of such values, which prompts write out; see `krisis.backends.prompt.value_in_words`.
 FeatureValue: TypeAlias = str | int | float | None
@@ -45,7 +45,8 @@ class FeatureDescription:
     """A feature in the words of a prompt: its name, unit, meaning and coded values.
 
     ``text`` marks free text, which is quoted line by line; ``second_unit`` is shown in place of
-    the unit by ``--perturb unit``.
+    the unit by ``--perturb unit``; ``decimals`` is how many digits after the point a number
+    shows at least, since 1.0 is measured more finely than 1.
     """
 
     words: str
@@ -54,12 +55,18 @@ class FeatureDescription:
     values: Mapping[Label, str] = field(default_factory=dict)
     text: bool = False
     second_unit: SecondUnit | None = None
+    decimals: int | None = None
 
     def __post_init__(self) -> None:
         if self.second_unit is not None and (self.values or self.text or not self.unit):
             raise InvalidValue(
                 f"the feature {self.words!r} has a second unit, {self.second_unit.unit!r}, which "
                 "only a number in a unit can have; leave it out or state the unit"
+            )
+        if self.decimals is not None and (self.values or self.text or not 0 <= self.decimals <= 10):
+            raise InvalidValue(
+                f"the feature {self.words!r} has decimals={self.decimals!r}; give 0 to 10, and "
+                "only where it is a number"
             )
 
     def facts(self) -> JsonObject:
@@ -142,6 +149,10 @@ class Task:
     viewer. ``total`` says how the items of a patient add up. ``person`` and ``unit`` are the
     words for one cluster and one record. ``costs`` is what answers and deferrals cost unless a user
     says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
+    ``short_names`` are what reports call the answers, where their meanings are long.
+    ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
+    to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
+    ``abstain_when`` where there is no price.
 
     >>> sepsis = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
     >>> sepsis.name, sepsis.default_loss, sepsis.person
@@ -154,6 +165,7 @@ class Task:
     PROGRESSION: ClassVar[str] = "progression"
     ALBUMINURIA: ClassVar[str] = "albuminuria"
     RISK: ClassVar[str] = "risk"
+    OUTLOOK: ClassVar[str] = "outlook"
 
     name: str
     question: str = ""
@@ -174,6 +186,9 @@ class Task:
     setting: str = ""
     costs: CostTable | None = None
     paraphrase: str = ""
+    short_names: Mapping[Label, str] = field(default_factory=dict)
+    price: float | None = None
+    policy: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -185,7 +200,7 @@ class Task:
                 f"the task {self.name!r} has the loss {self.default_loss!r}, which needs ordered "
                 "answers; set ordered=True or the loss 'error'"
             )
-        if self.positive is not None and self.positive not in self.answers:
+        if self.positive is not None and self.answer_set.match(self.positive) is None:
             raise InvalidValue(
                 f"the positive answer {self.positive!r} of the task {self.name!r} is none of its "
                 f"answers: {', '.join(map(str, self.answers)) or 'it has none'}"
@@ -193,6 +208,13 @@ class Task:
         groups: object = self.groups
         if isinstance(groups, list | tuple):  # names that are their own metadata keys
             object.__setattr__(self, "groups", {str(name): str(name) for name in groups})
+
+    @property
+    def answer_set(self) -> AnswerSet:
+        """The allowed answers, by which labels and predictions are read."""
+        return AnswerSet(
+            tuple(self.answers), self.ordered, self.positive, self.answers, self.short_names
+        )
 
     @property
     def can_be_asked(self) -> bool:
@@ -206,6 +228,7 @@ class Task:
             "answers": [[answer, words] for answer, words in self.answers.items()],
             "ordered": self.ordered,
             "positive": self.positive,
+            **({"short_names": [*self.short_names.items()]} if self.short_names else {}),
             "groups": dict(self.groups),
             "default_loss": self.default_loss,
             "default_confidence": self.default_confidence,
@@ -213,6 +236,7 @@ class Task:
             "total": None if self.total is None else asdict(self.total),
             "person": self.person,
             "unit": self.unit,
+            "price": self.price,
             "costs": None if self.costs is None else plain(asdict(self.costs)),
             "features": {name: shown.facts() for name, shown in self.features.items()},
         }
@@ -226,6 +250,15 @@ class Judgement:
     confidence: float | None = None
     signals: JsonMapping = field(default_factory=dict)
     abstain: bool = False
+
+    @classmethod
+    def of_probability(cls, positive: float) -> Judgement:
+        """Return the judgement of one who gives the positive answer 1 this probability.
+
+        >>> Judgement.of_probability(0.75).answer, Judgement.of_probability(0.5).answer
+        (1, 0)
+        """
+        return cls(int(positive > 0.5), max(positive, 1.0 - positive))
 
 
 # Sees what a model sees: the features and the context of a record. A rule that is a dataclass

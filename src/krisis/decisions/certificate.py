@@ -13,7 +13,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps
 from krisis.metrics.items import RunItems
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class _Part(BaseModel):
@@ -82,7 +82,7 @@ class Certificate(_Part):
     """Everything that a certificate promises, of whom, and what it rests on."""
 
     kind: Literal["krisis.certificate"] = "krisis.certificate"
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     krisis_version: str
     method: Method
     risk: float
@@ -97,7 +97,8 @@ class Certificate(_Part):
     by: list[str]
     parts: list[Threshold]
     identity: Identity
-    n_failed: int
+    n_no_answer: int
+    n_not_evaluated: int
     calibration_rows_hash: str
     calibration_patients: list[str]
     calibration_scores: list[float | None]

@@ -68,6 +68,7 @@ class CertifyOptions:
 
 def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
     """Find the laxest threshold whose risk is bounded, for all rows or for every group."""
+    options.score.refuse_missing(run)
     _check_score(run, options)
     sample = sample_of(run, options.score)
     groups = groups_of(run, options.by) if options.by else {"": np.ones(run.n_items, np.bool_)}
@@ -91,7 +92,8 @@ def certify_run(run: RunItems, options: CertifyOptions) -> Certificate:
         by=list(options.by),
         parts=parts,
         identity=Identity.of(run),
-        n_failed=run.table.n_failed,
+        n_no_answer=run.table.n_no_answer,
+        n_not_evaluated=run.table.n_not_evaluated,
         calibration_rows_hash=rows_hash(run, sample),
         calibration_patients=patient_hashes(run),
         calibration_scores=[None if math.isnan(s) else s for s in patient_scores(sample)],
@@ -228,9 +230,10 @@ def assumptions_of(
         ),
         "The labels are right.",
     ]
-    if run.table.n_failed:
+    if run.table.n_not_evaluated:
         found.append(
-            f"The {run.table.n_failed} failed rows, which are left out, are like the others."
+            f"The {run.table.n_not_evaluated} rows that were not evaluated, which are left out, "
+            "are like the others."
         )
     if not sample.clustered:
         found.append(f"Every {person} has one {unit}, independent of the others.")

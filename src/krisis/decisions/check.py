@@ -10,14 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.etree import ElementTree
 
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, check_limit, too_many_missing
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonObject
+from krisis.metrics.abstention import NoAnswerRate, NotEvaluatedRate
 from krisis.metrics.base import MetricScore
 from krisis.results.comparison.compare import CompareOptions, MetricDelta, compare_runs
 from krisis.results.result import BenchmarkResult
 from krisis.results.stops import Decided
 
 State = Literal["met", "failed", "not judged"]
+_COUNTED = {metric.key: metric.name for metric in (NoAnswerRate, NotEvaluatedRate)}
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -79,8 +82,14 @@ def check_run(
     *,
     against: BenchmarkResult | None = None,
     options: CompareOptions | None = None,
+    max_not_evaluated: float = MOST_NOT_EVALUATED,
 ) -> list[Verdict]:
-    """Judge every requirement, in order; of a run that was cut short none can be judged."""
+    """Judge every requirement, in order.
+
+    Of a run that was cut short none can be judged, and of one with more cases without a reply than
+    ``max_not_evaluated``, a share, only the share of these cases.
+    """
+    check_limit(max_not_evaluated)
     relative = [*gate.no_worse, *gate.non_inferior]
     if relative and against is None:
         raise InvalidValue(
@@ -98,7 +107,31 @@ def check_run(
             found = [_relative(text, deltas, run, fails, reason) for text in texts]
             verdicts += [replace(one, requirement=f"{kind}: {one.requirement}") for one in found]
     cut = _cut_short("the run", run)
-    return [replace(one, state="not judged", found=cut) if cut else one for one in verdicts]
+    if cut:
+        return [replace(one, state="not judged", found=cut) for one in verdicts]
+    missing = _missing(run, against, max_not_evaluated)
+    return [
+        one
+        if not missing or _is_about_missing(one.requirement)
+        else replace(one, state="not judged", found=missing)
+        for one in verdicts
+    ]
+
+
+def _missing(run: BenchmarkResult, against: BenchmarkResult | None, limit: float) -> str:
+    """Say of which run too many cases were not evaluated; nothing if of none."""
+    for name, one in (("the run", run), ("the baseline", against)):
+        if one is not None:
+            counts = one.attrition
+            fault = too_many_missing(counts.n_not_evaluated, counts.n_sent, limit)
+            if fault:
+                return f"{name} is not judged: {fault}"
+    return ""
+
+
+def _is_about_missing(requirement: str) -> bool:
+    found = _REQUIREMENT.fullmatch(requirement)
+    return found is not None and found["metric"] == NotEvaluatedRate.key
 
 
 def _cut_short(name: str, run: BenchmarkResult) -> str:
@@ -169,8 +202,18 @@ def _number(text: str, whole: str) -> float:
 
 def _score(run: BenchmarkResult, name: str) -> MetricScore:
     score: MetricScore | None = run.metric_scores.get(name)
+    counts = run.attrition
+    if score is None and name in _COUNTED and counts.n_sent:
+        # Both are counts of outcomes, which every result has.
+        share, n = (
+            (counts.n_no_answer, counts.n_evaluated)
+            if name == NoAnswerRate.key
+            else (counts.n_not_evaluated, counts.n_sent)
+        )
+        value = share / n if n else math.nan
+        return MetricScore(_COUNTED[name], value, n_evaluated=n, direction="lower")
     if score is None:
-        known = [one.identifier for one in run.metric_scores.values()]
+        known = {*(one.identifier for one in run.metric_scores.values()), *_COUNTED}
         raise UnknownName.among("metric", name, known)
     return score
 
@@ -188,7 +231,15 @@ def _judged(text: str, run: BenchmarkResult) -> Verdict:
             return Verdict(text, "not judged", f"{score.name} has no interval")
         value = interval.low if end == "lower" else interval.high
         words = f"{words}, interval {interval.low:.4f} to {interval.high:.4f}"
-    state: State = "met" if _OPERATORS[symbol](value, limit) else "failed"
+    met = _OPERATORS[symbol]
+    state: State = "met" if met(value, limit) else "failed"
+    if score.bounds is not None and met(score.bounds[0], limit) != met(score.bounds[1], limit):
+        low, high = score.bounds
+        n = run.attrition.n_not_evaluated
+        words += (
+            f"; depends on the missing cases: {low:.4f} to {high:.4f} once the {n:,} that were not "
+            "evaluated are known"
+        )
     return Verdict(text, state, words)
 
 

@@ -151,6 +151,7 @@ def decide_run(
     """Price every policy on the rows of a run; ``baselines`` are other runs of the same cases."""
     if not run.n_items:
         raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
+    options.score.refuse_missing(run)
     options.score.refuse_seen(run, "makes its costs look too low")
     score, note = _scores(run, options.score)
     population = Population.of(run, options.prevalence)

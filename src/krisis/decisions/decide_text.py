@@ -35,7 +35,8 @@ def decide_facts(decision: Decision) -> JsonObject:
         "n_answered": int(run.predicted.sum()),
         "n_scored": decision.n_scored,
         "n_abstained": run.table.n_abstained,
-        "n_failed": run.table.n_failed,
+        "n_no_answer": run.table.n_no_answer,
+        "n_not_evaluated": run.table.n_not_evaluated,
         "shares": dict(zip(decision.population.names, shares, strict=False)),
         "effective_rows": decision.population.effective_rows,
         "best_threshold": decision.best_threshold,
@@ -64,7 +65,8 @@ def decide_opening(decision: Decision) -> list[str]:
         (
             f"{run.n_items} {unit}s of {run.table.patients.n} {person}s: "
             f"{int(run.predicted.sum())} answered ({decision.n_scored} with a score), "
-            f"{run.table.n_abstained} abstained; {run.table.n_failed} failed and are left out."
+            f"{run.table.n_abstained} abstained, {run.table.n_no_answer} without an answer; "
+            f"{run.table.n_not_evaluated} not evaluated and left out."
         ),
         *([decision.note] if decision.note else []),
         *_prevalence_lines(decision),
@@ -232,7 +234,7 @@ def assumptions(decision: Decision) -> list[str]:
     n_patients = run.table.patients.n
     found = [
         f"Future {person}s are like these {n_patients} {person}s, and their labels are right.",
-        "Rows on which the model abstained, or without a score, are deferred at any threshold.",
+        "Rows without an answer, or without a score, are deferred at any threshold.",
         f"Deferring costs what the table says, whatever the reader of the {unit} then does.",
         f"Intervals resample {person}s and take thresholds as given."
         if n_patients > 1
@@ -245,8 +247,9 @@ def assumptions(decision: Decision) -> list[str]:
         )
     if run.table.patients.n < run.n_items:
         found.append(f"The figures count {unit}s, of which a {person} has several.")
-    if run.table.n_failed:
-        found.append(f"The {run.table.n_failed} failed {unit}s are like the others.")
+    if run.table.n_not_evaluated:
+        n = run.table.n_not_evaluated
+        found.append(f"The {n} {unit}s that were not evaluated are like the others.")
     if not decision.chow.reason:
         found.append(_chow_assumption(decision))
     if decision.population.reweighted:

@@ -115,6 +115,7 @@ class DecisionCurve:
 
 def decision_curve(run: RunItems, options: CurveOptions) -> DecisionCurve:
     """Return the net benefit of treating all, none, by the model, and with deferral."""
+    options.score.refuse_missing(run)
     positive, truth = _disease(run)
     options.score.refuse_seen(run, "makes its probabilities look better than they are")
     score = scores_of(run, options.score.variant(run), calibrator=options.score.calibrator)
@@ -159,7 +160,12 @@ def _disease(run: RunItems) -> tuple[Label, BoolArray]:
         raise InvalidValue(
             "a decision curve needs a task with two answers, one of them the positive one; "
             f"{run.source.path} has the answers {named}"
-            + ("" if positive is not None else " and names no positive one")
+            + (
+                ""
+                if positive is not None
+                else " and names no positive one: set `positive` in the suite, or import the run "
+                "with --positive"
+            )
         )
     truth = is_positive(run)
     if truth.all() or not truth.any():
@@ -281,7 +287,8 @@ def curve_facts(curve: DecisionCurve) -> JsonObject:
         "n_positive": curve.n_positive,
         "n_abstained": run.table.n_abstained,
         "n_deferred": curve.n_deferred,
-        "n_failed": run.table.n_failed,
+        "n_no_answer": run.table.n_no_answer,
+        "n_not_evaluated": run.table.n_not_evaluated,
         "curves": {
             name: [{**asdict(point), "useful": point.useful} for point in points]
             for name, points in curve.curves.items()
@@ -347,8 +354,9 @@ def curve_lines(curve: DecisionCurve) -> list[str]:
         f"Net benefit per {unit}, the positive answer being {curve.positive}.",
         (
             f"{run.n_items} {unit}s of {run.table.patients.n} {person}s, {curve.n_positive} of "
-            f"them positive: {run.table.n_abstained} abstained, {curve.n_deferred} deferred; "
-            f"{run.table.n_failed} failed and are left out."
+            f"them positive: {run.table.n_abstained} abstained, {run.table.n_no_answer} without an "
+            f"answer, {curve.n_deferred} deferred; {run.table.n_not_evaluated} not evaluated and "
+            "left out."
         ),
     ]
     if curve.population.reweighted:

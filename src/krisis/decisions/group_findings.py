@@ -75,7 +75,8 @@ class GroupAudit:
     n_rows: int
     n_patients: int
     n_answered: int
-    n_failed: int
+    n_no_answer: int
+    n_not_evaluated: int
     overall: Mapping[str, Measure]
     calibration_error: Mapping[str, float]
     groups: Sequence[Group]
@@ -119,7 +120,10 @@ def group_lines(audit: GroupAudit) -> list[str]:
     )
     counts = f"{audit.n_rows} rows of {audit.n_patients} {person}s, {audit.n_answered} answered"
     lines = [
-        f"Groups, {where} ({counts}, {audit.n_failed} failed rows left out)",
+        (
+            f"Groups, {where} ({counts}, {audit.n_no_answer} without an answer; "
+            f"{audit.n_not_evaluated} not evaluated and left out)"
+        ),
         *_text_table(audit),
     ]
     lines += ["", *verdict_lines(audit), "", "Assumptions:"]

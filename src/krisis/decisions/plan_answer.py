@@ -211,7 +211,7 @@ def shared_assumptions(
     if pilot is None:
         notes.append("No row fails and all count; ask for more where some will not.")
     else:
-        failed = pilot.facts()["runs"][0]["failed"]
+        failed = pilot.facts()["runs"][0]["not_evaluated"]
         notes.append(
             f"As in the pilot of {pilot.table.patients.n:,} patients, {failed:.1%} of the rows "
             f"fail and {pilot.counted_patients:.1%} of the patients bring a row that counts."

@@ -58,7 +58,7 @@ class Pilot:
             refuse_other_data(runs)
             self._tables.extend(rows.table for rows in match_runs(runs).rows.values())
         if self.table.n_scored == 0:
-            raise InvalidValue("no row of the pilot was scored; retry the failed ones first")
+            raise InvalidValue("no row of the pilot was evaluated; resume it first")
         if self.table.patients.n < 2:
             raise InvalidValue("the pilot has one patient; a plan needs at least two to resample")
 
@@ -143,7 +143,7 @@ class Pilot:
 
     @property
     def rows_asked_per_counted(self) -> float:
-        """Rows asked, failed ones among them, for every row that counts."""
+        """Rows asked, those not evaluated among them, for every row that counts."""
         return len(self.left.evaluation_results) / self.values()[0].size
 
     def n_scored(self, n_asked: int) -> int:
@@ -157,7 +157,7 @@ class Pilot:
 
     @property
     def rows_per_patient(self) -> float:
-        """Rows asked per patient, failed ones among them."""
+        """Rows asked per patient, those not evaluated among them."""
         return len(self.left.evaluation_results) / self._n_asked
 
     def facts(self) -> JsonObject:
@@ -302,8 +302,8 @@ def _facts(run: BenchmarkResult) -> JsonObject:
     return {
         "model": run.backend_name,
         "n_rows": len(rows),
-        "failed": count.n_failed / len(rows),
-        "abstained": count.n_abstained / max(len(rows) - count.n_failed, 1),
+        "not_evaluated": count.not_evaluated_rate,
+        "abstained": count.n_abstained / max(count.n_evaluated, 1),
         "input_tokens_per_row": _per_row(rows, "input_tokens", run.spending.lost_input_tokens),
         "output_tokens_per_row": _per_row(rows, "output_tokens", run.spending.lost_output_tokens),
         "rows_per_call": len(rows) / n_calls if n_calls else run.provenance.batch_size or 1,
@@ -313,8 +313,9 @@ def _facts(run: BenchmarkResult) -> JsonObject:
 
 
 def _per_row(rows: Sequence[EvaluationResult], name: str, lost: int | None) -> float | None:
-    """Return tokens per row asked, those of replies that could not be used included."""
-    known = [getattr(row, name) for row in rows if getattr(row, name) is not None]
+    """Return tokens per row asked, those of replies that gave no answer included."""
+    answered = [row for row in rows if row.error is None]
+    known = [getattr(row, name) for row in answered if getattr(row, name) is not None]
     return (sum(known) + (lost or 0)) / len(known) if known else None
 
 

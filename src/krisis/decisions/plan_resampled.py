@@ -144,7 +144,7 @@ def _plan(
         (
             how,
             drawn,
-            f"{pilot.facts()['runs'][0]['failed']:.1%} of the rows fail, as in the pilot.",
+            f"{pilot.facts()['runs'][0]['not_evaluated']:.1%} of the rows have no reply, as there.",
         ),
         inputs(study, pilot.metric, **given),
         pilot.facts(),

@@ -220,14 +220,9 @@ def _positive(share: float, run: RunItems) -> Mapping[str, float]:
 
 def answers_of(run: RunItems) -> list[Label]:
     """Return the answers of the task and those seen, each once."""
-    allowed = map(canonical_label, run.table.answers.allowed)
-    return list(dict.fromkeys([*allowed, *run.table.labels]))
+    return list(dict.fromkeys([*run.table.answers.keys, *run.table.labels]))
 
 
 def positive_of(run: RunItems) -> Label | None:
     """Return the answer that means disease: that of the task, else 1 beside 0."""
-    stated = run.table.answers.positive
-    if stated is not None:
-        return canonical_label(stated)
-    answers = set(answers_of(run))
-    return 1 if answers and answers <= {0, 1} else None
+    return run.table.answers.positive_key(run.table.labels) if run.table.labels else None

@@ -15,6 +15,7 @@ from krisis import registry
 from krisis.confidence.calibrators import Calibrator, participant_hash
 from krisis.confidence.variants import scores_of
 from krisis.decisions.costs import CostTable
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED, check_limit, too_many_missing
 from krisis.decisions.sample import Sample
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import dumps
@@ -32,6 +33,7 @@ class ScoreOptions:
     ``costs`` belongs to the loss ``cost``, over the largest of them. ``rows_per_patient``
     is the largest number of rows that a patient can have. ``seed`` is that of folds and
     permutations; what a certificate draws has no seed to choose (`drawing_seed`).
+    ``max_not_evaluated`` is the largest share of cases without a reply on which a run is judged.
     """
 
     confidence: str = ""
@@ -40,6 +42,17 @@ class ScoreOptions:
     costs: CostTable | None = None
     rows_per_patient: int | None = None
     seed: int = 42
+    max_not_evaluated: float = MOST_NOT_EVALUATED
+
+    def __post_init__(self) -> None:
+        check_limit(self.max_not_evaluated)
+
+    def refuse_missing(self, run: RunItems) -> None:
+        """Refuse a run of which too many cases were not evaluated."""
+        table = run.table
+        fault = too_many_missing(table.n_not_evaluated, table.n_rows, self.max_not_evaluated)
+        if fault:
+            raise InvalidValue(f"{run.source.path} is not judged: {fault}")
 
     def variant(self, run: RunItems) -> str:
         """Return the confidence variant: the one named, else the calibrated or the task's one."""
@@ -68,14 +81,14 @@ class ScoreOptions:
 
 
 def sample_of(run: RunItems, options: ScoreOptions) -> Sample:
-    """Return the answered and abstained rows of a run; failed rows are left out."""
+    """Return the rows of a run of which a reply exists; only answers have a loss."""
     table, loss = run.table, options.loss_of(run)
     if not table.n_scored:
         raise InvalidValue(f"{run.source.path} has no row that was answered or abstained on")
     if not table.answered.any():
         raise InvalidValue(
-            f"the model abstained on all {table.n_scored} rows of {run.source.path}, so there is "
-            "no answer to accept"
+            f"the model answered none of the {table.n_scored} rows of {run.source.path}, so there "
+            "is no answer to accept"
         )
     counts = np.bincount(table.patients.code, minlength=table.patients.n)
     return Sample(

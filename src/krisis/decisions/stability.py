@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from krisis.answers import AnswerSet
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.partition import verdict
 from krisis.metrics.row_order import in_patient_order
-from krisis.metrics.table import canonical_label
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
-from krisis.results.comparison.matching import match_runs, refuse_other_data, verdict
+from krisis.results.comparison.matching import match_runs, refuse_other_data
 from krisis.results.store import load_run
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
 from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, level_name
@@ -63,8 +64,8 @@ class Agreement:
 
     A case is a record with its repeats, or a pair of askings of a record in two forms or runs.
     ``answer_flips`` is the share of pairs of answers that differ, ``abstention_flips`` that of
-    pairs of which one is an abstention. ``n_failed`` cases are left out because an asking failed,
-    ``n_not_asked`` because they were not asked in this form.
+    pairs of which one is an abstention. ``n_failed`` cases are left out because an asking has no
+    reply, ``n_not_asked`` because they were not asked in this form.
     """
 
     name: str
@@ -217,11 +218,11 @@ def _against(result: BenchmarkResult, name: str, other: BenchmarkResult, seed: i
 def _agreement(
     name: str, groups: Sequence[Asked], n_not_asked: int, seed: int, *, n_failed: int = 0
 ) -> Agreement:
-    settled = [[row for row in group if row.error is None] for group in groups]
+    settled = [[row for row in group if row.outcome != "not_evaluated"] for group in groups]
     kept = [rows for rows in settled if len(rows) > 1]
     two_forms = name != "repeats"
-    confidences = _values(kept, lambda row: None if row.abstained else row.confidence)
-    correct = _values(kept, lambda row: None if row.abstained else float(verdict(row) == "right"))
+    confidences = _values(kept, lambda row: row.confidence if _is_answer(row) else None)
+    correct = _values(kept, lambda row: float(verdict(row) == "right") if _is_answer(row) else None)
     return Agreement(
         name=name,
         n_cases=len(kept),
@@ -229,20 +230,28 @@ def _agreement(
         n_failed=len(groups) - len(kept) + n_failed,
         n_not_asked=n_not_asked,
         answer_flips=_flips(kept, _other_answer),
-        abstention_flips=_flips(kept, lambda a, b: a.abstained != b.abstained),
+        abstention_flips=_flips(kept, lambda a, b: _abstains(a) != _abstains(b)),
         confidence_sd=_spread(confidences, seed),
         confidence_between=_between(confidences),
         correct_between=_between(correct),
         accuracy=_shift(kept, lambda row: verdict(row) == "right", seed) if two_forms else None,
-        abstention=_shift(kept, lambda row: row.abstained, seed) if two_forms else None,
+        abstention=_shift(kept, _abstains, seed) if two_forms else None,
     )
 
 
 def _other_answer(one: EvaluationResult, other: EvaluationResult) -> bool | None:
-    """Say whether two answers differ; None where one of them is an abstention."""
-    if one.abstained or other.abstained:
+    """Say whether two answers differ; None where one of them is none."""
+    if not (_is_answer(one) and _is_answer(other)):
         return None
-    return canonical_label(one.prediction) != canonical_label(other.prediction)
+    return not AnswerSet().same(one.prediction, other.prediction)
+
+
+def _is_answer(row: EvaluationResult) -> bool:
+    return row.outcome == "answered"
+
+
+def _abstains(row: EvaluationResult) -> bool:
+    return row.outcome == "abstained"
 
 
 def _flips(groups: Sequence[Asked], differs: Differs) -> Figure:
@@ -316,7 +325,7 @@ def _places(rows: Iterable[EvaluationResult], seed: int) -> Places | None:
     settled = [
         row
         for row in rows
-        if row.error is None
+        if row.outcome != "not_evaluated"
         and type(row.signals.get(PLACE)) is int
         and not row.metadata.get("sample_index")  # a repeat of a call is no further evidence
     ]
@@ -326,7 +335,7 @@ def _places(rows: Iterable[EvaluationResult], seed: int) -> Places | None:
     # A call begins where the place does not go on rising.
     call = np.cumsum(np.concatenate([[0], place[1:] <= place[:-1]]))
     right = np.array([verdict(row) == "right" for row in settled], dtype=np.float64)
-    abstained = np.array([row.abstained for row in settled], dtype=np.float64)
+    abstained = np.array([_abstains(row) for row in settled], dtype=np.float64)
     shares = [
         {"place": int(at), "n": int(here.sum())}
         | {"accuracy": float(right[here].mean()), "abstention": float(abstained[here].mean())}

@@ -24,7 +24,8 @@ def _agreement_lines(one: Agreement) -> list[str]:
     lines = [
         (
             f"  {one.name}: {one.n_cases} {words} of {one.n_patients} patients; left out: "
-            f"{one.n_failed} with a failed asking, {one.n_not_asked} not asked in both forms"
+            f"{one.n_failed} with an asking without a reply, {one.n_not_asked} not asked in both "
+            "forms"
         ),
         f"    answer flips        {one.answer_flips} pairs of answers",
         f"    abstention flips    {one.abstention_flips} pairs",

@@ -12,7 +12,7 @@ from krisis.decisions.population import Quantity, answers_of, positive_of
 from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import canonical_label, is_label
+from krisis.metrics.labels import is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray
 from krisis.statistics.intervals import Interval
 
@@ -66,7 +66,7 @@ class Team:
         code = {label: seen.get(label, -2) for label in answers_of(run)}
         found = []
         for index, value in enumerate(values):
-            label = canonical_label(value) if is_label(value) else None
+            label = run.table.answers.key(value) if is_label(value) else None
             if label is None or label not in code:
                 raise InvalidValue(
                     f"{run.place(index)}: the reader's answer in {self.column!r} is {value!r}; it "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from krisis import registry
 from krisis.backends.base import BaseBackend
@@ -93,7 +93,8 @@ def backend_of(config: RunConfig, make: Callable[..., BaseBackend] | None = None
         if not isinstance(backend, ChatBackend):
             raise InvalidValue(
                 f"the backend {config.model!r} writes no prompt, so it cannot be asked by "
-                f"{' and '.join(config.asking.words)}; leave out --prompt and --elicit"
+                f"{' and '.join(config.asking.words)}; leave out --prompt, --elicit and "
+                "--instructions"
             )
         backend.asking = config.asking
     if config.batch:
@@ -134,6 +135,17 @@ def described(suite: BaseDataSuite, given: Records | None) -> JsonObject:
     return {**description, **counted, "records": "given"}
 
 
+def readable_by(backend: BaseBackend, suite: BaseDataSuite, records: Records) -> Records:
+    """Return the records that a backend can judge: a reader may have read only some."""
+    read = backend.readable(suite, records)
+    if not read:
+        raise InvalidValue(
+            f"{backend.name!r} read none of the {len(records):,} records; choose other records or "
+            "another reader"
+        )
+    return records if len(read) == len(records) else Records(read)
+
+
 def third_party_notice(suite: BaseDataSuite, backend: BaseBackend) -> str:
     """Say that rows of real people leave this machine; nothing where none do.
 
@@ -167,7 +179,7 @@ def suite_of(config: RunConfig) -> BaseDataSuite:
     }
     options: JsonObject = {
         name: value
-        for name in ("data_path", "sex", "mode")
+        for name in ("data_path", "sex", "mode", "preset")
         if (value := getattr(config, name)) is not None
     }
     options |= {**({"path": config.suite} if is_file else {}), **config.suite_options}
@@ -193,7 +205,7 @@ def _refuse_unknown(suite: str, options: JsonObject, known: set[str]) -> None:
     for name, value in options.items():
         if name in known:
             continue
-        if name in ("data_path", "sex", "mode"):
+        if name in ("data_path", "sex", "mode", "preset"):
             raise InvalidValue(
                 f"the suite {suite!r} has no use for {name} ({value!r}); leave it out (krisis "
                 f"info {suite} shows its options)"
@@ -257,8 +269,9 @@ class Estimate:
 
 def checked_batches(config: RunConfig, parts: Assembled) -> list[Batch]:
     """Return the batches of a run whose backend was found to take its suite; nothing is sent."""
-    parts.backend.prepare(parts.suite.restricted(parts.records))
-    batches = _planned(config, parts)
+    records = readable_by(parts.backend, parts.suite, parts.records)
+    parts.backend.prepare(parts.suite.restricted(records))
+    batches = _planned(config, replace(parts, records=records))
     if isinstance(parts.backend, ChatBackend):
         request_about(batches[0], parts.backend)
     return batches

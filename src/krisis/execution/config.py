@@ -19,6 +19,7 @@ from pydantic import (
 from krisis.backends.asking import Asking, Elicitation
 from krisis.backends.secrets import holds_secret, names_secret
 from krisis.backends.template import PromptTemplate, read_template
+from krisis.data.instructions import Instructions
 from krisis.data.perturbation import perturbations
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.stop_when import Question
@@ -48,6 +49,7 @@ class RunConfig(BaseModel):
         None, gt=0, lt=1, description="Price of deferring, in prices of a wrong answer."
     )
     mode: str | None = Field(None, description="Mode of the suite, such as few_shot.")
+    preset: str | None = Field(None, description="Preset of the suite, such as v0.1 of ckd.")
     suite_options: JsonObject = Field({}, description="Another option of the suite; repeatable.")
     limit: int | None = Field(None, ge=1, description="Only the first N records.")
     temperature: float | None = Field(None, ge=0, description="Sampling temperature.")
@@ -61,6 +63,9 @@ class RunConfig(BaseModel):
     elicit: str = Field(
         "answer",
         description="answer, rationale, p-true, top-k, top-k:N or two-step.",
+    )
+    instructions: str = Field(
+        "price", description="What the prompt says about abstaining: price, bare or policy."
     )
     metrics: list[str] = Field([], description="Only this metric or bundle; repeatable.")
     batch_size: int = Field(8, ge=1, description="Records that share one call.")
@@ -125,10 +130,17 @@ class RunConfig(BaseModel):
     def _is_a_way(cls, text: str) -> str:
         return str(Elicitation.parsed(text))
 
+    @field_validator("instructions")
+    @classmethod
+    def _are_instructions(cls, text: str) -> str:
+        return Instructions.parsed(text).value
+
     @property
     def asking(self) -> Asking:
         """Return how the model is asked."""
-        return Asking(self.prompt, Elicitation.parsed(self.elicit))
+        return Asking(
+            self.prompt, Elicitation.parsed(self.elicit), Instructions.parsed(self.instructions)
+        )
 
     @field_validator("cluster")
     @classmethod

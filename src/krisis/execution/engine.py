@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from sys import intern
 
+from krisis.answers import AnswerSet, kept_value
 from krisis.backends.asking import RATIONALE
 from krisis.backends.base import BackendResponse
 from krisis.backends.chat import PromptMode
@@ -20,6 +21,7 @@ from krisis.execution.second_calls import FINAL, lose
 from krisis.execution.stopping import CannotGoOn, Stop, StopRequested
 from krisis.json_values import JsonMapping
 from krisis.metrics.base import EvaluationResult
+from krisis.outcomes import NO_PREDICTION, NOT_ALLOWED
 from krisis.results.journal import Spent
 
 Finished = Callable[[Batch, Sequence[EvaluationResult], Spent], None]
@@ -126,9 +128,9 @@ class Engine:
                 prompt = self._prompts.shared(response.prompt, batch, mode)
             if response.prompt is not prompt and response.prompt != prompt:
                 own = self._prompts.shared(response.prompt, [case], mode)
-                rows.append(answered_row(case, response, prompt=own))
+                rows.append(self._review.row(case, response, prompt=own))
             else:
-                rows.append(answered_row(case, response, prompt=prompt))
+                rows.append(self._review.row(case, response, prompt=prompt))
         self._finished(batch, rows, spent)
 
     def fail(self, batch: Batch, error: BackendError, *, spent: Spent) -> None:
@@ -138,10 +140,11 @@ class Engine:
 
 
 class Review:
-    """Lets the suite check the signals, and takes out text that must not be stored."""
+    """Reads answers by the task, lets the suite check signals, and takes out text not to store."""
 
     def __init__(self, suite: BaseDataSuite) -> None:
         self._suite = suite
+        self._answers = suite.task.answer_set
         self._is_needed = not suite.stores_text or type(suite).review is not BaseDataSuite.review
 
     def response(self, case: Case, response: BackendResponse) -> BackendResponse:
@@ -157,14 +160,38 @@ class Review:
 
     def error(self, error: BackendError) -> str:
         """Return the text of a failure; where no text may be stored, it may quote the model."""
-        return str(error) if self._suite.stores_text else "(text not stored: restricted data)"
+        return str(error) if self._suite.stores_text else _WITHHELD
+
+    def row(self, case: Case, response: BackendResponse, *, prompt: str) -> EvaluationResult:
+        """Return the row of a response: an answer, an abstention, or a reply that is neither."""
+        row = response_row(case, response, answers=self._answers, prompt=prompt)
+        if row.error is not None and not self._suite.stores_text:
+            row.prediction, row.error = None, _WITHHELD
+        return row
 
 
-def answered_row(case: Case, response: BackendResponse, *, prompt: str) -> EvaluationResult:
-    """Return the row of a response; an abstention is one too."""
-    record = case.record
+_WITHHELD = "(text not stored: restricted data)"
+
+
+def response_row(
+    case: Case, response: BackendResponse, *, answers: AnswerSet, prompt: str = ""
+) -> EvaluationResult:
+    """Return the row of a response; a prediction that the task does not allow is no answer."""
+    record, given = case.record, response.prediction
+    prediction, error, failure_class = given, None, ""
+    if response.abstained:
+        prediction = given if answers.match(given) is None else answers.match(given)
+    elif given is None:
+        error = "the backend returned no prediction and did not abstain"
+        failure_class = NO_PREDICTION
+    elif answers.allowed:
+        prediction = answers.match(given)
+        if prediction is None:
+            prediction = kept_value(given)
+            error = f"{prediction!r} is not one of the allowed answers ({answers.listed()})"
+            failure_class = NOT_ALLOWED
     return EvaluationResult(
-        prediction=response.prediction,
+        prediction=prediction,
         ground_truth=record.label,
         abstained=response.abstained,
         confidence=response.confidence,
@@ -178,6 +205,8 @@ def answered_row(case: Case, response: BackendResponse, *, prompt: str) -> Evalu
         record_id=case.name,
         cluster_id=record.cluster_id,
         signals=response.signals,
+        error=error,
+        failure_class=failure_class,
         model=intern(response.model),
         finish_reason=intern(response.finish_reason),
         latency_seconds=response.latency_seconds,
@@ -185,7 +214,7 @@ def answered_row(case: Case, response: BackendResponse, *, prompt: str) -> Evalu
 
 
 def failed_row(case: Case, error: BackendError, text: str) -> EvaluationResult:
-    """Return the row of a call that failed for good; ``text`` is what may be stored of it."""
+    """Return the row of a call that gave no answer; ``text`` is what may be stored of why."""
     record = case.record
     return EvaluationResult(
         prediction=None,

@@ -38,12 +38,13 @@ AXES = {
     "models": "model",
     "prompts": "prompt",
     "elicits": "elicit",
+    "instructions": "instructions",
 }
 # Said once for the whole sweep.
 _OF_THE_SWEEP = ("max_cost", "max_tokens", "out", "display", "cache", "cache_path", "prices")
 _NOT_OF_AN_ENTRY = {
     "tasks": {*_OF_THE_SWEEP, "model"},
-    "models": {*_OF_THE_SWEEP, "suite", "task", "mode", "seed", "prompt", "elicit"},
+    "models": {*_OF_THE_SWEEP, "suite", "task", "mode", "seed", "prompt", "elicit", "instructions"},
 }
 _HINT = "models: [guideline, logistic]"
 
@@ -111,7 +112,11 @@ def plan_of(content: JsonObject, place: str) -> Plan:
             raise InvalidFile(f"{place}: {UnknownName.among('option', str(name), known)}")
     content = _with_prompts(content, place)
     lists = {axis: _entries(content, axis, place) for axis in AXES}
-    shared = {name: value for name, value in content.items() if name in RunConfig.model_fields}
+    shared = {
+        name: value
+        for name, value in content.items()
+        if name in RunConfig.model_fields and not (name in AXES and isinstance(value, list))
+    }
     found: list[tuple[RunConfig, JsonObject]] = []
     combinations: list[JsonObject] = [{}]
     for axis, entries in lists.items():
@@ -150,9 +155,9 @@ def _with_prompts(content: JsonObject, place: str) -> JsonObject:
 def _entries(content: JsonObject, axis: str, place: str) -> list[JsonObject]:
     """Return the entries of a list, each as the options that it sets."""
     option = AXES[axis]
-    if axis not in content:
+    if axis not in content or (axis == option and isinstance(content[axis], str)):
         return [{}]
-    if option in content:
+    if option in content and axis != option:
         raise InvalidValue(f"{place}: both {option} and {axis} are given; give one of them")
     entries = content[axis]
     if not isinstance(entries, list) or not entries:

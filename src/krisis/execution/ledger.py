@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from krisis.execution.batches import Batch
@@ -86,14 +87,9 @@ class Ledger:
         return [self.rows[position] for position in sorted(self.rows) if start <= position < below]
 
     def _count(self, rows: Sequence[EvaluationResult]) -> None:
-        tally = self.tally
-        for row in rows:
-            if row.error is not None:
-                tally.n_failed += 1
-            elif row.abstained:
-                tally.n_abstained += 1
-            else:
-                tally.n_answered += 1
+        for outcome, n in Counter(row.outcome for row in rows).items():
+            name = f"n_{outcome}"
+            setattr(self.tally, name, getattr(self.tally, name) + n)
 
     def _present_tally(self) -> Tally:
         tally, most = self.tally, self.spent.most_tokens

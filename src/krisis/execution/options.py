@@ -125,10 +125,11 @@ def asking_facts(backend: BaseBackend) -> AskingFacts | None:
     if not asking.words:
         return None
     elicit, prompt = str(asking.elicit), asking.prompt
+    instructions = asking.instructions.value
     if prompt is None:
-        return AskingFacts(elicit=elicit)
+        return AskingFacts(elicit=elicit, instructions=instructions)
     named = {"prompt": prompt.name, "prompt_sha256": prompt.sha256, "prompt_text": prompt.text}
-    return AskingFacts(elicit=elicit, **named)
+    return AskingFacts(elicit=elicit, instructions=instructions, **named)
 
 
 def task_facts(task: Task, backend: BaseBackend) -> TaskFacts:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from krisis.display import escaped
+from krisis.outcomes import OUTCOMES, WORDS
 
 Display = Literal["auto", "rich", "plain", "none"]
 PLAIN_SECONDS = 5.0
@@ -38,7 +39,8 @@ class Tally:
     n_cases: int = 0
     n_answered: int = 0
     n_abstained: int = 0
-    n_failed: int = 0
+    n_no_answer: int = 0
+    n_not_evaluated: int = 0
     n_retries: int = 0
     n_tokens: int = 0
     cost: float | None = None
@@ -49,13 +51,13 @@ class Tally:
     @property
     def n_done(self) -> int:
         """Return how many cases are settled."""
-        return self.n_answered + self.n_abstained + self.n_failed
+        return sum(getattr(self, f"n_{outcome}") for outcome in OUTCOMES)
 
     def text(self) -> str:
         """Return everything but the share in one line."""
-        parts = [
-            f"{self.n_answered} answered / {self.n_abstained} abstained / {self.n_failed} failed",
-        ]
+        counts = [(getattr(self, f"n_{outcome}"), words) for outcome, words in WORDS.items()]
+        usual = ("answered", "abstained")
+        parts = [" / ".join(f"{n} {words}" for n, words in counts if n or words in usual)]
         most = "at most " if self.is_at_most else ""
         if self.n_tokens:
             parts.append(f"{most}{self.n_tokens:,} tokens")

@@ -114,7 +114,7 @@ class Recorder:
         retry_failed: bool = False,
         announce: Callable[[str], object] | None = None,
     ) -> Recorder:
-        """Return a recorder that continues a run, or asks its failed records again."""
+        """Return a recorder that continues a run, or asks again what was not evaluated."""
         recorder = cls(announce=announce)
         recorder._resumed = RunDirectory(Path(run))
         recorder._retry_failed = retry_failed
@@ -251,7 +251,9 @@ class Recorder:
         totals = (journal.spent, journal.elapsed_seconds, journal.loss)
         earlier = Earlier(journal.rows, *totals, journal.provider_batches)
         if self._retry_failed:
-            earlier.rows = {at: row for at, row in earlier.rows.items() if row.error is None}
+            earlier.rows = {
+                at: row for at, row in earlier.rows.items() if row.outcome != "not_evaluated"
+            }
         self._journal = Journal(
             directory.rows, stores_features=manifest.stores_features, price=opening.price
         )

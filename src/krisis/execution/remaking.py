@@ -65,7 +65,11 @@ def settings_of(
 
 def _asking(asking: Asking) -> JsonObject:
     prompt = None if asking.prompt is None else asdict(asking.prompt)
-    return {"prompt": prompt, "elicit": str(asking.elicit)}
+    return {
+        "prompt": prompt,
+        "elicit": str(asking.elicit),
+        "instructions": asking.instructions.value,
+    }
 
 
 def _batching(batching: Batching | None) -> JsonObject:

@@ -10,6 +10,7 @@ from krisis.data.base import PatientRecord
 from krisis.errors import BackendError, InvalidFile, InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
+from krisis.outcomes import NO_PREDICTION, NOT_ALLOWED
 from krisis.results.base import BenchmarkResult
 from krisis.results.store import load_run
 
@@ -44,7 +45,8 @@ class ReplayBackend(BaseBackend):
                 f"the saved run has no record {record.record_id!r}; replay it with the suite, "
                 "task and seed that it was made with"
             )
-        if row.error is not None:
+        # A prediction that is no answer is handed on, and is none again.
+        if row.error is not None and row.failure_class not in (NOT_ALLOWED, NO_PREDICTION):
             error = BackendError(f"failed in the saved run: {row.error}")
             error.failure_class = row.failure_class or error.failure_class
             raise error

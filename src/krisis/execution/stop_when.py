@@ -25,7 +25,7 @@ from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Share
 from krisis.metrics.scoring import metric_from_name
-from krisis.metrics.table import Answers, FloatArray, Table, canonical_label
+from krisis.metrics.table import Answers, FloatArray, Table
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import refuse_other_data
 from krisis.results.loading import load_result
@@ -127,7 +127,7 @@ class Watch:
             ready.append(self._patients[at])
         hits = self._hits([position for patient in ready for position in patient], rows)
         for patient in ready:
-            scored = [position for position in patient if rows[position].error is None]
+            scored = [at for at in patient if rows[at].outcome != "not_evaluated"]
             self._n_patients += 1
             self._n_records += len(patient)
             self._n_failed += len(patient) - len(scored)
@@ -150,7 +150,7 @@ class Watch:
         scored = [
             position
             for position in positions
-            if rows[position].error is None and self._is_comparable(position)
+            if rows[position].outcome != "not_evaluated" and self._is_comparable(position)
         ]
         table = Table([rows[position] for position in scored], self._answers)
         share = _share(self._metric, table) if scored else None
@@ -162,7 +162,7 @@ class Watch:
 
     def outcome(self) -> StopRule:
         """Return the answer so far, with what it rests on."""
-        counts = {"failed": self._n_failed, "not scored in the other run": self._n_skipped}
+        counts = {"not evaluated": self._n_failed, "not scored in the other run": self._n_skipped}
         left_out = ", ".join(f"{n} {words}" for words, n in counts.items() if n)
         records = f"{self._n_records} of {self._n_cases} records in random order"
         records += f" ({left_out}: left out)" if left_out else ""
@@ -223,7 +223,7 @@ def _row(case: Case, *, abstained: bool) -> EvaluationResult:
 def _hits_of(
     run: BenchmarkResult, name: str, cases: Sequence[Case], metric: BaseMetric, answers: Answers
 ) -> dict[int, float]:
-    """Return the hits of a saved run by the position of the case; failed rows have none."""
+    """Return the hits of a saved run by the position of the case."""
     seen: Counter[str] = Counter()
     stored: dict[tuple[str, int], EvaluationResult] = {}
     for one in run.evaluation_results:
@@ -232,9 +232,9 @@ def _hits_of(
     shared, rows = [], []
     for case in cases:
         row = stored.get((case.record.record_id, case.sample_index))
-        if row is None or row.error is not None:
+        if row is None or row.outcome == "not_evaluated":
             continue
-        if canonical_label(row.ground_truth) != canonical_label(case.record.label):
+        if not answers.same(row.ground_truth, case.record.label):
             raise InvalidValue(
                 f"record {row.record_id!r} has the right answer {row.ground_truth!r} in {name} and "
                 f"{case.record.label!r} here; the runs are on different data"

@@ -110,7 +110,7 @@ class FailureLimit:
         if self._share is not None and self.n_failed and self._is_hopeless(self._share):
             self._stop.request(
                 TooManyFailures(
-                    f"{self.n_failed} of {self.n_finished} records failed, more than the "
+                    f"{self.n_failed} of {self.n_finished} records got no answer, more than the "
                     f"{self._share:g} that max_failures allows"
                 )
             )

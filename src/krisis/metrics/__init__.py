@@ -7,6 +7,8 @@ from krisis.metrics.abstention import (
     AnswerableAccuracy,
     AnswerRate,
     DeferralAlignment,
+    NoAnswerRate,
+    NotEvaluatedRate,
     RightDecisions,
     SelectiveAccuracy,
     UndueAnswerRate,
@@ -76,6 +78,8 @@ __all__ = [
     "MeanAbsoluteError",
     "MetricScore",
     "NegativeLikelihoodRatio",
+    "NoAnswerRate",
+    "NotEvaluatedRate",
     "PositiveLikelihoodRatio",
     "QuadraticWeightedKappa",
     "RightDecisions",
@@ -102,10 +106,13 @@ __all__ = [
 def default_benchmark_metrics(also: Sequence[str] = ()) -> list[BaseMetric]:
     """Return the stack that a benchmark scores when none is named, ``also`` first."""
     named = [metric_from_name(name) for name in also]
+    no_answer = NoAnswerRate()
+    no_answer.omit_zero = True  # most models always reply with an allowed answer
     usual = [
         *default_accuracy_metrics(),
         *default_calibration_metrics(),
         *default_abstention_metrics(),
+        no_answer,
         *default_selective_metrics(),
         *default_classification_metrics(),
     ]

@@ -11,7 +11,8 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.forms import Form, Share, Undefined
+from krisis.metrics.forms import Form, RunShare, Share, Undefined
+from krisis.metrics.partition import Partition
 from krisis.metrics.table import WHY_DEFERRED, BoolArray, IntArray, Table
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "AnswerableAccuracy",
     "DeferralAlignment",
     "EvaluationResult",
+    "NoAnswerRate",
+    "NotEvaluatedRate",
     "RightDecisions",
     "SelectiveAccuracy",
     "UndueAnswerRate",
@@ -28,7 +31,7 @@ __all__ = [
 
 
 class _ShareOfRows(BaseMetric):
-    """A share of all scored rows, broken down by a metadata column."""
+    """A share of the rows of which a reply exists, broken down by a metadata column."""
 
     def __init__(self, *, group_by: str = "") -> None:
         self.group_by = group_by
@@ -40,14 +43,14 @@ class _ShareOfRows(BaseMetric):
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return how many rows were answered."""
-        return {"n_answered": table.n_scored - table.n_abstained}
+        return {"n_answered": table.n_answered}
 
 
 class AnswerRate(_ShareOfRows):
     """Share of rows on which the model attempted an answer, also called coverage.
 
-    Formula: answered / all rows. Direction: neither, for it is read together with selective
-    accuracy.
+    Formula: answered / (answered + abstained + no answer). Direction: neither, for it is read
+    together with selective accuracy.
 
     Reference: El-Yaniv and Wiener, On the foundations of noise-free selective classification,
     JMLR 11 (2010) 1605–1641.
@@ -60,15 +63,15 @@ class AnswerRate(_ShareOfRows):
     key = "answer_rate"
 
     def form(self, table: Table) -> Form | Undefined:
-        """Return answered / all."""
+        """Return answered / evaluated."""
         return self._share(table, table.answered)
 
 
 class AbstentionRate(_ShareOfRows):
     """Share of rows on which the model declined to answer.
 
-    Formula: abstained / all rows. Direction: neither, for to abstain is right on some cases and
-    wrong on others (see `DeferralAlignment`). Failed rows are in neither count.
+    Formula: abstained / (answered + abstained + no answer). Direction: neither, for to abstain is
+    right on some cases and wrong on others (see `DeferralAlignment`).
 
     Reference: Chow, On optimum recognition error and reject tradeoff, IEEE Transactions on
     Information Theory 16 (1970) 41–46.
@@ -81,15 +84,74 @@ class AbstentionRate(_ShareOfRows):
     key = "abstention_rate"
 
     def form(self, table: Table) -> Form | Undefined:
-        """Return abstained / all."""
+        """Return abstained / evaluated."""
         return self._share(table, table.abstained)
+
+
+class NoAnswerRate(_ShareOfRows):
+    """Share of rows on which the model replied, and the reply is no allowed answer.
+
+    Formula: no answer / (answered + abstained + no answer). Direction: lower. Such replies are cut
+    off, malformed, withheld by a content filter, or name an answer that the task does not allow.
+
+    Reference: Sokolova and Lapalme, A systematic analysis of performance measures for
+    classification tasks, Information Processing & Management 45 (2009) 427–437.
+
+    >>> cut_off = EvaluationResult(None, 1, error="cut off", failure_class="malformed_reply")
+    >>> NoAnswerRate()([EvaluationResult(1, 1), cut_off]).value
+    0.5
+    """
+
+    name = "No-Answer Rate"
+    key = "no_answer_rate"
+    direction = "lower"
+    compared_unasked = False  # more tests would weaken each of them
+
+    def form(self, table: Table) -> Form | Undefined:
+        """Return no answer / evaluated."""
+        return self._share(table, table.no_answer)
+
+
+class NotEvaluatedRate(BaseMetric):
+    """Share of all rows of which no reply of the model exists.
+
+    Formula: not evaluated / all rows. Direction: lower. It describes how the run went (time-outs,
+    refused keys, a budget) and no patients, so it has no interval and is not compared.
+
+    Reference: Little and Rubin, Statistical Analysis with Missing Data, 3rd edition, Wiley 2019,
+    chapter 1.
+
+    >>> lost = EvaluationResult(None, 1, error="no reply in 60 s", failure_class="timeout")
+    >>> NotEvaluatedRate()([EvaluationResult(1, 1), lost]).value
+    0.5
+    """
+
+    name = "Not-Evaluated Rate"
+    key = "not_evaluated_rate"
+    direction = "lower"
+    compared_unasked = False
+
+    def form(self, table: Table) -> Form | Undefined:
+        """Return not evaluated / all."""
+        return RunShare(table.n_not_evaluated, table.n_rows) if table.n_rows else _NO_ROWS
+
+    def comparison_form(self, table: Table) -> Form | Undefined:
+        """Return why it is not compared: runs are compared on cases that both evaluated."""
+        return Undefined("it_describes_this_run_alone")
+
+    def breakdown(self, table: Table, form: Form) -> dict[str, float]:
+        """Return nothing: the rows have no group of which a reply exists."""
+        return {}
+
+
+_NO_ROWS = Undefined("no_rows")
 
 
 class SelectiveAccuracy(BaseMetric):
     """Share of the answered rows that are correct.
 
-    Formula: correct / answered. Direction: higher, but only at equal coverage. Abstained rows are
-    left out; an answered row without a prediction is wrong.
+    Formula: correct / answered. Direction: higher, but only at equal coverage. Abstained rows and
+    replies without an answer are left out.
 
     Reference: Geifman and El-Yaniv, Selective classification for deep neural networks,
     NeurIPS 2017.
@@ -139,6 +201,11 @@ class _OfLabelled(BaseMetric, ABC):
         return Undefined(self.no_case)
 
     no_case = ""
+    labels: tuple[int, ...] = (0, 1)  # of the cases that it counts
+
+    def n_missing(self, table: Table) -> int:
+        """Count the rows with such a label that were not evaluated."""
+        return int(np.isin(table.missing_due, self.labels).sum())
 
     @abstractmethod
     def share(self, table: Table) -> Share:
@@ -191,6 +258,7 @@ class AnswerableAccuracy(_OfLabelled):
     key = "answerable_accuracy"
     direction = "higher"
     no_case = "every_case_is_to_be_deferred"
+    labels = (0,)
 
     def share(self, table: Table) -> Share:
         """Return correct / answerable."""
@@ -216,6 +284,7 @@ class UndueAnswerRate(_OfLabelled):
     key = "undue_answer_rate"
     direction = "lower"
     no_case = "no_case_is_to_be_deferred"
+    labels = (1,)
 
     def share(self, table: Table) -> Share:
         """Return answered / to be deferred."""
@@ -225,13 +294,14 @@ class UndueAnswerRate(_OfLabelled):
 class DeferralAlignment(_OfLabelled):
     """Share of the labelled rows on which the model deferred exactly when the case asked for it.
 
-    Formula: mean [should_abstain = abstained] over the rows whose metadata say so. Direction:
-    higher. Because the plain share rewards whoever follows the commoner label, the details add
-    sensitivity (deferred when needed), specificity (answered when safe), their mean, the Matthews
-    correlation, and what always answering and always deferring would have scored on these rows.
-    Where the metadata say why deferral is due, they add the same figures for each kind of deferral
-    (``by_kind``: the rows of that kind and those not to be deferred), for the rows whose label
-    hangs on the prevalence and for the others (``by_prior``), and the counts by reason.
+    Formula: (abstained where due + answered where not due) / rows whose metadata say so. A reply
+    without an answer is never aligned. Direction: higher. Because the plain share rewards whoever
+    follows the commoner label, the details add sensitivity (deferred when needed), specificity
+    (answered when safe), their mean, the Matthews correlation, and what always answering and always
+    deferring would have scored on these rows. Where the metadata say why deferral is due, they add
+    the same figures for each kind of deferral (``by_kind``: the rows of that kind and those not to
+    be deferred), for the rows whose label hangs on the prevalence and for the others
+    (``by_prior``), and the counts by reason.
 
     Reference: Matthews, Comparison of the predicted and observed secondary structure of T4 phage
     lysozyme, BBA 405 (1975) 442–451, for the correlation.
@@ -253,7 +323,7 @@ class DeferralAlignment(_OfLabelled):
 
     def share(self, table: Table) -> Share:
         """Return the aligned share of the labelled rows."""
-        aligned = (table.should_abstain == 1) == table.abstained
+        aligned = np.where(table.should_abstain == 1, table.abstained, table.answered)
         return Share(aligned, among=table.should_abstain >= 0)
 
     def details(self, table: Table, form: Form) -> JsonObject:
@@ -266,16 +336,8 @@ _NO_LABELS = {"n_labeled": 0}
 
 def _sides(table: Table, rows: BoolArray) -> JsonObject:
     """Return both sides of the alignment on some rows."""
-    # −1, 0 and 1, each answered and abstained
-    codes = (2 * table.should_abstain + table.abstained + 2)[rows]
-    count = np.bincount(codes, minlength=6).tolist()
-    confusion = {
-        "defer_when_needed": count[5],
-        "answer_when_safe": count[2],
-        "abstain_when_should_answer": count[3],
-        "answer_when_should_defer": count[4],
-    }
-    return {"n_labeled": sum(count[2:]), "confusion": confusion, **two_sided(confusion)}
+    confusion = Partition.of(table, rows).confusion()
+    return {"n_labeled": sum(confusion.values()), "confusion": confusion, **two_sided(confusion)}
 
 
 def _parts(table: Table) -> JsonObject:
@@ -331,12 +393,13 @@ _KIND, _REASONS, _PRIOR = WHY_DEFERRED
 
 
 def two_sided(confusion: dict[str, int]) -> dict[str, float]:
-    """Return what one share hides: both error rates and the trivial policies' scores."""
+    """Return what one share hides: both error rates and the trivial policies' scores.
+
+    A reply without an answer is an error of its side, whichever that is.
+    """
     deferred, answered = confusion["defer_when_needed"], confusion["answer_when_safe"]
-    missed, needless = (
-        confusion["answer_when_should_defer"],
-        confusion["abstain_when_should_answer"],
-    )
+    missed = confusion["answer_when_should_defer"] + confusion.get("no_answer_when_should_defer", 0)
+    needless = confusion["abstain_when_should_answer"] + confusion.get("no_answer_when_safe", 0)
     n_due, n_safe = deferred + missed, answered + needless
     sensitivity = deferred / n_due if n_due else math.nan
     specificity = answered / n_safe if n_safe else math.nan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, MeanOfShares, Share, Undefined
@@ -13,9 +15,10 @@ __all__ = ["Accuracy", "BalancedAccuracy", "EvaluationResult", "default_accuracy
 class Accuracy(BaseMetric):
     """Share of rows answered correctly.
 
-    Formula: correct / all rows. Direction: higher. An abstained row counts as not correct, even
-    if it carries the right prediction, unless ``treat_abstention_as_neutral``: then it leaves the
-    denominator. Failed rows are in neither.
+    Formula: correct / (answered + abstained + no answer). Direction: higher. An abstained row
+    counts as not correct, even if it carries the right prediction, and so does a reply that is no
+    answer, unless ``treat_abstention_as_neutral``: then both leave the denominator. Rows that were
+    not evaluated are in neither.
 
     Reference: Sokolova and Lapalme, A systematic analysis of performance measures for
     classification tasks, Information Processing & Management 45 (2009) 427–437.
@@ -59,8 +62,8 @@ class BalancedAccuracy(BaseMetric):
     """Mean, over the classes present in the truth, of the share of each class answered correctly.
 
     Formula: (1/|C|) · Σ over c in C of correct in c / rows of c. Direction: higher. Abstained
-    rows, missing predictions and predictions outside C are errors of their true class. Undefined
-    with fewer than two classes.
+    rows, replies without an answer, missing predictions and predictions outside C are errors of
+    their true class. Undefined with fewer than two classes.
 
     Reference: Brodersen et al., The balanced accuracy and its posterior distribution, ICPR 2010.
 
@@ -75,7 +78,12 @@ class BalancedAccuracy(BaseMetric):
 
     def form(self, table: Table) -> Form | Undefined:
         """Return the mean recall over the classes of the truth."""
-        recalls = MeanOfShares(table.correct, classes=table.truth, labels=table.labels)
+        recalls = MeanOfShares(
+            table.correct,
+            classes=table.truth,
+            labels=table.labels,
+            missing=Counter(table.missing_truths),
+        )
         if len(recalls.shares) >= 2:
             return recalls
         one = "needs_at_least_two_classes_in_ground_truth"

@@ -17,19 +17,21 @@ from krisis.metrics.forms import Form, Undefined
 from krisis.metrics.rescored import Rescored
 from krisis.metrics.scores_table import scores_html
 from krisis.metrics.table import Answers, Table
+from krisis.outcomes import Outcome, outcome_of
 from krisis.statistics.intervals import Interval
 
-Outcome = Literal["answered", "abstained", "failed"]
 Direction = Literal["higher", "lower", "neither"]
+NOT_BOUNDED = "not bounded"
 
 
 @dataclass(slots=True, repr=False)
 class EvaluationResult(ShortRepr):
     """One record with what the model made of it.
 
-    ``error`` marks a call that failed: neither an abstention nor a wrong answer; ``failure_class``
-    says in which way. ``prompt`` is the redacted template, shared in memory by all rows that used
-    it. ``model`` is the one that answered, as the provider names it.
+    ``error`` says why there is no answer, and ``failure_class`` in which way: from both follows the
+    ``outcome``. A prediction that the task does not allow is kept with its error. ``prompt`` is the
+    redacted template, shared in memory by all rows that used it. ``model`` is the one that
+    answered, as the provider names it.
 
     >>> EvaluationResult(1, 1, confidence=0.9).outcome
     'answered'
@@ -75,10 +77,10 @@ class EvaluationResult(ShortRepr):
 
     @property
     def outcome(self) -> Outcome:
-        """Say whether the model answered, abstained, or could not be asked."""
-        if self.error is not None:
-            return "failed"
-        return "abstained" if self.abstained else "answered"
+        """What became of the case: answered, abstained, no_answer or not_evaluated."""
+        return outcome_of(
+            abstained=self.abstained, error=self.error, failure_class=self.failure_class
+        )
 
 
 def _as_float(value: object) -> float:
@@ -91,9 +93,11 @@ def _as_float(value: object) -> float:
 class MetricScore(ShortRepr):
     """The value of a metric with the counts it rests on.
 
-    An undefined value is NaN, and ``details["reason"]`` says why. ``key``, ``direction`` and
-    ``parameters`` are those of the metric, so that a stored score can be compared and ranked
-    without it.
+    An undefined value is NaN, and ``details["reason"]`` says why. ``bounds`` are the least and the
+    largest value that the score can have once the rows that were not evaluated are known; None
+    where all were, or where the figure cannot be bounded (``details["bounds"]``). ``key``,
+    ``direction`` and ``parameters`` are those of the metric, so that a stored score can be compared
+    and ranked without it.
     """
 
     name: str
@@ -106,6 +110,7 @@ class MetricScore(ShortRepr):
     key: str = ""
     direction: Direction = "neither"
     parameters: JsonObject = field(default_factory=dict)
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         self.key = self.key or key_of(self.name)
@@ -227,6 +232,7 @@ class BaseMetric(ABC):
     direction: ClassVar[Direction] = "neither"
     compared_unasked: ClassVar[bool] = True  # False: compared only where it is named
     group_by: str | None = None
+    omit_zero: bool = False  # True: a score of 0 says nothing and is left out
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__ and "key" not in cls.__dict__:
@@ -298,8 +304,8 @@ class BaseMetric(ABC):
     def compute(self, results: Sequence[EvaluationResult]) -> MetricScore:
         """Return the score; of an empty list, NaN with a reason.
 
-        Failed rows are among the results: count them, but in no denominator. A metric that has a
-        `form` gets this from it.
+        Rows that were not evaluated are among the results: count them, but in no denominator. A
+        metric that has a `form` gets this from it.
         """
         raise NotImplementedError
 
@@ -326,7 +332,15 @@ class BaseMetric(ABC):
             self.details(table, form),
             **identity,
         )
+        if table.n_not_evaluated:
+            score.bounds = form.bounds(self.n_missing(table))
+            if score.bounds is None:
+                score.details["bounds"] = NOT_BOUNDED
         return score, form
+
+    def n_missing(self, table: Table) -> int:
+        """Count the rows that were not evaluated and could be in the denominator."""
+        return table.n_not_evaluated
 
     def identity(self) -> JsonObject:
         """Return what a score keeps of its metric."""

@@ -123,8 +123,9 @@ class BrierScore(BaseMetric):
     """Mean squared distance between the stated probability of class 1 and what was true.
 
     Formula: mean (p₁ − y)², where p₁ is the confidence if the prediction is 1, else
-    1 − confidence. Direction: lower. Scored as for the calibration error; undefined when a scored
-    row has a label or a prediction outside {0, 1}.
+    1 − confidence. Direction: lower. Scored as for the calibration error. Which of two answers
+    counts as 1 makes no difference, so any task with two answers has it, whatever they are called;
+    without a task the answers must be 0 and 1. Undefined with more than two answers.
 
     Reference: Brier, Verification of forecasts expressed in terms of probability, Monthly Weather
     Review 78 (1950) 1–3.
@@ -161,18 +162,15 @@ class SquaredErrors(Mean):
 
 
 def squared_errors(table: Table) -> FloatArray | None:
-    """Return (p₁ − y)² of every row, or None where the answers are not 0 and 1.
+    """Return (p₁ − y)² of every row, or None where there are not two answers.
 
     The task decides where it is known, else every label of the rows, whether usable or not.
     """
-    is_binary = np.array([*(label in (0, 1) for label in table.labels), False])
-    binary, usable = table.answers.binary, table.usable
-    if not is_binary[:-1].all():
-        if binary is not True:
-            return None
-        if not (is_binary[table.truth] & is_binary[table.prediction])[usable].all():
-            return None
-    elif binary is False:
+    two, usable = table.answers.two(table.labels), table.usable
+    if two is None:
+        return None
+    is_one = np.array([*(label in two for label in table.labels), False])
+    if not (is_one[table.truth] & is_one[table.prediction])[usable].all():
         return None
     # p₁ − y is 1 − c for a right answer and c for a wrong one, but for the sign.
     squares: FloatArray = np.square(

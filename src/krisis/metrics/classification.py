@@ -16,7 +16,7 @@ import numpy as np
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, Share, Undefined
-from krisis.metrics.table import NO_LABEL, BoolArray, Table, canonical_label
+from krisis.metrics.table import NO_LABEL, BoolArray, Table
 
 __all__ = [
     "DiseaseNPV",
@@ -48,8 +48,8 @@ class Sides:
         """Read the sides; an answer that the task does not know is on neither."""
         answers = table.answers
         code = {label: i for i, label in enumerate(table.labels)}
-        positive = code.get(canonical_label(answers.positive), len(code))
-        known = {canonical_label(answer) for answer in answers.allowed} or code.keys()
+        positive = code.get(answers.key(answers.positive), len(code))
+        known = set(answers.keys) or code.keys()
         others = [i for label, i in code.items() if label in known and i != positive]
         return cls(
             table.truth == positive,
@@ -122,6 +122,12 @@ class _ByTruth(_OfDisease):
         hits, rows = self.among(sides)
         return Share(hits, among=rows if self.count_abstentions else rows & table.answered)
 
+    def n_missing(self, table: Table) -> int:
+        """Count the rows of this side that were not evaluated."""
+        positive = table.answers.key(table.answers.positive)
+        n_diseased = table.missing_truths.count(positive)
+        return n_diseased if self.of_diseased else table.n_not_evaluated - n_diseased
+
     def reason(self, table: Table) -> str:
         """Say whether there is no such case or no such answer."""
         _, rows = self.among(sides_of(table))
@@ -130,6 +136,7 @@ class _ByTruth(_OfDisease):
         return "every_such_case_was_abstained_from" if rows.any() else self.no_case
 
     no_case: str
+    of_diseased: bool  # the side that it counts
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return the counts, and the share of all such cases with abstentions as errors."""
@@ -139,6 +146,7 @@ class _ByTruth(_OfDisease):
         return {
             **super().details(table, form),
             "n_abstained": int(np.count_nonzero(rows & table.abstained)),
+            "n_no_answer": int(np.count_nonzero(rows & table.no_answer)),
             "n_cases": n_all,
             "end_to_end": n_right / n_all if n_all else math.nan,
         }
@@ -168,6 +176,7 @@ class DiseaseSensitivity(_ByTruth):
     name = "Disease Sensitivity"
     key = "disease_sensitivity"
     no_case = "no_case_has_the_positive_answer"
+    of_diseased = True
 
     def among(self, sides: Sides) -> tuple[BoolArray, BoolArray]:
         """Return who was detected among those with the disease."""
@@ -200,6 +209,7 @@ class DiseaseSpecificity(_ByTruth):
     name = "Disease Specificity"
     key = "disease_specificity"
     no_case = "every_case_has_the_positive_answer"
+    of_diseased = False
 
     def among(self, sides: Sides) -> tuple[BoolArray, BoolArray]:
         """Return who was cleared among those without the disease."""
@@ -269,12 +279,12 @@ class DiseaseNPV(_OfDisease):
 
 
 def confusion_matrix(table: Table) -> JsonObject:
-    """Count truth against answer; abstentions, missing answers and failed calls apart.
+    """Count truth against answer; abstentions, replies without an answer and missing rows apart.
 
     ``labels`` are the answers of the task in its order, then others that were seen; ``counts`` has
     a line per true label with one count per answer. Empty for more labels than can be read.
     """
-    known = [canonical_label(answer) for answer in table.answers.allowed]
+    known = list(table.answers.keys)
     seen = sorted(set(table.labels) - set(known), key=lambda label: (isinstance(label, str), label))
     labels = [*known, *seen]
     n = len(labels)
@@ -286,13 +296,13 @@ def confusion_matrix(table: Table) -> JsonObject:
     column = np.where(table.abstained, n + 1, given)
     cells = np.bincount(place[table.truth] * (n + 2) + column, minlength=n * (n + 2))
     counts = cells.reshape(n, n + 2).tolist()
-    failed = Counter(table.failed_truths)
+    missing = Counter(table.missing_truths)
     return {
         "labels": labels,
         "counts": [line[:n] for line in counts],
         "no_answer": [line[n] for line in counts],
         "abstained": [line[n + 1] for line in counts],
-        "failed": [failed[label] for label in labels],
+        "not_evaluated": [missing[label] for label in labels],
     }
 
 

@@ -27,7 +27,7 @@ from krisis.metrics.level_form import (
     Recalibration,
     SmoothedGap,
 )
-from krisis.metrics.table import FloatArray, Table, canonical_label
+from krisis.metrics.table import FloatArray, Table
 from krisis.statistics.loess import Summary
 from krisis.statistics.recalibration import separated
 
@@ -67,11 +67,9 @@ def outcomes_of(table: Table, of: str) -> Outcomes | Undefined:
 
 def _of_positive(table: Table) -> Outcomes | Undefined:
     """Return the probability of the positive answer: that of the task, else 1 of 0 and 1."""
-    allowed = {canonical_label(answer) for answer in table.answers.allowed}
-    named = table.answers.positive
-    positive = canonical_label(1 if named is None else named)
-    two = allowed or {0, 1}
-    if len(two) != 2 or positive not in two or (not allowed and not two >= set(table.labels)):
+    two = table.answers.two(table.labels)
+    positive = table.answers.positive_key(table.labels)
+    if two is None or positive not in two:
         return Undefined("task_has_not_two_answers_with_a_positive_one")
     usable = table.usable
     is_positive = np.array([label == positive for label in table.labels])

@@ -40,14 +40,15 @@ class Coded:
 
 @dataclass(frozen=True, slots=True)
 class ScoredColumns:
-    """What every metric reads: codes of the labels (−1 for none), abstentions, confidences."""
+    """What every metric reads: codes of the labels (−1 for none), outcomes, confidences."""
 
     labels: list[Label]
     truth: IntArray
     prediction: IntArray
     abstained: BoolArray
+    no_answer: BoolArray
     confidence: FloatArray
-    n_failed: int
+    n_not_evaluated: int
 
 
 class ColumnReader(Protocol):
@@ -75,11 +76,14 @@ class ColumnReader(Protocol):
     def cluster_name(self, code: int) -> str:
         """Return the name of a patient."""
 
-    def failed_labels(self) -> list[Label]:
-        """Return the right answers of the rows that failed."""
+    def missing_labels(self) -> list[Label]:
+        """Return the right answers of the rows that were not evaluated."""
 
-    def failed_clusters(self) -> list[str]:
-        """Return the patients of whom no row was scored."""
+    def missing_deferral(self) -> list[object]:
+        """Return the deferral labels of the rows that were not evaluated."""
+
+    def missing_clusters(self) -> list[str]:
+        """Return the patients of whom no row was evaluated."""
 
 
 class LazyNames(Sequence[str]):
@@ -105,17 +109,19 @@ class ColumnTable(Table):
     ) -> None:
         self.answers = answers or Answers()
         self.reader = reader
-        self.labels, self.n_failed = columns.labels, columns.n_failed
+        self.labels, self.n_not_evaluated = columns.labels, columns.n_not_evaluated
         self.truth, self.prediction = columns.truth, columns.prediction
-        self.abstained, self.confidence = columns.abstained, columns.confidence
-        self.n_rows = self.truth.size + columns.n_failed
+        self.abstained, self.no_answer = columns.abstained, columns.no_answer
+        self.confidence = columns.confidence
+        self.n_rows = self.truth.size + columns.n_not_evaluated
         self._shared = {}
-        for column in (self.truth, self.prediction, self.abstained, self.confidence):
+        for column in (self.truth, self.prediction, self.abstained, self.no_answer):
             column.setflags(write=False)
+        self.confidence.setflags(write=False)
 
     @property
     def n_scored(self) -> int:
-        """Count the rows that can be scored."""
+        """Count the rows of which a reply exists."""
         return int(self.truth.size)
 
     @property
@@ -139,9 +145,15 @@ class ColumnTable(Table):
         return list(map(column.values.__getitem__, column.code.tolist()))
 
     @property
-    def failed_truths(self) -> list[Label]:
-        """The right answers of the rows whose call failed."""
-        return self.reader.failed_labels()
+    def missing_truths(self) -> list[Label]:
+        """The right answers of the rows that were not evaluated."""
+        return self.reader.missing_labels()
+
+    @cached_property
+    def missing_due(self) -> IntArray:
+        """The deferral labels of the rows that were not evaluated."""
+        values = map(hashable, self.reader.missing_deferral())
+        return np.array([DEFERRAL.get(value, NO_LABEL) for value in values], dtype=np.int64)
 
     @cached_property
     def _deferral(self) -> tuple[IntArray, str]:
@@ -205,8 +217,9 @@ class ColumnTable(Table):
             self.truth[rows],
             self.prediction[rows],
             self.abstained[rows],
+            self.no_answer[rows],
             self.confidence[rows],
-            self.n_failed,
+            self.n_not_evaluated,
         )
         return ColumnTable(part, _Part(self.reader, np.flatnonzero(rows)), self.answers)
 
@@ -243,11 +256,14 @@ class _Part:
         first = int(np.flatnonzero(self.clusters() == code)[0])
         return self.whole.cluster_name(int(self.whole.clusters()[self.kept[first]]))
 
-    def failed_labels(self) -> list[Label]:
-        return self.whole.failed_labels()
+    def missing_labels(self) -> list[Label]:
+        return self.whole.missing_labels()
 
-    def failed_clusters(self) -> list[str]:
-        return self.whole.failed_clusters()
+    def missing_deferral(self) -> list[object]:
+        return self.whole.missing_deferral()
+
+    def missing_clusters(self) -> list[str]:
+        return self.whole.missing_clusters()
 
 
 def numbered(values: NDArray[np.generic]) -> IntArray:

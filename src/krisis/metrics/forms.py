@@ -62,6 +62,14 @@ class Form(ABC):
     high: float = 1.0
     slope: float = 1.0
 
+    def bounds(self, n_missing: int) -> tuple[float, float] | None:
+        """Return the least and the largest value once the missing rows are known.
+
+        ``n_missing`` rows that could belong to the denominator were not evaluated. None where the
+        number cannot be bounded by counting.
+        """
+        return None
+
     @property
     @abstractmethod
     def n_evaluated(self) -> int:
@@ -129,6 +137,11 @@ class Share(Form):
         """Return hits / rows."""
         return self.n_hits / self._n_among if self._n_among else math.nan
 
+    def bounds(self, n_missing: int) -> tuple[float, float]:
+        """Return the share with no missing row a hit, and with all of them."""
+        n = self._n_among + n_missing
+        return self.n_hits / n, (self.n_hits + n_missing) / n
+
     def by_group(self, codes: IntArray, n_groups: int) -> FloatArray:
         """Return the share of every group; counting (group, flag) pairs is the fastest way."""
         if n_groups == 1:
@@ -154,10 +167,46 @@ class Share(Form):
         return Uncertainty(interval)
 
 
+class RunShare(Form):
+    """A share that describes how a run went, and no patients: it has no interval."""
+
+    def __init__(self, n_hits: int, n_rows: int) -> None:
+        self.n_hits, self.n_rows = n_hits, n_rows
+
+    @property
+    def n_evaluated(self) -> int:
+        """Count all rows."""
+        return self.n_rows
+
+    def value(self) -> float:
+        """Return hits / rows."""
+        return self.n_hits / self.n_rows
+
+    def bounds(self, n_missing: int) -> tuple[float, float]:
+        """Return the value itself: it is a count, and known."""
+        return self.value(), self.value()
+
+    def on(self, units: Units) -> Weighted:
+        """Collect nothing: the share does not depend on who was drawn."""
+        return _WeightedMean(np.full(units.n, self.value()), np.ones(units.n))
+
+    def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
+        """Return no interval, and why."""
+        return Uncertainty(Interval.undefined("it_describes_this_run_alone", level=options.level))
+
+
 class MeanOfShares(Form):
     """The mean, over the classes of some rows, of the share of hits in each class."""
 
-    def __init__(self, hits: BoolArray, *, classes: IntArray, labels: Sequence[object]) -> None:
+    def __init__(
+        self,
+        hits: BoolArray,
+        *,
+        classes: IntArray,
+        labels: Sequence[object],
+        missing: Mapping[object, int] | None = None,
+    ) -> None:
+        """Take the hits and the class of every row; ``missing`` counts rows by their class."""
         self.hits, self.classes = hits, classes
         count = np.bincount(classes, minlength=len(labels))
         self.present: list[int] = np.flatnonzero(count).tolist()
@@ -166,11 +215,23 @@ class MeanOfShares(Form):
             str(labels[code]): float(found[code] / count[code])
             for code in sorted(self.present, key=lambda code: str(labels[code]))
         }
+        known = {labels[code]: (int(found[code]), int(count[code])) for code in self.present}
+        lost = {**dict.fromkeys(known, 0), **(missing or {})}
+        self._ends = [
+            (hits / (n + lost[label]), (hits + lost[label]) / (n + lost[label]))
+            for label in lost
+            for hits, n in [known.get(label, (0, 0))]
+        ]
 
     @property
     def n_evaluated(self) -> int:
         """Count all rows."""
         return self.classes.size
+
+    def bounds(self, n_missing: int) -> tuple[float, float]:
+        """Return the mean with no missing row a hit, and with all of them."""
+        low, high = (math.fsum(ends) / len(self._ends) for ends in zip(*self._ends, strict=True))
+        return low, high
 
     def value(self) -> float:
         """Return the mean of the shares."""
@@ -236,6 +297,13 @@ class Mean(Form):
     def n_evaluated(self) -> int:
         """Count the rows in the mean."""
         return int(np.count_nonzero(self.among))
+
+    def bounds(self, n_missing: int) -> tuple[float, float] | None:
+        """Return the mean with every missing row at either end of the range."""
+        if not math.isfinite(self.high - self.low):
+            return None
+        n, total = self.n_evaluated + n_missing, float(self.kept.sum())
+        return (total + n_missing * self.low) / n, (total + n_missing * self.high) / n
 
     def value(self) -> float:
         """Return Σ value / rows."""

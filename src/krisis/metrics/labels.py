@@ -1,4 +1,4 @@
-"""Labels: when two are the same answer, what a task says of them, and their codes."""
+"""What scoring knows of a task, and the codes of labels and groups."""
 
 from __future__ import annotations
 
@@ -10,13 +10,27 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from krisis.errors import InvalidValue
+from krisis.answers import AnswerSet, Label, canonical_label, is_label
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-Label = int | str
 Loss = Literal["error", "abs", "abs_norm"]
 LOSSES: tuple[Loss, ...] = ("error", "abs", "abs_norm")
+__all__ = [
+    "Answers",
+    "Codes",
+    "FloatArray",
+    "IntArray",
+    "Label",
+    "Loss",
+    "TotalScale",
+    "canonical_label",
+    "group_name",
+    "hashable",
+    "is_label",
+    "sorted_groups",
+]
+
 # Without a task, rows are broken down by the metadata key that the seeds fix.
 _DEFAULT_GROUPS = {"stage": "ckd_stage"}
 
@@ -36,65 +50,35 @@ class TotalScale:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """What scoring must know of a task: its answers, their order, its groups and its loss.
+class Answers(AnswerSet):
+    """What scoring must know of a task: its answers, its groups, its loss and its total.
 
-    ``allowed`` is empty where no task is known. ``groups`` maps the name of a breakdown to the
-    metadata key that it reads; ``total`` is None where items of a patient do not add up.
+    ``groups`` maps the name of a breakdown to the metadata key that it reads; ``total`` is None
+    where items of a patient do not add up.
     """
 
-    allowed: tuple[Label, ...] = ()
-    ordered: bool = False
-    positive: Label | None = None
     default_loss: Loss = "error"
     groups: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULT_GROUPS))
     total: TotalScale | None = None
 
-    @property
-    def binary(self) -> bool | None:
-        """Tell whether the answers are 0 and 1; None where no task is known."""
-        if not self.allowed:
-            return None
-        return {canonical_label(answer) for answer in self.allowed} == {0, 1}
-
     def positions(self, labels: Sequence[Label]) -> FloatArray:
-        """Return where each label lies on the scale: its number, else its place among the answers.
+        """Return where each label is on the scale: its number, else its place among the answers.
 
         NaN where a label has no place on a scale.
         """
-        known = [canonical_label(answer) for answer in self.allowed]
-        if all(isinstance(label, int) for label in (*known, *labels)):
-            return np.array(labels, dtype=np.float64)
+        known, seen = self.keys, [self.key(label) for label in labels]
+        if all(isinstance(label, int) for label in (*known, *seen)):
+            return np.array(seen, dtype=np.float64)
         if not self.ordered:
-            return np.full(len(labels), math.nan)
+            return np.full(len(seen), math.nan)
         place = {label: float(index) for index, label in enumerate(known)}
-        return np.array([place.get(label, math.nan) for label in labels], dtype=np.float64)
+        return np.array([place.get(label, math.nan) for label in seen], dtype=np.float64)
 
     def span(self, seen: Sequence[Label]) -> float:
         """Return the largest distance between two answers, of those seen without a task."""
-        known = [canonical_label(answer) for answer in self.allowed]
-        place = self.positions(known or seen)
+        place = self.positions(self.keys or seen)
         place = place[~np.isnan(place)]
         return float(np.ptp(place)) or 1.0 if place.size else 1.0
-
-
-def canonical_label(value: object) -> Label:
-    """Return the form under which two labels are the same answer.
-
-    Whole numbers equal their texts; texts are equal whatever their case and surrounding space.
-
-    >>> canonical_label(" 1 "), canonical_label(True), canonical_label(" Stable")
-    (1, 1, 'stable')
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            return int(text)
-        except ValueError:
-            return text.casefold()
-    if isinstance(value, int | float | np.number | np.bool_) and float(value).is_integer():
-        return int(value)
-    raise InvalidValue(f"{value!r} is not a label; use a whole number or a text")
 
 
 class Codes(dict[object, int]):
@@ -120,15 +104,6 @@ def sorted_groups(codes: Codes, found: IntArray) -> tuple[list[str], IntArray]:
     order = sorted(map(str, codes.names))
     position = np.array([order.index(str(name)) for name in codes.names], dtype=np.int64)
     return order, position[found]
-
-
-def is_label(value: object) -> bool:
-    """Tell whether a value can be an answer."""
-    try:
-        canonical_label(value)
-    except InvalidValue:
-        return False
-    return True
 
 
 def hashable(value: object) -> object:

@@ -183,7 +183,7 @@ class _OnScale(BaseMetric, ABC):
 
     def details(self, table: Table, form: Form) -> JsonObject:
         """Return how many answers have no place."""
-        n_answered = table.n_scored - table.n_abstained
+        n_answered = table.n_answered
         return {"n_answers_off_the_scale": n_answered - form.n_evaluated}
 
 

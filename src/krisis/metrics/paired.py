@@ -13,6 +13,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.forms import Form, Undefined, Weighted, prior_icc
+from krisis.metrics.partition import verdicts
 from krisis.metrics.rescored import Rescored
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table, Units
 from krisis.statistics.intervals import Interval
@@ -141,7 +142,8 @@ def _joined(left: Table, right: Table) -> Table:
 
 def _differing(both: Table, n_rows: int) -> BoolArray:
     """Tell on which rows the first and the second run of a joined table differ."""
-    columns = (both.prediction, both.abstained, np.nan_to_num(both.confidence, nan=-1.0))
+    stated = np.nan_to_num(both.confidence, nan=-1.0)
+    columns = (both.prediction, both.abstained, both.no_answer, stated)
     differ: BoolArray = np.any([column[:n_rows] != column[n_rows:] for column in columns], axis=0)
     return differ
 
@@ -175,7 +177,7 @@ class _TwoRuns:
     def _floor(self, form: Form, n_evaluated: int) -> float:
         """Return the smallest standard error: what nobody disagreed on may still differ."""
         left, right = self._left, self._right
-        discordant = (left.correct != right.correct) | (left.abstained != right.abstained)
+        discordant = verdicts(left) != verdicts(right)
         return unseen_disagreement(
             left.patients.sums(discordant),
             left.patients.sums(left.everyone),

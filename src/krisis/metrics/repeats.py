@@ -18,8 +18,8 @@ def collapse_repeats(rows: Iterable[EvaluationResult]) -> list[EvaluationResult]
     """Return one row per record, in order of first appearance.
 
     The answer is the mode of the samples, abstention being an answer like any other; of equally
-    frequent ones abstention comes first, then the smaller score. The other fields are those of
-    the first sample that gave the mode. Failed samples are left out unless all failed. Records
+    frequent ones abstention comes first, then the smaller score. The other fields are those of the
+    first sample that gave the mode. Samples without an answer are left out unless all are. Records
     asked once are returned as they are, without consistency signals.
     """
     samples: dict[str | int, list[EvaluationResult]] = {}
@@ -31,7 +31,7 @@ def collapse_repeats(rows: Iterable[EvaluationResult]) -> list[EvaluationResult]
 def _collapsed(group: Sequence[EvaluationResult]) -> EvaluationResult:
     settled = [row for row in group if row.error is None]
     if len(group) == 1 or not settled:
-        return group[0]
+        return next((row for row in group if row.outcome == "no_answer"), group[0])
     answers = [_answer(row) for row in settled]
     mode = consistency_of(answers).mode
     chosen = settled[answers.index(mode)]

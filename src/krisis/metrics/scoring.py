@@ -147,6 +147,8 @@ def score_all(
     scores = MetricScores()
     for metric in check_metrics(metrics):
         score, form = _scored(metric, table)
+        if metric.omit_zero and score.value == 0:
+            continue
         score.name = metric.label
         if intervals is not None and isinstance(form, Form) and not math.isnan(score.value):
             found = _uncertainty(form, table, intervals)

@@ -90,23 +90,24 @@ def _fixed(column: BoolArray) -> BoolArray:
 
 
 class _Kinds(dict[tuple[object, ...], int]):
-    """The different combinations of truth, answer, abstention, deferral label and group.
+    """The different combinations of truth, answer, outcome, deferral label and group.
 
-    They are few, so that looking up one combination a row is faster than reading five fields.
+    They are few, so that looking up one combination a row is faster than reading six fields.
     """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, answers: Answers) -> None:
         super().__init__()
-        self.labels = Codes(canonical_label, {None: NO_LABEL})
+        self.labels = Codes(answers.key, {None: NO_LABEL})
         self.groups = Codes(lambda value: group_name(group, value), {})
-        self.codes: list[tuple[int, int, bool, int, int]] = []
+        self.codes: list[tuple[int, int, bool, bool, int, int]] = []
 
     def __missing__(self, fields: tuple[object, ...]) -> int:
-        truth, prediction, abstained, due, member = fields
-        labels = self.labels[truth], self.labels[prediction]
+        truth, prediction, abstained, has_error, due, member = fields
+        # A reply that is no answer is neither an answer nor an abstention, whatever it says.
+        labels = self.labels[truth], NO_LABEL if has_error else self.labels[prediction]
         metadata = DEFERRAL.get(due, UNREADABLE), self.groups[member]
         self[fields] = kind = len(self)
-        self.codes.append((*labels, bool(abstained), *metadata))
+        self.codes.append((*labels, bool(abstained and not has_error), bool(has_error), *metadata))
         return kind
 
 
@@ -115,18 +116,22 @@ def _say_why_deferred(metadata: Sequence[JsonMapping]) -> bool:
 
 
 class Table:
-    """The rows that can be scored, one array per field; failed rows are only counted.
+    """The rows of which a reply exists, one array per field; the others are kept aside.
 
     ``prediction`` and ``truth`` are codes into ``labels`` (−1 for no prediction); ``confidence``
-    is NaN where none was stated. ``rows`` are the scored rows themselves, for what is needed
-    rarely: metadata, signals and names. Their order is that of `row_order`, whatever the order in
-    which they are handed in; ``as_given`` keeps the latter, for rows that have been put in order.
+    is NaN where none was stated. Every row is one of ``answered``, ``abstained`` and
+    ``no_answer``. ``rows`` are these rows themselves, for what is needed rarely: metadata, signals
+    and names. Of the rows that were not evaluated the table knows their number and what their
+    cases are, so that figures can be bounded. The order is that of `row_order`, whatever the order
+    in which rows are handed in; ``as_given`` keeps the latter, for rows that have been put in
+    order.
     """
 
     labels: list[Label]
     truth: IntArray
     prediction: IntArray
     abstained: BoolArray
+    no_answer: BoolArray
     confidence: FloatArray
     says_why_deferred: bool
     positions: IntArray
@@ -143,8 +148,17 @@ class Table:
         self._given = rows
         self._shared: dict[object, object] = {}
         listed = list(rows)
-        scored = [place for place, row in enumerate(listed) if row.error is None]
-        self.n_failed = self.n_rows - len(scored)
+        scored = [
+            place
+            for place, row in enumerate(listed)
+            if row.error is None or row.outcome != "not_evaluated"
+        ]
+        self.n_not_evaluated = self.n_rows - len(scored)
+        self.missing_rows: Sequence[EvaluationResult] = (
+            [row for row in listed if row.outcome == "not_evaluated"]
+            if self.n_not_evaluated
+            else ()
+        )
         if not as_given:
             scored = [scored[at] for at in patient_order([listed[place] for place in scored])]
         self.positions = np.array(scored, dtype=np.int64)  # of the rows among those handed in
@@ -152,12 +166,12 @@ class Table:
         self._read()
 
     def __repr__(self) -> str:
-        failed = f", {self.n_failed:,} failed" if self.n_failed else ""
-        return f"{type(self).__name__}({self.n_rows:,} rows{failed}, {len(self.labels)} answers)"
+        missing = f", {self.n_not_evaluated:,} not evaluated" if self.n_not_evaluated else ""
+        return f"{type(self).__name__}({self.n_rows:,} rows{missing}, {len(self.labels)} answers)"
 
     @property
     def n_scored(self) -> int:
-        """Count the rows that can be scored."""
+        """Count the rows of which a reply exists."""
         return len(self.rows)
 
     def _read(self) -> None:
@@ -172,12 +186,13 @@ class Table:
             raise
         if self.n_scored and self.truth.min() < 0:
             self._refuse_labels()
-        for column in (self.truth, self.prediction, self.abstained, self.confidence):
+        columns = (self.truth, self.prediction, self.abstained, self.no_answer, self.confidence)
+        for column in columns:
             column.setflags(write=False)  # one metric must not change what another sees
 
     def _read_fields(self, *, with_metadata: bool) -> None:
         group, key = next(iter(self.answers.groups.items()), ("", ""))
-        kinds, n, n_without = _Kinds(group), self.n_scored, 0
+        kinds, n, n_without = _Kinds(group, self.answers), self.n_scored, 0
         kind, self.confidence = np.empty(n, np.int64), np.empty(n, np.float64)
         due, says = "should_abstain", False
         for start in range(0, n, _ROWS_PER_BLOCK):
@@ -189,6 +204,7 @@ class Table:
                         r.ground_truth,
                         r.prediction,
                         r.abstained,
+                        r.error is not None,
                         (m := r.metadata).get(due),
                         m.get(key),
                     ]
@@ -196,7 +212,10 @@ class Table:
                 ]
             else:
                 found = [
-                    kinds[r.ground_truth, r.prediction, r.abstained, None, None] for r in block
+                    kinds[
+                        r.ground_truth, r.prediction, r.abstained, r.error is not None, None, None
+                    ]
+                    for r in block
                 ]
             # While the rows are at hand: what none of them says need not be read row by row.
             says = says or _say_why_deferred([r.metadata for r in block])
@@ -204,14 +223,15 @@ class Table:
             stated = [r.confidence for r in block]
             n_without += stated.count(None)
             self.confidence[part] = np.array(stated, dtype=np.float64)  # None becomes NaN
-        codes = np.array(kinds.codes, dtype=np.int64).reshape(-1, 5)
+        codes = np.array(kinds.codes, dtype=np.int64).reshape(-1, 6)
         columns = (column[kind] for column in np.ascontiguousarray(codes.T))
-        self.truth, self.prediction, abstained, deferral, member = columns
+        self.truth, self.prediction, abstained, no_answer, deferral, member = columns
         self.says_why_deferred = says
         self.abstained = abstained.astype(np.bool_)
+        self.no_answer = no_answer.astype(np.bool_)
         self.labels = kinds.labels.names
         self._check_confidence(n_without)
-        if with_metadata and not (codes[:, 3] == UNREADABLE).any():
+        if with_metadata and not (codes[:, 4] == UNREADABLE).any():
             self.__dict__ |= {"should_abstain": deferral, "unreadable_deferral": ""}
         if with_metadata and key:
             self.shared(("group", group), lambda: sorted_groups(kinds.groups, member))
@@ -224,6 +244,8 @@ class Table:
                     raise InvalidValue(
                         f"{self._row_name(row)}: ground_truth is None; give the right answer"
                     )
+                if name == "prediction" and row.error is not None:
+                    continue
                 if value is not None and not is_label(value):
                     raise InvalidValue(
                         f"{self._row_name(row)}: {name} {value!r} is not a label; "
@@ -249,12 +271,12 @@ class Table:
 
     @cached_property
     def answered(self) -> BoolArray:
-        """True where the model did not abstain."""
-        return _fixed(~self.abstained)
+        """True where the model gave an answer, right or wrong."""
+        return _fixed(~(self.abstained | self.no_answer))
 
     @cached_property
     def everyone(self) -> BoolArray:
-        """True for every scored row."""
+        """True for every row of which a reply exists: answered, abstained and no answer."""
         return _fixed(np.ones(self.n_scored, dtype=np.bool_))
 
     @cached_property
@@ -269,10 +291,26 @@ class Table:
         return _fixed(self.answered & stated)
 
     @property
-    def failed_truths(self) -> list[Label]:
-        """The right answers of the rows whose call failed, as far as they have one."""
-        truths = (row.ground_truth for row in self._given if row.error is not None)
-        return [canonical_label(truth) for truth in truths if is_label(truth)]
+    def missing_truths(self) -> list[Label]:
+        """The right answers of the rows that were not evaluated, as far as they have one."""
+        truths = (row.ground_truth for row in self.missing_rows)
+        return [self.answers.key(truth) for truth in truths if is_label(truth)]
+
+    @cached_property
+    def missing_due(self) -> IntArray:
+        """The deferral labels of the rows that were not evaluated, as `should_abstain` has them."""
+        values = (hashable(row.metadata.get("should_abstain")) for row in self.missing_rows)
+        return np.array([DEFERRAL.get(value, NO_LABEL) for value in values], dtype=np.int64)
+
+    @cached_property
+    def n_no_answer(self) -> int:
+        """Count the rows whose reply is no answer."""
+        return int(np.count_nonzero(self.no_answer))
+
+    @cached_property
+    def n_answered(self) -> int:
+        """Count the rows with an answer."""
+        return int(np.count_nonzero(self.answered))
 
     @cached_property
     def n_abstained(self) -> int:
@@ -394,5 +432,5 @@ class Table:
         kept = [row for row, keep in zip(self.rows, rows.tolist(), strict=True) if keep]
         part = Table(kept, self.answers, as_given=True)
         part.confidence = self.confidence[rows]
-        part.n_failed = self.n_failed
+        part.n_not_evaluated, part.missing_rows = self.n_not_evaluated, self.missing_rows
         return part

@@ -88,7 +88,7 @@ def breakdown_table(rows: Rows, level: float = DEFAULT_LEVEL) -> list[JsonObject
 
 def _group_rows(columns: Table, inside: BoolArray, level: float) -> list[JsonObject]:
     labelled = columns.should_abstain >= 0
-    aligned = labelled & ((columns.should_abstain == 1) == columns.abstained)
+    aligned = np.where(columns.should_abstain == 1, columns.abstained, columns.answered)
     shares = {
         "accuracy": (columns.correct, inside),
         "selective accuracy": (columns.correct, inside & columns.answered),

@@ -116,6 +116,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
 
 def _score_lines(comparison: Comparison) -> list[JsonObject]:
     groups = comparison.tied_with_best() if comparison.paired else {}
+    open_labels = {label for label in groups if comparison.depends_on_missing(label)}
     arrows = {"higher": "↑", "lower": "↓", "neither": ""}
     lines = []
     for label, first in next(iter(comparison.scores.values())).items():
@@ -123,6 +124,7 @@ def _score_lines(comparison: Comparison) -> list[JsonObject]:
             {
                 "value": scores[label].value if label in scores else math.nan,
                 "best": name in groups.get(first.identifier, ()),
+                "open": first.identifier in open_labels,
             }
             for name, scores in comparison.scores.items()
         ]
@@ -150,9 +152,10 @@ def _pair_page(comparison: Comparison, place: int) -> PairPage:
 
 def _where_parts(comparison: Comparison, place: int) -> JsonObject:
     """Return where two runs differ, as parts of a page; nothing where rows were not matched."""
-    if comparison.matched is None:
+    matched = comparison.pairs[place].matched
+    if matched is None:
         return {}
-    where, rows = comparison.where[place], comparison.matched.rows
+    where, rows = comparison.where[place], matched.rows
     tables = (rows[where.left].table, rows[where.right].table)
     with_reference = where.left == next(iter(comparison.runs))
     n_standing_out = len(where.standing_out)
@@ -230,7 +233,10 @@ def _change(change: str, rows: Sequence[ChangedRow], task: TaskFacts | None) -> 
 
 def _curves(comparison: Comparison) -> list[Figure]:
     """Draw the risk–coverage curves of all runs together."""
-    rows: Mapping[str, Rows] = comparison.matched.rows if comparison.matched else {}
+    rows: Mapping[str, Rows] = {}
+    if comparison.paired:  # two runs on their common cases, more of them each on its own
+        matched = comparison.pairs[0].matched if len(comparison.runs) == 2 else None
+        rows = matched.rows if matched else {n: run.rows for n, run in comparison.runs.items()}
     found = {name: run_curve(run.table) for name, run in rows.items()}
     drawn = [
         {"run": name, **point}

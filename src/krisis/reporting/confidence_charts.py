@@ -12,7 +12,16 @@ from krisis.metrics.gap_form import GapSum
 from krisis.metrics.level_form import MOST_LEVELS, Outcomes
 from krisis.metrics.table import Table
 from krisis.reporting.figure import Chart, Figure, Mark, alt, data, percent_axis, unit_scale
-from krisis.reporting.palette import ABSTAINED, CORRECT, INK, MUTED, REFERENCE, SURFACE, WRONG
+from krisis.reporting.palette import (
+    ABSTAINED,
+    CORRECT,
+    INK,
+    MUTED,
+    NO_ANSWER,
+    REFERENCE,
+    SURFACE,
+    WRONG,
+)
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.calibrated_bins import consistency_band
 from krisis.statistics.corp import decomposition, isotonic_band, recalibrated
@@ -264,6 +273,7 @@ def histogram_table(columns: Table, *, n_bins: int = N_HISTOGRAM_BINS) -> list[J
         "correct": columns.correct,
         "wrong": columns.answered & ~columns.correct,
         "abstained": columns.abstained,
+        **({"no answer": columns.no_answer} if (columns.no_answer & stated).any() else {}),
     }
     table = []
     for outcome, mask in masks.items():
@@ -281,10 +291,15 @@ def histogram_figure(columns: Table) -> Figure | None:
     table = histogram_table(columns)
     if not any(row["n"] for row in table):
         return None
-    tones = {"correct": CORRECT, "wrong": WRONG, "abstained": ABSTAINED}
+    tones = {"correct": CORRECT, "wrong": WRONG, "abstained": ABSTAINED, "no answer": NO_ANSWER}
+    drawn = list(dict.fromkeys(row["outcome"] for row in table))
     strips = [
-        _strip([row for row in table if row["outcome"] == outcome], str(tone), last=i == 2)
-        for i, (outcome, tone) in enumerate(tones.items())
+        _strip(
+            [row for row in table if row["outcome"] == outcome],
+            str(tones[outcome]),
+            last=outcome == drawn[-1],
+        )
+        for outcome in drawn
     ]
     n_silent = int(np.count_nonzero(np.isnan(columns.confidence)))
     return Figure(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from krisis.metrics.base import EvaluationResult, table_of
-from krisis.metrics.table import canonical_label
 
 N_SHOWN = 10
 _REPLY_CHARACTERS = 600
@@ -23,13 +22,6 @@ class CostlyRows:
     meaning: str
     n_rows: int
     rows: tuple[tuple[int, EvaluationResult], ...]
-
-
-def is_correct(row: EvaluationResult) -> bool:
-    """Say whether the model answered, and rightly."""
-    if row.abstained or row.error is not None or row.prediction is None:
-        return False
-    return canonical_label(row.prediction) == canonical_label(row.ground_truth)
 
 
 def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
@@ -58,10 +50,19 @@ def costliest_rows(rows: Sequence[EvaluationResult]) -> list[CostlyRows]:
             columns.abstained & (columns.should_abstain == 0),
             stated,
         ),
+        (
+            "no_answer",
+            "Replies without an allowed answer",
+            "The model replied, and the reply is no answer: cut off, malformed or not allowed.",
+            columns.no_answer,
+            -stated,
+        ),
     )
     costly = []
     for key, title, meaning, mask, order in kinds:
         chosen = np.flatnonzero(mask)
+        if key == "no_answer" and not chosen.size:
+            continue
         worst = columns.positions[chosen[np.argsort(order[chosen], kind="stable")][:N_SHOWN]]
         shown = tuple((int(i), rows[int(i)]) for i in worst)
         costly.append(CostlyRows(key, title, meaning, int(chosen.size), shown))

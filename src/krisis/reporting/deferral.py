@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from krisis.json_values import JsonObject
-from krisis.metrics.base import EvaluationResult, MetricScore
+from krisis.metrics.base import MetricScore
 from krisis.reporting.figure import Chart, Figure, alt, data
 from krisis.reporting.palette import CORRECT, INK, MUTED, WRONG
 
@@ -25,25 +25,23 @@ CELLS = {
         "abstained needlessly",
     ),
     "answer_when_safe": ("an answer was safe", "answered", True, "answered when safe"),
+    "no_answer_when_should_defer": (
+        "deferral was due",
+        "gave no answer",
+        False,
+        "no answer, but deferral was due",
+    ),
+    "no_answer_when_safe": (
+        "an answer was safe",
+        "gave no answer",
+        False,
+        "no answer, though one was safe",
+    ),
 }
 
 
-def deferral_cell(row: EvaluationResult) -> str:
-    """Name the cell of a row; empty where it failed or nobody said what was due.
-
-    >>> deferral_cell(EvaluationResult(1, 1, metadata={"should_abstain": True}))
-    'answer_when_should_defer'
-    """
-    due = row.metadata.get("should_abstain")
-    if due is None or row.error is not None:
-        return ""
-    if due:
-        return "defer_when_needed" if row.abstained else "answer_when_should_defer"
-    return "abstain_when_should_answer" if row.abstained else "answer_when_safe"
-
-
 def confusion_table(score: MetricScore) -> list[JsonObject]:
-    """Return the four cells with their share of what the case asked for."""
+    """Return the cells with their share of what the case asked for."""
     confusion = score.details.get("confusion", {})
     totals: Counter[str] = Counter()
     for cell, n_rows in confusion.items():
@@ -63,7 +61,7 @@ def confusion_table(score: MetricScore) -> list[JsonObject]:
 
 
 def confusion_figure(score: MetricScore, whose: str = "") -> Figure | None:
-    """Draw the two-by-two table, or return None where no row says what was due."""
+    """Draw what was due against what was done, or return None where no row says what was due."""
     table = confusion_table(score)
     if not table:
         return None
@@ -109,7 +107,7 @@ def _tiles_base(tiles: list[JsonObject]) -> Chart:
     return alt.Chart(data(tiles), width=420, height=190).encode(
         x=alt.X(
             "model:N",
-            sort=["abstained", "answered"],
+            sort=["abstained", "answered", "gave no answer"],
             axis=alt.Axis(title="the model …", orient="top", labelAngle=0, **bare),
             scale=alt.Scale(paddingInner=0.03),
         ),

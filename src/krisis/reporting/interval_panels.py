@@ -208,7 +208,7 @@ def deferral_drawing(
 
 def _side(table: Table, due: bool, level: float) -> Cell:
     among = table.should_abstain == int(due)
-    share = Share(table.abstained if due else ~table.abstained, among=among)
+    share = Share(table.abstained if due else table.answered, among=among)
     if not share.n_evaluated:
         reason = "no_case_is_to_be_deferred" if due else "every_case_is_to_be_deferred"
         return Cell(math.nan, reason=reason, n_evaluated=0)

@@ -15,7 +15,7 @@ from krisis.metrics import default_benchmark_metrics
 from krisis.metrics.base import BaseMetric, EvaluationResult, MetricScore, Rows
 from krisis.metrics.explanations import reason_words
 from krisis.metrics.scoring import score_all
-from krisis.metrics.table import canonical_label
+from krisis.metrics.table import Answers
 from krisis.results.account import ScoresByName
 from krisis.results.base import BenchmarkResult, TaskFacts, rows_by_source
 from krisis.results.report_tables import has_no_disease, shown_name
@@ -193,11 +193,13 @@ def reference_policies(rows: Rows, metrics: Iterable[BaseMetric]) -> list[Baseli
 
     The commonest label is taken from these very rows, which flatters that policy a little.
     """
-    scored = [row for row in rows if row.error is None]
+    # In one order, which breaks ties of the commonest label.
+    scored = [row for row in rows.table.rows if row.outcome != "not_evaluated"]
     if not scored:
         return []
     kept = list(metrics)
-    commonest = Counter(canonical_label(row.ground_truth) for row in scored).most_common(1)[0][0]
+    key = (rows.answers or Answers()).key
+    commonest = Counter(key(row.ground_truth) for row in scored).most_common(1)[0][0]
     constant = [_with(row, commonest, abstained=False) for row in scored]
     silent = [_with(row, None, abstained=True) for row in scored]
     return [

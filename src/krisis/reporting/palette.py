@@ -28,7 +28,8 @@ TONES = (
     CORRECT := Tone("correct", "#0072b2", "#56b4e9"),
     WRONG := Tone("wrong", "#b94a00", "#f58a4b"),
     ABSTAINED := Tone("abstained", "#00805e", "#2fc79b"),
-    FAILED := Tone("failed", "#79828d", "#8b949f"),
+    NO_ANSWER := Tone("no-answer", "#8a6d00", "#d6b84a"),
+    NOT_EVALUATED := Tone("not-evaluated", "#79828d", "#8b949f"),
     REFERENCE := Tone("reference", "#7d5aa6", "#c3a3e6"),
     LINK := Tone("link", "#0a5d94", "#7cc4f2"),
 )

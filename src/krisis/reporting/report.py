@@ -10,7 +10,8 @@ from typing import Any
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics import BootstrapOptions, default_classification_metrics
 from krisis.metrics.abstention import DeferralAlignment
-from krisis.metrics.base import MetricScore, Rows
+from krisis.metrics.base import EvaluationResult, MetricScore, Rows
+from krisis.metrics.partition import Cells
 from krisis.metrics.scoring import score_all
 from krisis.reporting import pages, provenance, wording
 from krisis.reporting.breakdown import breakdown_figures
@@ -133,11 +134,10 @@ def _eyebrow(result: BenchmarkResult) -> str:
 def _signed(section: Section, result: BenchmarkResult) -> Section:
     """Write on every chart whose it is, of how many rows and of which day."""
     counts, day = result.attrition, (result.provenance.started_at or "")[:10]
-    n_rows = f"n = {counts.n_answered + counts.n_abstained:,} cases"
-    parts = f"{counts.n_answered:,} answered, {counts.n_abstained:,} abstained"
+    n_rows = f"n = {counts.n_evaluated:,} cases"
     about = (
         f"{result.backend_name or 'unnamed model'} · {_eyebrow(result)}",
-        f"{n_rows} ({parts}; {counts.n_failed:,} failed)" + (f" · {day}" if day else ""),
+        f"{n_rows} ({', '.join(counts.parts())})" + (f" · {day}" if day else ""),
     )
     return replace(section, figures=[replace(one, about=about) for one in section.figures])
 
@@ -240,17 +240,19 @@ def _drawn(*figures: Figure | None) -> list[Figure]:
 def _segments(rows: Rows) -> list[JsonObject]:
     if not rows:
         return []
-    columns = rows.table
-    n_correct, n_abstained = int(columns.correct.sum()), columns.n_abstained
+    cells, n_missing = Cells.of(rows.table, rows.table.everyone), rows.table.n_not_evaluated
     counts = {
-        "correct": n_correct,
-        "wrong": columns.n_scored - n_abstained - n_correct,
-        "abstained": n_abstained,
-        "failed": columns.n_failed,
+        "correct": cells.right,
+        "wrong": cells.wrong,
+        "abstained": cells.abstained,
+        "no-answer": cells.no_answer,
+        "not-evaluated": n_missing,
     }
     start, segments = 0.0, []
     for tone, n_rows in counts.items():
-        name = f"answered, {tone}" if tone in ("correct", "wrong") else tone
+        if not n_rows and tone in ("no-answer", "not-evaluated"):
+            continue
+        name = f"answered, {tone}" if tone in ("correct", "wrong") else tone.replace("-", " ")
         share = n_rows / len(rows)
         segments.append({"name": name, "tone": tone, "n": n_rows, "share": share, "start": start})
         start += share
@@ -262,9 +264,7 @@ def _lines(kind: CostlyRows) -> list[JsonObject]:
         {
             "index": index,
             "record_id": row.record_id or f"row {index}",
-            "answer": "abstained"
-            if row.abstained
-            else ("none" if row.prediction is None else row.prediction),
+            "answer": _answer_words(row),
             "truth": row.ground_truth,
             "confidence": row.confidence,
             "reasons": reasons_of(row.metadata),
@@ -272,6 +272,14 @@ def _lines(kind: CostlyRows) -> list[JsonObject]:
         }
         for index, row in kind.rows
     ]
+
+
+def _answer_words(row: EvaluationResult) -> str:
+    """Return what a row says in place of, or as, its answer."""
+    if row.outcome == "abstained":
+        return "abstained"
+    said = "none" if row.prediction is None else str(row.prediction)
+    return said if row.outcome == "answered" else f"{said} ({row.failure_class})"
 
 
 def reasons_of(metadata: JsonMapping) -> str:

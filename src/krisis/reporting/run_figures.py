@@ -117,7 +117,7 @@ def _about(runs: Mapping[str, BenchmarkResult]) -> str:
 
 
 def _n_scored(run: BenchmarkResult) -> int:
-    return run.attrition.n_answered + run.attrition.n_abstained
+    return run.attrition.n_evaluated
 
 
 def _gaps(drawing: Drawing) -> list[str]:
@@ -126,8 +126,9 @@ def _gaps(drawing: Drawing) -> list[str]:
 
 def _key_words(name: str, run: BenchmarkResult) -> str:
     counts = run.attrition
-    failed = f", {counts.n_failed:,} failed" if counts.n_failed else ""
-    return f"{name} ({counts.n_answered:,}/{_n_scored(run):,} answered{failed})"
+    missing = counts.n_not_evaluated
+    words = f", {missing:,} not evaluated" if missing else ""
+    return f"{name} ({counts.n_answered:,}/{_n_scored(run):,} answered{words})"
 
 
 def _fitted(made: Callable[[float], Figure], width: float) -> Figure:

@@ -49,7 +49,8 @@ def _score_table(
     estimates = [_estimate(score) for score in known]
     counts = result.attrition
     of = f", {source} patients" if source else f", n = {_n_scored(result):,}"
-    failed = f" ({counts.n_failed:,} failed)" if counts.n_failed else ""
+    missing = counts.n_not_evaluated
+    failed = f" ({missing:,} not evaluated)" if missing else ""
     return EstimateTable(
         f"{result.backend_name or 'unnamed model'} on {_suite(made.suite, made.task)}{of}{failed}",
         ("metric", _headed("value", estimates), "n", "method"),
@@ -103,7 +104,7 @@ def _missing(named: Iterable[tuple[str, Estimate]]) -> list[str]:
 
 
 def _n_scored(result: BenchmarkResult) -> int:
-    return result.attrition.n_answered + result.attrition.n_abstained
+    return result.attrition.n_evaluated
 
 
 def _suite(suite: str, task: str) -> str:
@@ -149,9 +150,8 @@ def side_by_side_table(comparison: Comparison) -> EstimateTable:
 
 
 def _n_compared(comparison: Comparison) -> str:
-    if comparison.matched is None:
-        return ""
-    return f", n = {comparison.matched.n_compared:,} rows of {comparison.n_patients:,} patients"
+    bases = {pair.basis for pair in comparison.pairs if pair.matched}
+    return f", n = {bases.pop()}" if len(bases) == 1 else ""
 
 
 def _of_cell(cell: Figure) -> Estimate:
@@ -177,14 +177,14 @@ def comparison_tables(comparison: Comparison) -> list[EstimateTable]:
 
 
 def _pair_table(comparison: Comparison, pair: Pair) -> EstimateTable:
-    made, matched = comparison.runs[pair.left].provenance, comparison.matched
+    made, matched = comparison.runs[pair.left].provenance, pair.matched
     level, deltas = comparison.options.level, list(pair.deltas.values())
+    n = f", n = {pair.basis}" if matched else ""
     estimates = [Estimate(d.delta, d.interval, d.reason, signed=True) for d in deltas]
     place = {"suite": made.suite, "task": made.task, "left": pair.left, "right": pair.right}
     rows = list(zip(pair.deltas.items(), estimates, strict=True))
     return EstimateTable(
-        f"{pair.right} minus {pair.left} on {_suite(made.suite, made.task)}"
-        f"{_n_compared(comparison)}",
+        f"{pair.right} minus {pair.left} on {_suite(made.suite, made.task)}{n}",
         (
             "metric",
             "left",

@@ -11,6 +11,7 @@ from krisis.display import format_interval, format_value
 from krisis.json_values import JsonValue, dumps
 from krisis.metrics.base import MetricScore
 from krisis.metrics.explanations import explained
+from krisis.outcomes import EVALUATED
 from krisis.reporting import wording
 from krisis.reporting.sheet_data import (
     deferral_facts,
@@ -198,7 +199,7 @@ def score_words(score: MetricScore) -> str:
 
 def scores_by_kind(result: BenchmarkResult) -> dict[str, Mapping[str, MetricScore]]:
     """Return the scores, of real and synthetic patients apart; none where nothing was answered."""
-    if result.attrition.n_failed and not result.attrition.n_answered:
+    if result.attrition.says_nothing:
         return {}
     parts = {f" ({kind} patients)": found for kind, found in result.scores_by_source.items()}
     return {
@@ -281,7 +282,7 @@ def _code(run: SheetRun) -> list[Fact]:
 
 def _analyses(run: SheetRun) -> list[Fact]:
     result = run.result
-    scored = [row for row in result.rows if row.error is None]
+    scored = [row for row in result.rows if row.outcome in EVALUATED]
     if not scored:
         return []
     task = result.provenance.task_facts
@@ -324,16 +325,21 @@ def _limits(run: SheetRun) -> list[Fact]:
 
 def _abstentions(run: SheetRun) -> list[Fact]:
     counts = run.result.attrition
-    n = counts.n_answered + counts.n_abstained
-    words = f"{counts.n_abstained:,} of {n:,} evaluated rows"
-    return [Fact("abstained", words, run.of_rows("abstained"))] if n else []
+    n = counts.n_evaluated
+    shown = {"abstained": counts.n_abstained, "no answer": counts.n_no_answer}
+    return [
+        Fact(name, f"{n_such:,} of {n:,} evaluated rows", run.of_rows("outcome"))
+        for name, n_such in shown.items()
+        if n and (n_such or name == "abstained")
+    ]
 
 
 def _failures(run: SheetRun) -> list[Fact]:
     counts = run.result.attrition
     words = ", ".join(f"{name}: {one.n:,}" for name, one in counts.failures.items()) or "none"
-    words = f"{counts.n_failed:,} of {counts.n_sent:,} rows; {words}"
-    return [Fact("failed", words, run.of_rows("failure_class"))]
+    lost = f"{counts.n_no_answer:,} without an answer and {counts.n_not_evaluated:,} not evaluated"
+    words = f"{lost} of {counts.n_sent:,} rows; {words}"
+    return [Fact("lost", words, run.of_rows("failure_class"))]
 
 
 FACTS: dict[str, Callable[[SheetRun], list[Fact]]] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from krisis.display import spelled_out
 from krisis.metrics.base import EvaluationResult
+from krisis.outcomes import EVALUATED, NO_ANSWER_CLASSES, WORDS
 from krisis.results.attrition import UNCLASSIFIED
 from krisis.results.base import BenchmarkResult
 
@@ -16,7 +17,7 @@ from krisis.results.base import BenchmarkResult
 class Box:
     """A count of records or askings; ``n_patients`` is None where no row tells it.
 
-    A box of one parent is a part of it: the parts of a box add up to it. ``evaluated`` has two
+    A box of one parent is a part of it: the parts of a box add up to it. ``evaluated`` has three
     parents and is their sum.
     """
 
@@ -55,21 +56,17 @@ def flow(result: BenchmarkResult) -> list[Box]:
     boxes += _never_asked(result, unit)
     asked = "taken from the file" if made.imported else "asked"
     boxes.append(Box("asked", asked, counts.n_sent, unit, everyone, ("planned",)))
-    for outcome, n in (
-        ("answered", counts.n_answered),
-        ("abstained", counts.n_abstained),
-        ("failed", counts.n_failed),
-    ):
-        who = [row for row in rows if row.outcome == outcome]
-        boxes.append(Box(outcome, outcome, n, unit, n_patients(who) if rows else None, ("asked",)))
+    for outcome, words in WORDS.items():
+        n, who = getattr(counts, f"n_{outcome}"), [row for row in rows if row.outcome == outcome]
+        boxes.append(Box(outcome, words, n, unit, n_patients(who) if rows else None, ("asked",)))
     for number, (name, failure) in enumerate(counts.failures.items(), start=1):
         lost = [row for row in rows if row.error is not None and _class(row) == name]
         who_lost = n_patients(lost) if rows else None
-        boxes.append(Box(f"class{number}", name, failure.n, unit, who_lost, ("failed",)))
-    scored = [row for row in rows if row.error is None]
-    n_scored, both = counts.n_answered + counts.n_abstained, ("answered", "abstained")
+        parent = "no_answer" if name in NO_ANSWER_CLASSES else "not_evaluated"
+        boxes.append(Box(f"class{number}", name, failure.n, unit, who_lost, (parent,)))
+    scored = [row for row in rows if row.outcome in EVALUATED]
     who_scored = n_patients(scored) if rows else None
-    return [*boxes, Box("evaluated", "evaluated", n_scored, unit, who_scored, both)]
+    return [*boxes, Box("evaluated", "evaluated", counts.n_evaluated, unit, who_scored, EVALUATED)]
 
 
 def _class(row: EvaluationResult) -> str:
@@ -137,7 +134,8 @@ def flow_text(boxes: Sequence[Box], person: str) -> str:
     for box in _in_order(boxes):
         is_sum = len(box.parents) > 1
         depth[box.key] = 0 if is_sum or not box.parents else depth[box.parents[0]] + 1
-        label = f"{box.label} = {' + '.join(box.parents)}" if is_sum else box.label
+        summed = " + ".join(parent.replace("_", " ") for parent in box.parents)
+        label = f"{box.label} = {summed}" if is_sum else box.label
         lines.append((f"{'  ' * depth[box.key]}{_line(label)}", _line(box.words(person))))
     width = max(len(label) for label, _ in lines)
     return "\n".join(f"{label.ljust(width)}  {words}" for label, words in lines).replace("`", "'")

@@ -79,11 +79,13 @@ def threshold_beside(threshold: float, below: float) -> str:
 
 def headline(scores: Mapping[str, MetricScore], attrition: Attrition) -> str:
     """Say in one sentence how often the model answered, how rightly, and whether it deferred."""
-    n_scored = attrition.n_answered + attrition.n_abstained
+    n_scored = attrition.n_evaluated
     n_answered = attrition.n_answered
     if not n_scored:
         return "No row could be scored."
     parts = [f"Answered {n_answered:,} of {n_scored:,} cases ({percent(n_answered / n_scored)})"]
+    if attrition.n_no_answer:
+        parts.append(f"gave no allowed answer to {attrition.n_no_answer:,}")
     selective = scores.get("selective_accuracy")
     if selective is not None and not math.isnan(selective.value):
         parts.append(f"right on {percent(selective.value)} of those")
@@ -91,7 +93,8 @@ def headline(scores: Mapping[str, MetricScore], attrition: Attrition) -> str:
     if deferral is not None and not math.isnan(deferral.value):
         confusion = deferral.details.get("confusion", {})
         met = int(confusion.get("defer_when_needed", 0))
-        n_due = met + int(confusion.get("answer_when_should_defer", 0))
+        unmet = ("answer_when_should_defer", "no_answer_when_should_defer")
+        n_due = met + sum(int(confusion.get(cell, 0)) for cell in unmet)
         if n_due:
             parts.append(f"deferred {met:,} of the {n_due:,} cases that asked for it")
     return ", ".join(parts) + "."

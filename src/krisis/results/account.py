@@ -22,7 +22,6 @@ from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.results.stops import StopCause, StopRule
 
 Part = TypeVar("Part")
-LONGEST_NAME = 48  # of an answer, in letters: a definition is no name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,7 @@ class TaskFacts:
     answers: tuple[tuple[int | str, str], ...] = ()
     ordered: bool = False
     positive: int | str | None = None
+    short_names: tuple[tuple[int | str, str], ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     default_loss: Loss = "error"
     default_confidence: str = "stated"
@@ -71,15 +71,21 @@ class TaskFacts:
 
     def answers_to_score(self) -> Answers:
         """Return what metrics must know of the task."""
-        answers = tuple(answer for answer, _ in self.answers)
-        known = (self.ordered, self.positive, self.default_loss, self.groups, self.total)
-        return Answers(answers, *known)
+        return Answers(
+            allowed=tuple(answer for answer, _ in self.answers),
+            ordered=self.ordered,
+            positive=self.positive,
+            meanings=dict(self.answers),
+            short_names=dict(self.short_names),
+            default_loss=self.default_loss,
+            groups=self.groups,
+            total=self.total,
+        )
 
     def words(self, answer: object, *, whole: bool = False) -> str:
-        """Name an answer: by its words where they are short or ``whole``, else as it is."""
-        named = str(answer).casefold()
-        words = next((words for one, words in self.answers if str(one).casefold() == named), "")
-        return words if words and (whole or len(words) <= LONGEST_NAME) else str(answer)
+        """Name an answer: by its short name, or by its whole meaning."""
+        answers = self.answers_to_score()
+        return answers.meaning(answer) if whole else answers.name(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +162,9 @@ _DESCRIBED = (
 class Spending:
     """What a run took; None is not known, which is never the same as 0.
 
-    ``token_total_reported`` is what backends said where that is not input + output. ``lost`` tokens
-    were paid for replies that could not be used, ``cached`` ones not paid again. ``cost_unknown``
+    Tokens are all that were used; of these the ``lost`` ones were paid for replies that gave no
+    answer, and the ``cached`` ones were not paid again. ``token_total_reported`` is what backends
+    said where that is not input + output. ``cost_unknown``
     says why only ``cost_at_most`` is known; ``dropped`` fields could not be read.
     """
 
@@ -188,11 +195,23 @@ class Spending:
 
     @classmethod
     def of(cls, spent: Spent, rows: Sequence[EvaluationResult], *, elapsed_seconds: float) -> Self:
-        """Add up calls and rows; a sum in which one part is not known is not known itself."""
-        answered = [row for row in rows if row.error is None]
+        """Add up calls and rows, those that led to no answer among them.
+
+        A sum in which one part is not known is not known itself. A row without an answer has its
+        tokens where its reply said them, else its calls have them as lost ones.
+        """
+        failed = [row for row in rows if row.error is not None]
+        lost = [
+            spent.lost_input_tokens + sum(row.input_tokens or 0 for row in failed),
+            spent.lost_output_tokens + sum(row.output_tokens or 0 for row in failed),
+        ]
         names = ("input_tokens", "output_tokens", "total_tokens")
-        n_input, n_output, said = (_sum([getattr(row, name) for row in answered]) for name in names)
-        both = None if n_input is None or n_output is None else n_input + n_output
+        answered = [row for row in rows if row.error is None]
+        used, n_output, said = (
+            _sum([getattr(row, name) for row in answered]) if answered or not any(lost) else 0
+            for name in names
+        )
+        total = said if used is None or n_output is None else used + n_output
         return cls(
             n_api_calls=spent.n_calls,
             n_batch_calls=spent.n_batch_calls or None,
@@ -201,12 +220,12 @@ class Spending:
             n_cache_hits=spent.n_cache_hits,
             n_calls_without_usage=spent.n_calls_without_usage,
             n_dropped_fields=spent.n_dropped_fields,
-            input_tokens=n_input,
-            output_tokens=n_output,
-            token_total=said if both is None else both,
-            token_total_reported=None if both is None or said == both else said,
-            lost_input_tokens=spent.lost_input_tokens,
-            lost_output_tokens=spent.lost_output_tokens,
+            input_tokens=None if used is None else used + lost[0],
+            output_tokens=None if n_output is None else n_output + lost[1],
+            token_total=None if total is None else total + sum(lost),
+            token_total_reported=None if said in (None, total) else said + sum(lost),
+            lost_input_tokens=lost[0],
+            lost_output_tokens=lost[1],
             cached_input_tokens=spent.cached_input_tokens,
             cached_output_tokens=spent.cached_output_tokens,
             elapsed_seconds=elapsed_seconds,
@@ -277,7 +296,10 @@ EXECUTION_FIELDS = (
     *("prompt_data_policy", "prompt_modes", "n_prompts_captured", "prompt_templates_count"),
     "prompt_templates",
 )
-_DERIVED = ("n_loaded", "n_input_records", "n_failed", "prompt_templates_count")
+_DERIVED = (
+    *("n_loaded", "n_input_records", "n_no_answer", "n_not_evaluated"),
+    "prompt_templates_count",
+)
 _TYPED = (
     *("stopped", "stop_cause", "stop_rule", "damage", "attrition", "agreement", "n_perturbed"),
     "baselines",
@@ -329,7 +351,11 @@ class RunFacts:
         if self.attrition == Attrition():
             return {}
         loaded = dict.fromkeys(("n_loaded", "n_input_records"), self.attrition.n_loaded)
-        return {**loaded, "n_failed": self.attrition.n_failed}
+        lost = {
+            "n_no_answer": self.attrition.n_no_answer,
+            "n_not_evaluated": self.attrition.n_not_evaluated,
+        }
+        return {**loaded, **lost}
 
     @classmethod
     def from_extras(cls, extras: JsonMapping) -> RunFacts:

@@ -16,8 +16,10 @@ class AskingFacts:
     prompt: str = ""
     prompt_sha256: str = ""
     prompt_text: str = ""
+    instructions: str = "price"
 
     def __str__(self) -> str:
         named = f"prompt {self.prompt} (SHA-256 {self.prompt_sha256[:12]})" if self.prompt else ""
         way = f"confidence by --elicit {self.elicit}" if self.elicit != "answer" else ""
-        return ", ".join(filter(None, (named, way)))
+        said = f"{self.instructions} instructions" if self.instructions != "price" else ""
+        return ", ".join(filter(None, (named, way, said)))

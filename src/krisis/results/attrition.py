@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, field
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
+from krisis.outcomes import OUTCOMES, WORDS
 
 UNCLASSIFIED = "unclassified"
 
 
 @dataclass(frozen=True, slots=True)
 class FailureClass:
-    """How many records failed in one way, and what was said about the first of them."""
+    """How many records got no answer in one way, and what was said about the first of them."""
 
     n: int
     example: str
@@ -22,44 +23,78 @@ class FailureClass:
 
 @dataclass(frozen=True, slots=True)
 class Attrition:
-    """What became of every record, from loading to outcome; ``failures`` by class, most first.
+    """What became of every record, from loading to outcome.
 
-    >>> print(Attrition(5, 4, n_answered=2, n_abstained=1, n_failed=1))
-    1 of 4 records FAILED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 failed
+    ``failures`` are the records without an answer and those that were not evaluated, by class.
+
+    >>> print(Attrition(5, 4, n_answered=2, n_abstained=1, n_not_evaluated=1))
+    1 of 4 records NOT EVALUATED: 5 loaded → 4 sent → 2 answered / 1 abstained / 1 not evaluated
     """
 
     n_loaded: int = 0
     n_sent: int = 0
     n_answered: int = 0
     n_abstained: int = 0
-    n_failed: int = 0
+    n_no_answer: int = 0
+    n_not_evaluated: int = 0
     failures: Mapping[str, FailureClass] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[EvaluationResult], n_loaded: int | None = None) -> Attrition:
-        """Count rows by outcome, failed ones by class with the first error as an example."""
+        """Count rows by outcome, failures by class with the first error as an example."""
         failed = [row for row in rows if row.error is not None]
-        n_abstained = sum(row.abstained for row in rows if row.error is None)
+        found = Counter(row.outcome for row in rows)
         examples: dict[str, str] = {}
         for row in failed:
             examples.setdefault(row.failure_class or UNCLASSIFIED, row.error or "")
         counts = Counter(row.failure_class or UNCLASSIFIED for row in failed)
         return cls(
-            len(rows) if n_loaded is None else n_loaded,
-            len(rows),
-            len(rows) - n_abstained - len(failed),
-            n_abstained,
-            len(failed),
-            {name: FailureClass(n, examples[name]) for name, n in counts.most_common()},
+            n_loaded=len(rows) if n_loaded is None else n_loaded,
+            n_sent=len(rows),
+            **{f"n_{outcome}": found[outcome] for outcome in OUTCOMES},
+            failures={name: FailureClass(n, examples[name]) for name, n in counts.most_common()},
         )
 
     def __str__(self) -> str:
-        """Say what became of the records; failures come first."""
-        lost = f"{self.n_failed} of {self.n_sent} records FAILED" if self.n_failed else "Records"
+        """Say what became of the records; what was lost comes first."""
+        lost = [
+            f"{n:,} of {self.n_sent:,} records {words}"
+            for n, words in (
+                (self.n_not_evaluated, "NOT EVALUATED"),
+                (self.n_no_answer, "WITHOUT AN ANSWER"),
+            )
+            if n
+        ]
         return (
-            f"{lost}: {self.n_loaded} loaded → {self.n_sent} sent → {self.n_answered} answered / "
-            f"{self.n_abstained} abstained / {self.n_failed} failed"
+            f"{', '.join(lost) or 'Records'}: {self.n_loaded:,} loaded → {self.n_sent:,} sent → "
+            f"{' / '.join(self.parts())}"
         )
+
+    def parts(self) -> list[str]:
+        """Return the counts in words, the rarer outcomes only where there are any."""
+        shown = {outcome: getattr(self, f"n_{outcome}") for outcome in OUTCOMES}
+        usual = ("answered", "abstained")
+        return [f"{n:,} {WORDS[one]}" for one, n in shown.items() if n or one in usual]
+
+    @property
+    def n_evaluated(self) -> int:
+        """Return how many records the model replied to."""
+        return self.n_answered + self.n_abstained + self.n_no_answer
+
+    @property
+    def n_lost(self) -> int:
+        """Return how many records have neither an answer nor an abstention."""
+        return self.n_no_answer + self.n_not_evaluated
+
+    @property
+    def says_nothing(self) -> bool:
+        """Tell whether no figure would be the model's: nothing was answered, as no reply came."""
+        return self.n_not_evaluated > 0 and not self.n_answered + self.n_no_answer
+
+    @property
+    def not_evaluated_rate(self) -> float:
+        """Return the share of the records that were not evaluated."""
+        return self.n_not_evaluated / self.n_sent if self.n_sent else 0.0
 
     @property
     def n_left(self) -> int:

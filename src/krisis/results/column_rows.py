@@ -56,7 +56,7 @@ class ColumnRows(Rows):
     def by_source(self) -> dict[str, Rows]:
         """Return the rows of real patients, of synthetic ones and of those that do not say.
 
-        Which source a failed row is of is not read: the parts count scored rows only.
+        Which source a row without a reply is of is not read: the parts do not count those.
         """
         codes = {False: 0, True: 1}
         column = self.table.reader.metadata_column("synthetic")
@@ -68,6 +68,6 @@ class ColumnRows(Rows):
         for code, name in enumerate(("real", "synthetic", "unstated")):
             if (stated == code).any():
                 part = self.table.restricted(stated == code)
-                n, n_abstained = part.n_scored, part.n_abstained
-                found[name] = ColumnRows(part, Attrition(n, n, n - n_abstained, n_abstained))
+                counts = (part.n_answered, part.n_abstained, part.n_no_answer)
+                found[name] = ColumnRows(part, Attrition(part.n_scored, part.n_scored, *counts))
         return found

@@ -13,7 +13,8 @@ from pathlib import Path
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonValue, dumps, open_private, plain
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.labels import canonical_label
+from krisis.metrics.partition import verdict
+from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
 
 Cell = str | int | float | None
@@ -56,15 +57,16 @@ _FIXED = (
     Column("cluster_id", "text", "Patient of the record: the unit of resampling"),
     Column("asking", "integer", "Number of the asking of the record", "1 is the first"),
     Column("ground_truth", "text", "Right answer"),
-    Column("outcome", "text", "What became of the asking", "answered, abstained, failed"),
-    Column("prediction", "text", "Answer of the model", "empty: none"),
-    Column("abstained", "integer", "Whether the model abstained", f"{_YES_NO}, empty: failed"),
-    Column("correct", "integer", "Whether the answer is right", f"{_YES_NO}, empty: no answer"),
+    Column("outcome", "text", "What became of the asking", ", ".join(OUTCOMES)),
+    Column("prediction", "text", "Answer of the model, or what it said instead", "empty: none"),
+    Column("abstained", "integer", "Whether the model abstained", f"{_YES_NO}, empty: no reply"),
+    Column("correct", "integer", "Whether the answer is right", f"{_YES_NO}, empty: not answered"),
     Column("confidence", "number", "Confidence in the answer", "0 to 1, empty: not stated"),
     Column("should_abstain", "integer", "Whether the case asks for deferral", _YES_NO),
-    Column("failed", "integer", "Whether no answer could be had", _YES_NO),
-    Column("failure_class", "text", "Kind of failure", "empty: not failed"),
-    Column("error", "text", "What was said about the failure"),
+    Column("no_answer", "integer", "Whether the reply is no answer", f"{_YES_NO}, empty: no reply"),
+    Column("not_evaluated", "integer", "Whether no reply exists", _YES_NO),
+    Column("failure_class", "text", "Why there is no answer", "empty: there is one"),
+    Column("error", "text", "What was said about that"),
     Column("model_answered", "text", "Model that answered, as the provider names it"),
     Column("finish_reason", "text", "Why the reply ended, as the provider says"),
     Column("latency_seconds", "number", "Seconds from the call to its answer"),
@@ -139,11 +141,8 @@ def _stata_names(taken: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 def _fixed_cells(result: BenchmarkResult, row: EvaluationResult) -> list[Cell]:
-    made, failed = result.provenance, row.error is not None
-    answered = row.outcome == "answered"
-    right = row.prediction is not None and (
-        canonical_label(row.prediction) == canonical_label(row.ground_truth)
-    )
+    made, found = result.provenance, verdict(row, result.rows.answers)
+    missing = found == "not_evaluated"
     due = row.metadata.get("should_abstain")
     return [
         made.run_id or "",
@@ -156,11 +155,12 @@ def _fixed_cells(result: BenchmarkResult, row: EvaluationResult) -> list[Cell]:
         str(row.ground_truth),
         row.outcome,
         None if row.prediction is None else str(row.prediction),
-        None if failed else int(row.abstained),
-        int(right) if answered else None,
+        None if missing else int(found == "abstained"),
+        int(found == "right") if found in ("right", "wrong") else None,
         row.confidence,
         int(due) if due in (0, 1) else None,
-        int(failed),
+        None if missing else int(found == "no_answer"),
+        int(missing),
         row.failure_class or None,
         row.error,
         row.model or None,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from krisis import __version__
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.metrics.labels import canonical_label
+from krisis.metrics.partition import verdict
 from krisis.results.base import BenchmarkResult
 
 SCORER = "krisis"
@@ -51,7 +51,7 @@ def inspect_log(result: BenchmarkResult) -> JsonObject:
 
 
 def _results(rows: list[EvaluationResult]) -> JsonObject:
-    scored = [row for row in rows if row.error is None]
+    scored = [row for row in rows if row.outcome != "not_evaluated"]
     metrics: JsonObject = {}
     if scored:
         share = sum(_value(row) == "C" for row in scored) / len(scored)
@@ -76,12 +76,8 @@ def _row_usage(row: EvaluationResult) -> dict[str, int]:
 
 
 def _value(row: EvaluationResult) -> str:
-    if row.abstained:
-        return "N"
-    if row.prediction is None:
-        return "I"
-    same = canonical_label(row.prediction) == canonical_label(row.ground_truth)
-    return "C" if same else "I"
+    """Return a verdict as Inspect writes it: a reply without an answer is incorrect."""
+    return {"right": "C", "abstained": "N"}.get(verdict(row), "I")
 
 
 def _sample(row: EvaluationResult, model: str) -> JsonObject:
@@ -91,7 +87,7 @@ def _sample(row: EvaluationResult, model: str) -> JsonObject:
     choice = {"message": message, "stop_reason": _STOPS.get(row.finish_reason, "unknown")}
     output: JsonObject = {
         "model": row.model,
-        "choices": [choice] if row.error is None else [],
+        "choices": [choice] if row.outcome != "not_evaluated" else [],
         "completion": row.raw_response,
         **({"usage": usage} if usage else {}),
         **({"time": row.latency_seconds} if row.latency_seconds is not None else {}),
@@ -105,12 +101,14 @@ def _sample(row: EvaluationResult, model: str) -> JsonObject:
         "metadata": {**metadata, "cluster_id": row.cluster_id},
         "model_usage": {model: usage} if usage else {},
     }
-    if row.error is not None:
+    if row.outcome == "not_evaluated":
         words = f"{row.failure_class}: {row.error}" if row.failure_class else row.error
         return {**sample, "error": {"message": words, "traceback": "", "traceback_ansi": ""}}
     score: JsonObject = {"value": _value(row), "metadata": {"confidence": row.confidence}}
     if row.prediction is not None:
         score["answer"] = str(row.prediction)
+    if row.outcome == "no_answer":
+        score["metadata"] |= {"no_answer": row.failure_class, "error": row.error}
     return {**sample, "scores": {SCORER: score}}
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from krisis.json_values import JsonObject, open_private
 from krisis.metrics.base import EvaluationResult
+from krisis.outcomes import OUTCOMES
 from krisis.results.cases import Cases
 from krisis.results.journal import Spent
 from krisis.results.journal_lines import Piece, pieces, sealed
@@ -277,7 +278,7 @@ class JournalTail:
                 if piece.end - start > n_bytes:
                     break
             seen = Counter(self._outcomes.values())
-            return {outcome: seen[outcome] for outcome in ("answered", "abstained", "failed")}
+            return {outcome: seen[outcome] for outcome in OUTCOMES}
 
     def so_far(self, now: float) -> SoFar:
         """Return what was read, at this time (seconds since 1970)."""
@@ -310,7 +311,7 @@ class JournalTail:
             position, row = int(line["position"]), line["row"]
             self._outcomes[position] = str(row["outcome"])
             self._classes.pop(position, None)
-            if row["outcome"] == "failed":
+            if row["outcome"] not in ("answered", "abstained"):
                 self._classes[position] = str(row.get("failure_class") or "unclassified")
             self._ends.append(float(line["at"]))
         if "calls" in line:

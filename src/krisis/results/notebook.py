@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def result_html(result: BenchmarkResult) -> str:
     """Return the parts of the text report that a reader needs first, in its order.
 
-    Where calls failed and none was answered, no figure is shown: it would be read as the model's.
+    Where no reply came, no figure is shown: it would be read as the model's.
     """
     counts = result.attrition
     lines = [*stopping_lines(result), *failure_lines(counts), *heading_lines(result)]
     parts = [html_line(result.damage)] if result.damage else []
     parts += [html_line(counts, strong=True), *map(html_line, lines)]
-    if counts.n_failed and not counts.n_answered:
+    if counts.says_nothing:
         return "".join([*parts, html_line(NOTHING_ANSWERED)])
     leading = headline_words(result)
     parts += [html_line(f"Headline: {leading}")] if leading else []

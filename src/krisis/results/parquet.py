@@ -19,6 +19,7 @@ from krisis.metrics.base import EvaluationResult
 from krisis.metrics.columns import Coded, ColumnTable, ScoredColumns, numbered, numbered_as_seen
 from krisis.metrics.labels import Label, canonical_label
 from krisis.metrics.table import NO_LABEL, Answers, FloatArray, IntArray
+from krisis.outcomes import NO_ANSWER_CLASSES, NO_PREDICTION
 from krisis.results.attrition import UNCLASSIFIED, Attrition, FailureClass
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
@@ -60,7 +61,7 @@ class _Rows(ParquetFile):
     """The rows of a file: as rows, or as columns that are read when something asks for them."""
 
     def rows(self) -> Iterator[EvaluationResult]:
-        """Yield every row, failed ones included."""
+        """Yield every row, those that were not evaluated included."""
         with self.told():
             # What knows of time zones would need another package to become an object.
             zoned = [name for name, kind in self.types.items() if "WITH TIME ZONE" in kind]
@@ -82,10 +83,13 @@ class _Rows(ParquetFile):
     def _row(
         self, cells: JsonMapping, kinds: Mapping[str, Mapping[str, tuple[str, bool]]]
     ) -> EvaluationResult:
-        failed = _is_set(cells.get("failed")) or cells.get("outcome") == "failed"
-        error = cells.get("error")
+        stated, error = cells.get("outcome"), cells.get("error")
+        failed = _is_set(cells.get("failed")) or stated in ("no_answer", "not_evaluated")
+        failure_class = str(cells.get("failure_class") or "")
         if failed and error is None:
             error = "not stated"
+        if stated == "no_answer" and failure_class not in NO_ANSWER_CLASSES:
+            failure_class = NO_PREDICTION
         abstained = cells.get("outcome") == "abstained" or _is_set(cells.get("abstained"))
         if not self.has("outcome") and not self.has("abstained"):
             abstained = cells["prediction"] is None
@@ -102,7 +106,7 @@ class _Rows(ParquetFile):
         extra |= {"sample_index": int(asking) - 1} if asking and int(asking) > 1 else {}
         record = str(cells.get("record_id") or "")
         return EvaluationResult(
-            None if error is not None else _label(cells["prediction"]),
+            _label(cells["prediction"]),
             _label(cells["ground_truth"]),
             abstained and error is None,
             None if cells.get("confidence") is None else float(cells["confidence"]),
@@ -111,64 +115,78 @@ class _Rows(ParquetFile):
             cluster_id=str(cells.get("cluster_id") or record),
             signals=told["signals"],
             error=None if error is None else str(error),
-            failure_class=str(cells.get("failure_class") or ""),
+            failure_class=failure_class,
             raw_response=str(cells.get("raw_response") or ""),
             model=str(cells.get("model_answered") or ""),
         )
 
     def table(self, answers: Answers | None) -> ColumnTable:
-        """Return the columns that metrics read, of the rows that did not fail."""
-        labels, codes = self._labels()
-        abstained = np.asarray(self.array(self.abstained), dtype=np.bool_)
+        """Return the columns that metrics read, of the rows of which a reply exists."""
+        labels, codes = self._labels(answers or Answers())
+        no_answer = np.asarray(self.array(self.no_answer), dtype=np.bool_)
+        abstained = np.asarray(self.array(self.abstained), dtype=np.bool_) & ~no_answer
         truth, prediction = (codes(name) for name in ("ground_truth", "prediction"))
+        prediction[no_answer] = NO_LABEL
         confidence = np.ma.filled(self.array(self.confidence), np.nan)
-        n_failed = self.n_rows - truth.size
         labels, truth, prediction = numbered_as_seen(labels, truth, prediction)
-        columns = ScoredColumns(labels, truth, prediction, abstained, confidence, n_failed)
+        columns = ScoredColumns(
+            labels,
+            truth,
+            prediction,
+            abstained,
+            no_answer,
+            confidence,
+            n_not_evaluated=self.n_rows - truth.size,
+        )
         return ColumnTable(columns, self, answers)
 
-    def _labels(self) -> tuple[list[Label], Callable[[str], IntArray]]:
+    def _labels(self, answers: Answers) -> tuple[list[Label], Callable[[str], IntArray]]:
         """Return the labels, and what turns a column into their codes."""
         code_of: dict[Label, int] = {}
         seen: dict[str, list[tuple[JsonValue, Label]]] = {}
+        answered = f"not ({self.no_answer})"
         for name in ("ground_truth", "prediction"):
+            # What is no answer may be any text: it is no label.
+            among = answered if name == "prediction" else "true"
             with self.told():
                 found = self.query(
                     f"select distinct {name} from {self.scored} where {name} is not null "
-                    f"limit {MOST_VALUES + 1}"
+                    f"and {among} limit {MOST_VALUES + 1}"
                 )
             if len(found) > MOST_VALUES:
                 raise InvalidFile(
                     f"{self.place}: {name} has more than {MOST_VALUES:,} different values, which "
                     "are no labels"
                 )
-            seen[name] = [(value, _canonical(value, self.place, name)) for (value,) in found]
+            seen[name] = [
+                (value, _canonical(answers, value, self.place, name)) for (value,) in found
+            ]
             for _, label in seen[name]:
                 code_of.setdefault(label, len(code_of))
 
         def codes(name: str) -> IntArray:
             values = [value for value, _ in seen[name]]
-            column = self._coded(name, values)
+            column = self._coded(name, values, answered if name == "prediction" else "true")
             own = np.array([code_of[label] for _, label in seen[name]] + [NO_LABEL], np.int64)
             return own[column]
 
         return list(code_of), codes
 
-    def _coded(self, name: str, values: Sequence[JsonValue]) -> IntArray:
+    def _coded(self, name: str, values: Sequence[JsonValue], among: str = "true") -> IntArray:
         """Return the place of every row's value among the values; null has the last place."""
-        n = len(values)
+        n, cell = len(values), f'case when {among} then "{name}" end'
         if self.types[name].startswith("VARCHAR") and n:
             listed = ", ".join("'" + str(value).replace("'", "''") + "'" for value in values)
-            code = f'enum_code("{name}"::enum({listed}))'
+            code = f"enum_code(({cell})::enum({listed}))"
             return np.asarray(np.ma.filled(self.array(f"coalesce({code}, {n})")), dtype=np.int64)
         if self.types[name] == "BOOLEAN" or self.types[name].endswith(("INT", "INTEGER")):
             low, high = int(min(values, default=0)), int(max(values, default=0))
             if high - low < MOST_VALUES:
-                column = self.array(f'coalesce("{name}"::bigint - {low}, {high - low + 1})')
+                column = self.array(f"coalesce(({cell})::bigint - {low}, {high - low + 1})")
                 place = np.full(high - low + 2, n, dtype=np.int64)
                 place[np.array(values, dtype=np.int64) - low] = np.arange(n)
                 return place[np.asarray(column, dtype=np.int64)]
-        column = self.array(f'"{name}"::double')
+        column = self.array(f"({cell})::double")
         order = np.argsort(np.array(values, dtype=np.float64), kind="stable")
         ranked = np.array(values, dtype=np.float64)[order]
         place = np.searchsorted(ranked, np.ma.filled(column, np.inf))
@@ -231,14 +249,21 @@ class _Rows(ParquetFile):
         )
         return str(found[0][0])
 
-    def failed_labels(self) -> list[Label]:
-        """Return the right answers of the rows that failed."""
-        found = self.query(f"select ground_truth from {self.lines} where {self.failed}")
-        return [_canonical(row[0], self.place, "ground_truth") for row in found]
+    def missing_labels(self) -> list[Label]:
+        """Return the right answers of the rows that were not evaluated."""
+        found = self.query(f"select ground_truth from {self.lines} where {self.not_evaluated}")
+        return [_canonical(Answers(), row[0], self.place, "ground_truth") for row in found]
 
-    def failed_clusters(self) -> list[str]:
-        """Return the patients of whom no row was scored."""
-        failed = f"select distinct {self.cluster} as c from {self.lines} where {self.failed}"
+    def missing_deferral(self) -> list[object]:
+        """Return the deferral labels of the rows that were not evaluated."""
+        if not self.has("should_abstain"):
+            return []
+        sql = f"select should_abstain from {self.lines} where {self.not_evaluated}"
+        return [None if row[0] is None else _is_set(row[0]) for row in self.query(sql)]
+
+    def missing_clusters(self) -> list[str]:
+        """Return the patients of whom no row was evaluated."""
+        failed = f"select distinct {self.cluster} as c from {self.lines} where {self.not_evaluated}"
         names = {str(row[0]) for row in self.query(failed)}
         if names:
             scored = f"select distinct {self.cluster} as c from {self.scored}"
@@ -246,9 +271,10 @@ class _Rows(ParquetFile):
         return sorted(names)
 
     def attrition(self) -> Attrition:
-        """Count the rows by outcome, failed ones by class with the first error as an example."""
-        n_abstained = int(
-            self.query(f"select count(*) from {self.scored} where {self.abstained}")[0][0]
+        """Count the rows by outcome, failures by class with the first error as an example."""
+        n_no_answer, n_abstained = (
+            int(self.query(f"select count(*) from {self.scored} where {condition}")[0][0])
+            for condition in (self.no_answer, f"{self.abstained} and not ({self.no_answer})")
         )
         kind = f"coalesce(nullif({self.text('failure_class')}, ''), '{UNCLASSIFIED}')"
         failures = {
@@ -258,9 +284,17 @@ class _Rows(ParquetFile):
                 f"from {self.lines} where {self.failed} group by 1 order by 2 desc, 1"
             )
         }
-        n_failed = sum(one.n for one in failures.values())
         n = self.n_rows
-        return Attrition(n, n, n - n_abstained - n_failed, n_abstained, n_failed, failures)
+        n_lost = sum(one.n for one in failures.values())
+        return Attrition(
+            n_loaded=n,
+            n_sent=n,
+            n_answered=n - n_abstained - n_lost,
+            n_abstained=n_abstained,
+            n_no_answer=n_no_answer,
+            n_not_evaluated=n_lost - n_no_answer,
+            failures=failures,
+        )
 
 
 def _label(value: JsonValue) -> JsonValue:
@@ -277,9 +311,9 @@ def _doubled(name: str) -> str:
     return name.replace('"', '""')
 
 
-def _canonical(value: JsonValue, place: str, name: str) -> Label:
+def _canonical(answers: Answers, value: JsonValue, place: str, name: str) -> Label:
     try:
-        return canonical_label(_label(value))
+        return answers.key(_label(value))
     except InvalidValue as error:
         raise InvalidFile(f"{place}, column {name}: {error}") from None
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile, MissingExtra
 from krisis.json_values import JsonObject, JsonValue
+from krisis.outcomes import NO_ANSWER_CLASSES, OUTCOMES
 from krisis.results.base import BenchmarkResult
 from krisis.results.export import FACTS
 
@@ -38,7 +39,7 @@ class ParquetFile:
             self.types = {str(row[0]): str(row[1]) for row in described}
             self.n_rows = int(self.query(f"select count(*) from {self.lines}")[0][0])
         self._check()
-        self.scored = f"(select * from {self.lines} where not ({self.failed}))"
+        self.scored = f"(select * from {self.lines} where not {self.not_evaluated})"
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -92,11 +93,25 @@ class ParquetFile:
 
     @property
     def failed(self) -> str:
-        """The condition of a row that failed."""
+        """The condition of a row with neither an answer nor an abstention."""
         told = ["coalesce(failed::boolean, false)"] if self.has("failed") else []
         told += ["error is not null"] if self.has("error") else []
-        told += ["coalesce(outcome, '') = 'failed'"] if self.has("outcome") else []
+        lost = "('no_answer', 'not_evaluated')"
+        told += [f"coalesce(outcome, '') in {lost}"] if self.has("outcome") else []
         return " or ".join(told) or "false"
+
+    @property
+    def no_answer(self) -> str:
+        """The condition of a row whose reply is no answer."""
+        classes = ", ".join(f"'{name}'" for name in sorted(NO_ANSWER_CLASSES))
+        told = [f"coalesce(failure_class, '') in ({classes})"] if self.has("failure_class") else []
+        told += ["coalesce(outcome, '') = 'no_answer'"] if self.has("outcome") else []
+        return f"(({self.failed}) and ({' or '.join(told) or 'false'}))"
+
+    @property
+    def not_evaluated(self) -> str:
+        """The condition of a row of which no reply exists."""
+        return f"(({self.failed}) and not {self.no_answer})"
 
     @property
     def abstained(self) -> str:
@@ -149,7 +164,9 @@ class ParquetFile:
                 )
         if self.has("outcome"):
             wrong["outcome"] = (
-                "outcome is null or outcome not in ('answered', 'abstained', 'failed')"
+                "outcome is null or outcome not in ("
+                + ", ".join(f"'{one}'" for one in OUTCOMES)
+                + ")"
             )
         with self.told():
             cells = ", ".join(f"min(file_row_number) filter ({sql})" for sql in wrong.values())
@@ -164,7 +181,7 @@ class ParquetFile:
         wanted = {
             "ground_truth": "give every row the right answer",
             "confidence": "it lies between 0 and 1, and is null where none was stated",
-            "outcome": "it is answered, abstained or failed",
+            "outcome": f"it is {', '.join(OUTCOMES[:-1])} or {OUTCOMES[-1]}",
         }.get(name, "it is 0, 1 or null")
         raise InvalidFile(f"{self.place} row {row + 1}: {name} is {value!r}; {wanted}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
+from krisis.answers import AnswerSet
 from krisis.metrics.base import EvaluationResult
 from krisis.results.account import Agreement
 
@@ -12,8 +13,8 @@ from krisis.results.account import Agreement
 def mark_agreement(rows: Sequence[EvaluationResult]) -> Agreement:
     """Give each row the share of its record's answers that came out as it did, and sum up.
 
-    The share goes to ``signals["sample_agreement"]``; failed rows take no part. An abstention
-    agrees with an abstention, an answer with the same answer.
+    The share goes to ``signals["sample_agreement"]``; rows that were not evaluated take no part.
+    An abstention agrees with an abstention, an answer with the same answer.
 
     >>> a = EvaluationResult(1, 1, record_id="r")
     >>> b = EvaluationResult(0, 1, record_id="r")
@@ -22,14 +23,15 @@ def mark_agreement(rows: Sequence[EvaluationResult]) -> Agreement:
     >>> a.signals["sample_agreement"] == 2 / 3
     True
     """
+    answers = getattr(rows, "answers", None) or AnswerSet()
     outcomes: dict[str, Counter[Hashable]] = defaultdict(Counter)
     for row in rows:
-        if row.error is None:
-            outcomes[row.record_id][_outcome(row)] += 1
+        if row.outcome != "not_evaluated":
+            outcomes[row.record_id][_given(row, answers)] += 1
     for row in rows:
-        if row.error is None:
+        if row.outcome != "not_evaluated":
             counts = outcomes[row.record_id]
-            share = counts[_outcome(row)] / counts.total()
+            share = counts[_given(row, answers)] / counts.total()
             row.signals = {**row.signals, "sample_agreement": share}
     shares = [max(counts.values()) / counts.total() for counts in outcomes.values()]
     return Agreement(
@@ -39,5 +41,7 @@ def mark_agreement(rows: Sequence[EvaluationResult]) -> Agreement:
     )
 
 
-def _outcome(row: EvaluationResult) -> Hashable:
-    return None if row.abstained else (str(row.prediction).strip().casefold(),)
+def _given(row: EvaluationResult, answers: AnswerSet) -> Hashable:
+    if row.outcome != "answered" or row.prediction is None:
+        return row.outcome
+    return (answers.key(row.prediction),)

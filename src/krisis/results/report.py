@@ -12,7 +12,7 @@ from krisis.display import format_interval, format_value
 from krisis.json_values import JsonMapping, JsonValue
 from krisis.metrics.base import MetricScore, MetricScores
 from krisis.metrics.explanations import explained, method_lines, methods_of
-from krisis.results.account import EXECUTION_FIELDS, TaskFacts
+from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.report_tables import (
     DISEASE_KEYS,
@@ -52,7 +52,7 @@ _BASELINE_COLUMNS = {
 def format_report(result: BenchmarkResult) -> str:
     """Return the compact text report, its first line being what became of the records.
 
-    Where calls failed and none was answered, no figure is shown: it would be read as the model's.
+    Where no reply came, no figure is shown: it would be read as the model's.
     """
     counts = result.attrition
     opening = [
@@ -60,7 +60,7 @@ def format_report(result: BenchmarkResult) -> str:
         failure_lines(counts),
         heading_lines(result),
     ]
-    if counts.n_failed and not counts.n_answered:
+    if counts.says_nothing:
         return _joined([*opening, [NOTHING_ANSWERED], _execution(result)])
     task = result.provenance.task_facts
     if result.scores_by_source:
@@ -95,13 +95,13 @@ def _figures(scores: MetricScores, task: TaskFacts | None) -> list[list[str]]:
 
 
 def failure_lines(attrition: Attrition) -> list[str]:
-    """Return why records failed: each class with its count and one example."""
+    """Return why records have no answer: each class with its count and one example."""
     if not attrition.failures:
         return []
     width = max(map(len, attrition.failures))
-    n_width = len(str(attrition.n_failed))
+    n_width = len(str(attrition.n_lost))
     return [
-        "Failures by class, with one example each:",
+        "Records without an answer by class, with one example each:",
         *(
             f"  {name.ljust(width)}  {str(kind.n).rjust(n_width)}  {_one_line(kind.example)}"
             for name, kind in attrition.failures.items()
@@ -138,6 +138,8 @@ def heading_lines(result: BenchmarkResult) -> list[str]:
     lines = [f"Suite:   {' / '.join(parts) or 'unnamed'}{cut}"]
     account = result.suite_description.get("account")
     data = [f"Data:    {account}"] if isinstance(account, str) and account else []
+    if isinstance(read := result.suite_description.get("read"), str):
+        data.append(f"Read:    {read} records; the others are not part of this run")
     lines.append(f"Backend: {result.backend_name or 'unnamed'}")
     asked = [f"Asked:   {made.asking}"] if made.asking else []
     return [*lines, *asked, *data, *import_lines(result)]
@@ -304,6 +306,7 @@ def _execution(result: BenchmarkResult) -> list[str]:
     unknown = None if result.provenance.batch_size is None else "not known"
     facts: dict[str, JsonValue] = {
         **{name: unknown if known.get(name) is None else known[name] for name in EXECUTION_FIELDS},
+        "tokens_lost": _lost_tokens(took) or None,
         "token_total_reported": took.token_total_reported,
         "n_api_calls": took.n_api_calls,
         "n_batch_calls": took.n_batch_calls,
@@ -319,6 +322,12 @@ def _execution(result: BenchmarkResult) -> list[str]:
     shown = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, shown), default=0)
     return [f"{name.ljust(width)}  {_figure(value)}" for name, value in shown.items()]
+
+
+def _lost_tokens(took: Spending) -> str:
+    """Say how many of the tokens led to no answer; nothing where none did."""
+    lost = took.lost_input_tokens or 0, took.lost_output_tokens or 0
+    return f"{lost[0]:,} in, {lost[1]:,} out, of the above" if any(lost) else ""
 
 
 def _figure(value: JsonValue) -> str:

@@ -122,7 +122,10 @@ def disease_words(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> 
         return f"Disease: {answer_words(positive, task)}, against all other answers."
     if DISEASE_KEYS[0] not in scores or task is None or not task.answers:
         return ""
-    return "The task names no positive answer, so no sensitivity of a disease is defined."
+    return (
+        "The task names no positive answer, so no sensitivity of a disease is defined; name it "
+        "with `positive` (in a suite or suite file) or `--positive` (of an import)."
+    )
 
 
 def _ends(interval: Interval | None) -> str:
@@ -150,18 +153,18 @@ def matrix_table(scores: Mapping[str, MetricScore], task: TaskFacts | None) -> l
     short = sum(map(len, names)) <= _WIDEST_ANSWERS
     headings = [f"answered {one}" for one in (names if short else matrix["labels"])]
     no_answer = any(matrix["no_answer"])
-    failed = matrix.get("failed", [0] * len(names))  # older results do not have it
-    columns = (matrix["counts"], matrix["no_answer"], matrix["abstained"], failed)
+    missing = matrix["not_evaluated"]
+    columns = (matrix["counts"], matrix["no_answer"], matrix["abstained"], missing)
     return [
         {
             "truth": name,
             **dict(zip(headings, counts, strict=True)),
             **({"no answer": n_without} if no_answer else {}),
             "abstained": n_abstained,
-            **({"failed": n_failed} if any(failed) else {}),
-            "in all": sum(counts) + n_without + n_abstained + n_failed,
+            **({"not evaluated": n_missing} if any(missing) else {}),
+            "in all": sum(counts) + n_without + n_abstained + n_missing,
         }
-        for name, counts, n_without, n_abstained, n_failed in zip(names, *columns, strict=True)
+        for name, counts, n_without, n_abstained, n_missing in zip(names, *columns, strict=True)
     ]
 
 
@@ -278,7 +281,7 @@ def perturbed_lines(result: BenchmarkResult) -> list[str]:
     named = ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "none"
     counted = (
         f"Asked in another form as well: {len(result.perturbed)} of {result.n_perturbed} ({named}; "
-        f"{n_failed} failed); these rows are in no figure here."
+        f"{n_failed} without an answer); these rows are in no figure here."
     )
     return [counted]
 

@@ -79,7 +79,7 @@ def rows_fingerprint(rows: Iterable[EvaluationResult]) -> str:
     """Hash what scores depend on, so that scores of other rows are recognised."""
     digest = hashlib.sha256()
     for row in rows:
-        answer = (row.prediction, row.abstained, row.confidence, row.error is None)
+        answer = (row.prediction, row.abstained, row.confidence, row.outcome)
         scored = (row.record_id, row.cluster_id, row.ground_truth, *answer)
         # As texts, so that numbers of NumPy and of a file are the same.
         digest.update("\x1f".join([*map(str, scored), "\n"]).encode("utf-8", "surrogatepass"))
@@ -101,6 +101,7 @@ def score_from_dict(data: JsonValue, place: str) -> MetricScore:
             key=str(data["key"]),
             direction=data["direction"],
             parameters=dict(data["parameters"]),  # a null is a parameter, not a number
+            bounds=tuple(map(float, data["bounds"])) if data.get("bounds") else None,  # type: ignore[arg-type]
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidFile(f"{place} cannot be read ({error!r})") from None
@@ -115,6 +116,7 @@ _BLANK: JsonObject = {
     "key": "",
     "direction": "neither",
     "parameters": {},
+    "bounds": None,
 }
 
 

@@ -100,7 +100,7 @@ def _items_of_columns(rows: ColumnRows, task: TaskFacts, source: Source) -> RunI
         table,
         source,
         default_confidence=task.default_confidence or "stated",
-        failed=table.reader.failed_clusters(),
+        failed=table.reader.missing_clusters(),
         words=(task.person, task.unit),
         costs=task.costs,
     )

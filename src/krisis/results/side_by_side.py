@@ -76,6 +76,13 @@ class Cell:
     interval: Interval | None = None
     reason: str = ""
     n_evaluated: int | None = None
+    bounds: tuple[float, float] | None = None
+
+    def worse_end(self, direction: Direction) -> float:
+        """Return the number to rank by: the worse bound where cases were not evaluated."""
+        if self.bounds is None or direction == "neither":
+            return self.value
+        return self.bounds[0] if direction == "higher" else self.bounds[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +135,9 @@ def warned(run: BenchmarkResult) -> list[str]:
 
     The figures of a run that stopped itself lean towards what it decided.
     """
-    n_failed, sources = run.attrition.n_failed, list(run.scores_by_source)
+    sources = list(run.scores_by_source)
     return [
-        *([f"{n_failed:,} failed"] if n_failed else []),
+        *run.attrition.parts()[2:],
         *(["incomplete"] if isinstance(run.stop, Unfinished) else []),
         *(["stopped as asked"] if isinstance(run.stop, Decided) else []),
         *([f"{' and '.join(sources)} patients together"] if sources else []),
@@ -169,24 +176,32 @@ def metric_cell(score: MetricScore | None) -> Cell:
         known = score.interval and replace(score.interval, low=ends[0], high=ends[1])
         return Cell(float(normalized), known, n_evaluated=score.n_evaluated)
     reason = str(score.details.get("reason", ""))
-    return Cell(score.value, score.interval, reason, score.n_evaluated)
+    return Cell(score.value, score.interval, reason, score.n_evaluated, score.bounds)
 
 
 def cell_dict(cell: Cell) -> JsonObject:
     """Return a figure as JSON values; bounds that are not known are none."""
     known = cell.interval is not None and not math.isnan(cell.interval.low)
     bounds = [cell.interval.low, cell.interval.high] if known and cell.interval else None
-    return {"value": cell.value, "interval": bounds, "reason": cell.reason or None}
+    return {
+        "value": cell.value,
+        "interval": bounds,
+        "bounds": cell.bounds,
+        "reason": cell.reason or None,
+    }
 
 
 def _best_first(entries: Sequence[Entry], column: Column) -> list[Entry]:
-    """Return the entries from the best to the worst; those without a value come last."""
+    """Return the entries from the best to the worst; those without a value come last.
+
+    Of a run with cases that were not evaluated, the worse bound counts.
+    """
     if column.direction == "neither":
         return list(entries)
     sign = -1 if column.direction == "higher" else 1
 
     def place(entry: Entry) -> tuple[bool, float]:
-        value = entry.cells[column.name].value
+        value = entry.cells[column.name].worse_end(column.direction)
         return math.isnan(value), 0.0 if math.isnan(value) else sign * value
 
     return sorted(entries, key=place)
@@ -195,4 +210,8 @@ def _best_first(entries: Sequence[Entry], column: Column) -> list[Entry]:
 def _cell_words(cell: Cell) -> str:
     if math.isnan(cell.value):
         return f"undefined: {explained(cell.reason)}" if cell.reason else "undefined"
-    return f"{format_value(cell.value)}  {format_interval(cell.interval)}".rstrip()
+    words = f"{format_value(cell.value)}  {format_interval(cell.interval)}".rstrip()
+    if cell.bounds is None:
+        return words
+    low, high = map(format_value, cell.bounds)
+    return f"{words}  depends on the missing cases: {low} to {high}"

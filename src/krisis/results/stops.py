@@ -108,8 +108,8 @@ STOP_CAUSES: dict[str, type[StopCause]] = {
 class StopRule:
     """What ``stop_when`` asked and what the records said to it, in the order they were asked in.
 
-    ``n_records`` of ``n_patients`` were looked at, failed ones and those that the other run did
-    not score among them; ``found`` says it in words. A width has no e-value.
+    ``n_records`` of ``n_patients`` were looked at, ``n_failed`` that were not evaluated and those
+    that the other run did not score among them; ``found`` says it in words. A width has no e-value.
     """
 
     rule: str

@@ -24,12 +24,14 @@ _SEGMENTS = {
     "correct": RowFilter(correct="yes"),
     "wrong": RowFilter(correct="no"),
     "abstained": RowFilter(outcome="abstained"),
-    "failed": RowFilter(outcome="failed"),
+    "no-answer": RowFilter(outcome="no_answer"),
+    "not-evaluated": RowFilter(outcome="not_evaluated"),
 }
 _COSTLY = {
     "confident_wrong": RowFilter(correct="no", sort="-confidence"),
     "answer_when_should_defer": RowFilter(cell="answer_when_should_defer", sort="-confidence"),
     "abstain_when_should_answer": RowFilter(cell="abstain_when_should_answer", sort="confidence"),
+    "no_answer": RowFilter(outcome="no_answer", sort="-confidence"),
 }
 _SHARES = {
     "accuracy": RowFilter(outcome="scored"),
@@ -64,7 +66,10 @@ _SIDES = {
 
 def _ends(table: Table, name: str, n_bins: int) -> FloatArray:
     """Return the lowest and the highest confidence that rows of a kind state in every bin."""
-    rows = table.answered & ~table.correct if name == "wrong" else getattr(table, name)
+    if name == "wrong":
+        rows = table.answered & ~table.correct
+    else:
+        rows = getattr(table, name.replace(" ", "_"))
     confidence = table.confidence[rows & ~np.isnan(table.confidence)]
     ends = np.stack([np.full(n_bins, np.inf), np.full(n_bins, -np.inf)])
     places = confidence_bin(confidence, n_bins)
@@ -112,7 +117,7 @@ class CaseLinks:
         return self._address(_SEGMENTS[tone])
 
     def failure(self, name: str) -> str:
-        """Return the cases that failed in one way."""
+        """Return the cases that have no answer in one way."""
         return self._address(RowFilter(failure=name))
 
     def kind(self, key: str) -> str:
@@ -174,7 +179,11 @@ class CaseLinks:
 
     def _bar(self, line: JsonMapping, column: str) -> RowFilter | None:
         outcome = line["outcome"]
-        return self._between(_SEGMENTS[outcome], line, outcome) if column == "n" else None
+        return (
+            self._between(_SEGMENTS[outcome.replace(" ", "-")], line, outcome)
+            if column == "n"
+            else None
+        )
 
     def _level(self, line: JsonMapping, column: str) -> RowFilter | None:
         if "probability" not in line:  # the bars under the diagram

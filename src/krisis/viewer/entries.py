@@ -17,6 +17,7 @@ from pathlib import Path
 from krisis.errors import InvalidFile, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, parse_object, read_object
 from krisis.metrics.base import MetricScore, MetricScores
+from krisis.outcomes import OUTCOMES
 from krisis.results.base import BenchmarkResult
 from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.results.store import RunDirectory, read_manifest, read_run, seems_whole
@@ -30,7 +31,6 @@ ARTEFACTS = {
     "krisis.audit": "audit",
 }
 _QUIET_SECONDS = 90.0
-_OUTCOMES = ("answered", "abstained", "failed")
 _RUN_FILES = ("manifest.json", "rows.jsonl", "metrics.json", "cases.txt", "writer")
 # A saved result is indented, so that no text in it can look like the beginning of its rows.
 _ROWS_BEGIN = re.compile(rb'\n  "(?:evaluation_results|perturbed_results)": \[')
@@ -257,7 +257,7 @@ def _file_entry(name: str, path: Path) -> Entry:
         state="ended",
         model=result.backend_name,
         created_at=result.provenance.started_at or "",
-        n_cases=found.n_answered + found.n_abstained + found.n_failed,
+        n_cases=found.n_evaluated + found.n_not_evaluated,
         imported=result.provenance.imported is not None,
         headline=task.metrics[0] if task and task.metrics else "",
         **_described(result.suite_description),
@@ -294,9 +294,8 @@ def _described(suite: JsonMapping) -> JsonObject:
 
 def _scored(result: BenchmarkResult) -> JsonObject:
     found = result.attrition
-    counts = (found.n_answered, found.n_abstained, found.n_failed)
     return {
-        "counts": dict(zip(_OUTCOMES, counts, strict=True)),
+        "counts": {outcome: getattr(found, f"n_{outcome}") for outcome in OUTCOMES},
         "scores": _brief(result.metric_scores),
         "scores_by_source": {n: _brief(s) for n, s in result.scores_by_source.items()},
         "baselines": {n: _brief(s) for n, s in result.baselines.items()},

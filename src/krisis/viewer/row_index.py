@@ -14,17 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.metrics.base import EvaluationResult
+from krisis.metrics.partition import deferral_cell, verdict
 from krisis.metrics.table import canonical_label
+from krisis.outcomes import OUTCOMES
 from krisis.reporting.breakdown import group_label
-from krisis.reporting.costliest import is_correct
-from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.reporting.deferral import CELLS
 from krisis.results.attrition import UNCLASSIFIED
 from krisis.viewer.words import sought
 
-OUTCOMES = ("answered", "abstained", "failed")
-SCORED = "scored"  # answered or abstained: everything but failed
-NO_ANSWER = "no answer"  # answered, and what was answered is none of the labels
-DUE = {"yes": tuple(CELLS)[:2], "no": tuple(CELLS)[2:], "stated": tuple(CELLS)}
+SCORED = "scored"  # everything of which a reply exists
+NO_ANSWER = "no answer"  # a reply that is none of the labels
+_DUE_CELLS = tuple(cell for cell, (asked, *_) in CELLS.items() if asked == "deferral was due")
+DUE = {
+    "yes": _DUE_CELLS,
+    "no": tuple(cell for cell in CELLS if cell not in _DUE_CELLS),
+    "stated": tuple(CELLS),
+}
 SORTS = ("position", "confidence", "-confidence")
 # Longer replies are searched in their beginning only, so that an index stays small.
 SEARCHED_CHARACTERS = 20_000
@@ -37,8 +42,8 @@ AnyArray = NDArray[Any]  # of one of several kinds of numbers
 class RowFilter:
     """Which rows to show and in which order; an empty field asks for nothing.
 
-    ``due`` is yes, no or stated: whether the case asked for deferral, of rows that did not fail.
-    ``predicted`` asks for answered rows; ``record`` is the whole name of a record.
+    ``due`` is yes, no or stated: whether the case asked for deferral, of rows with a reply.
+    ``predicted`` asks for rows with that answer; ``record`` is the whole name of a record.
     """
 
     outcome: str = ""
@@ -81,7 +86,7 @@ class RowIndex:
         outcome, correct, confidence, record = bytearray(), bytearray(), array("d"), array("q")
         for row in rows:  # once, for the rows of a long run are made anew in every loop
             outcome.append(OUTCOMES.index(row.outcome))
-            correct.append(is_correct(row))
+            correct.append(verdict(row) == "right")
             confidence.append(math.nan if row.confidence is None else row.confidence)
             record.append(_record_code(row.record_id))
             for column, known, make in zip(codes, values, makers, strict=True):
@@ -155,7 +160,7 @@ class RowIndex:
         outcome = self.arrays["outcome"]
         kept = np.ones(outcome.size, dtype=np.bool_)
         if wanted.outcome == SCORED:
-            kept &= outcome != OUTCOMES.index("failed")
+            kept &= outcome != OUTCOMES.index("not_evaluated")
         elif wanted.outcome:
             kept &= outcome == OUTCOMES.index(wanted.outcome)
         if wanted.correct:
@@ -217,9 +222,10 @@ def label_text(label: object) -> str:
 
 
 def _predicted(row: EvaluationResult) -> str:
-    if row.outcome != "answered":
+    if row.outcome not in ("answered", "no_answer"):
         return ""
-    return NO_ANSWER if row.prediction is None else label_text(row.prediction)
+    has_none = row.outcome == "no_answer" or row.prediction is None
+    return NO_ANSWER if has_none else label_text(row.prediction)
 
 
 def _failure(row: EvaluationResult) -> str:

@@ -17,7 +17,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, read_object
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.columns import numbered_as_seen
-from krisis.metrics.labels import Label, canonical_label, hashable
+from krisis.metrics.labels import Label, hashable
 from krisis.metrics.row_order import patient_order
 from krisis.metrics.table import (
     DEFERRAL,
@@ -30,6 +30,7 @@ from krisis.metrics.table import (
     Table,
     Units,
 )
+from krisis.outcomes import NO_ANSWER_CLASSES
 from krisis.results.journal_lines import opened
 from krisis.results.rows import row_from_dict
 from krisis.viewer.row_index import AnyArray
@@ -284,24 +285,37 @@ class StoredTable(Table):
         columns = rows.columns
         self.answers = rows.answers or Answers()
         self.n_rows, self._given, self._shared = len(rows), rows, {}
-        errors, told = columns.coded("error") or (None, [])
-        is_failed = (
-            np.array([error is not None for error in told], dtype=np.bool_)[errors[rows.places]]
-            if errors is not None
-            else np.array([row.error is not None for row in rows], dtype=np.bool_)
-        )
-        self.n_failed = int(np.count_nonzero(is_failed))
-        self.positions = np.flatnonzero(~is_failed)
+        has_error, no_answer = self._without_answer(columns, rows)
+        missing = has_error & ~no_answer
+        self.n_not_evaluated = int(np.count_nonzero(missing))
+        self.missing_rows = StoredRows(columns, rows.places[missing], rows.answers)
+        self.positions = np.flatnonzero(~missing)
         if not rows.as_given:
             rank = columns.array("rank")[rows.places[self.positions]]
             self.positions = self.positions[np.argsort(rank)]
         places = rows.places[self.positions]
+        self.no_answer = no_answer[self.positions]
         self.rows = StoredRows(columns, places, rows.answers, as_given=True)
         self._read_labels(places)
-        self.abstained = np.array(columns.array("abstained")[places], dtype=np.bool_)
+        abstained = np.array(columns.array("abstained")[places], dtype=np.bool_)
+        self.abstained = abstained & ~self.no_answer
         self.confidence = np.array(columns.array("confidence")[places], dtype=np.float64)
-        for column in (self.truth, self.prediction, self.abstained, self.confidence):
+        for column in (self.truth, self.prediction, self.abstained, self.no_answer):
             column.setflags(write=False)
+        self.confidence.setflags(write=False)
+
+    @staticmethod
+    def _without_answer(columns: Columns, rows: StoredRows) -> tuple[BoolArray, BoolArray]:
+        """Return which rows have an error, and of which a reply exists all the same."""
+        errors, classes = columns.coded("error"), columns.coded("failure_class")
+        if errors is None or classes is None:
+            found = [(row.error is not None, row.outcome == "no_answer") for row in rows]
+            both = np.array(found, dtype=np.bool_).reshape(-1, 2)
+            return both[:, 0], both[:, 1]
+        has_error = np.array([error is not None for error in errors[1]], dtype=np.bool_)
+        is_reply = np.array([name in NO_ANSWER_CLASSES for name in classes[1]], dtype=np.bool_)
+        failed: BoolArray = has_error[errors[0][rows.places]]
+        return failed, failed & is_reply[classes[0][rows.places]]
 
     def _read_labels(self, places: IntArray) -> None:
         """Number the labels in the order in which they appear, a truth before its answer."""
@@ -315,10 +329,13 @@ class StoredTable(Table):
             own = [
                 NO_LABEL
                 if value is None or value is _ABSENT
-                else known.setdefault(canonical_label(value), len(known))
+                else known.setdefault(self.answers.key(value), len(known))
                 for value in values
             ]
-            found.append(np.array(own, dtype=np.int64)[codes[places]])
+            column = np.array(own, dtype=np.int64)[codes[places]]
+            if name == "prediction":
+                column[self.no_answer] = NO_LABEL
+            found.append(column)
         self.labels, self.truth, self.prediction = numbered_as_seen(list(known), *found)
 
     @cached_property
@@ -337,10 +354,10 @@ class StoredTable(Table):
         return [None if value is _ABSENT else value for value in found]
 
     @property
-    def failed_truths(self) -> list[Label]:
-        """The right answers of the rows whose call failed."""
-        failed = np.setdiff1d(self._given.places, self.rows.places)  # type: ignore[attr-defined]
-        return [canonical_label(v) for v in self.rows.columns.values("ground_truth", failed)]
+    def missing_truths(self) -> list[Label]:
+        """The right answers of the rows that were not evaluated."""
+        places = self.missing_rows.places  # type: ignore[attr-defined]
+        return [self.answers.key(v) for v in self.rows.columns.values("ground_truth", places)]
 
     @cached_property
     def unreadable_deferral(self) -> str:
@@ -380,5 +397,5 @@ class StoredTable(Table):
         kept = self.rows.places[rows]
         part = StoredTable(StoredRows(self.rows.columns, kept, self.answers, as_given=True))
         part.confidence = self.confidence[rows]
-        part.n_failed = self.n_failed
+        part.n_not_evaluated, part.missing_rows = self.n_not_evaluated, self.missing_rows
         return part

@@ -1,164 +1,237 @@
-"""The embedded cohort and the exactness of its posterior."""
+"""The cohort: people who look like people, slips that look like slips, an exact posterior."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from scipy.special import expit
+from scipy.stats import spearmanr
 
-from krisis.data.base import SuiteConfig
-from krisis.data.ckd import cohort, setting
-from krisis.data.ckd import posterior as module
-from krisis.data.ckd.assessment import Assessor
-from krisis.data.ckd.cohort import Draws, draw_cohort, draw_people
-from krisis.data.ckd.deferral import sheet_cannot_be_right
-from krisis.data.ckd.egfr import ckd_epi_2021, stage
-from krisis.data.ckd.posterior import posterior, prior
-from krisis.data.ckd.schema import FEATURES
-from krisis.data.ckd.suite import CKDSuite
+from krisis.data.ckd import cohort_model as model
+from krisis.data.ckd.cohort import SLIP_SHARE, draw_cohort
+from krisis.data.ckd.egfr import creatinine_for, log_creatinine_for
+from krisis.data.ckd.posterior import posterior, red_cells
+from krisis.data.ckd.reading import Question, ideal_probabilities
 
-
-def expected_and_observed(probabilities, outcomes):
-    """Return the largest standardised gap over ten bins of probability."""
-    chance, truth = np.array(probabilities), np.array(outcomes, dtype=float)
-    bins = np.minimum((chance * 10).astype(int), 9)
-    gaps = []
-    for index in range(10):
-        inside = bins == index
-        spread = np.sqrt((chance[inside] * (1 - chance[inside])).sum())
-        if inside.sum() >= 20:
-            gaps.append((truth[inside].sum() - chance[inside].sum()) / spread)
-    return gaps
+N = 6000
 
 
-def test_a_larger_cohort_begins_with_the_smaller_one():
-    assert draw_cohort(50, seed=7)[:20] == draw_cohort(20, seed=7)
+@pytest.fixture(scope="module")
+def patients():
+    return draw_cohort(N, seed=1)
 
 
-def test_streams_and_seeds_differ():
-    assert draw_cohort(5, seed=7) != draw_cohort(5, seed=8)
-    assert draw_cohort(5, seed=7) != draw_cohort(5, seed=7, stream=1)
+def column(patients, name):
+    values = [patient.visible[name] for patient in patients]
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
-def test_all_stages_and_both_answers_occur_often():
-    cohort = draw_cohort(3000, seed=1)
-    stages = np.bincount([int(stage(patient.truth.egfr)) for patient in cohort], minlength=6)[1:]
-    assert stages.min() > 200
-    assert 0.45 < np.mean([patient.truth.has_ckd for patient in cohort]) < 0.70
+@pytest.fixture(scope="module")
+def stage(patients):
+    egfr = [patient.truth.egfr for patient in patients]
+    return np.array([5, 4, 3, 3, 2, 1])[np.searchsorted([15, 30, 45, 60, 90], egfr, side="right")]
 
 
-def test_urea_follows_creatinine_and_cells_follow_haemoglobin():
-    seen = [patient.visible for patient in draw_cohort(3000, seed=2)]
-
-    def correlation(one, other):
-        pairs = [(v[one], v[other]) for v in seen if None not in (v[one], v[other])]
-        pairs = [pair for pair in pairs if pair[0] < 40]
-        return np.corrcoef(np.log(np.array(pairs).T))[0, 1]
-
-    assert correlation("sc", "bu") == pytest.approx(0.84, abs=0.03)
-    assert correlation("hemo", "pcv") > 0.9
+def test_age_and_function_go_together(patients):
+    age, egfr = column(patients, "age"), np.array([p.truth.egfr for p in patients])
+    assert -0.65 < spearmanr(age, egfr)[0] < -0.35
+    assert (egfr[age >= 75] >= 90).mean() <= 0.05
 
 
-TASKS = ("detection", "staging", "albuminuria", "risk", "progression")
+def test_hypertension_and_anaemia_follow_the_stage(patients, stage):
+    hypertension = column(patients, "htn")
+    assert 0.30 < np.nanmean(hypertension[stage == 1]) < 0.45
+    assert np.nanmean(hypertension[stage >= 4]) > 0.75
+    blood, sex = column(patients, "hemo"), column(patients, "sex")
+    blood = np.where(blood > 25, blood / 10, blood)
+    known = ~np.isnan(blood) & ~np.isnan(sex)
+    low = np.where(sex == 1, blood <= 12, blood <= 13)
+    for number, published in zip(range(1, 6), (0.08, 0.12, 0.17, 0.50, 0.53), strict=True):
+        here = known & (stage == number)
+        assert low[here].mean() == pytest.approx(published, abs=0.07)
+
+
+def test_every_stage_has_its_share_and_creatinine_is_possible(patients, stage):
+    assert all((stage == number).mean() >= 0.05 for number in range(1, 6))
+    creatinine = column(patients, "sc")
+    in_mg = creatinine[creatinine < 20]
+    assert (in_mg < 0.4).mean() <= 0.005
+    old = column(patients, "age") >= 80
+    assert np.nanmin(np.where(old, creatinine, np.nan)) >= 0.5
+    urea = column(patients, "bu")
+    both = ~np.isnan(urea) & (creatinine < 20)
+    assert np.corrcoef(np.log(creatinine[both]), np.log(urea[both]))[0, 1] > 0.8
+
+
+def test_a_slip_is_the_patients_own_value_in_the_other_unit(patients):
+    slips = [p for p in patients if (p.visible["sc"] or 0) > 20]
+    assert 0.3 * SLIP_SHARE * N < len(slips) < 2 * SLIP_SHARE * N
+    for patient in slips:
+        sex, shown = patient.visible["sex"], patient.visible["sc"]
+        assert isinstance(shown, int)
+        if sex is None or patient.acute:
+            continue
+        usual = creatinine_for(patient.truth.egfr, patient.visible["age"], female=bool(sex))
+        assert abs(math.log(shown / 88.4 / usual)) < 0.25
+    haemoglobin = [p.visible["hemo"] for p in patients if (p.visible["hemo"] or 0) > 25]
+    assert haemoglobin
+    assert all(50 < value < 220 for value in haemoglobin)
+
+
+def test_the_first_patients_of_a_larger_cohort_are_those_of_a_smaller_one():
+    assert draw_cohort(50, seed=3) == draw_cohort(80, seed=3)[:50]
+    assert draw_cohort(50, seed=3) != draw_cohort(50, seed=3, stream=1)
+
+
+def test_creatinine_by_the_line_is_creatinine_by_the_equation():
+    for female in (True, False):
+        for rate in (5.0, 40.0, 90.0, 120.0):
+            line = log_creatinine_for(math.log(rate), 50, female=female)
+            assert math.exp(line) == pytest.approx(float(creatinine_for(rate, 50, female=female)))
+
+
+def naive(shown):
+    """Sum over every latent at once: eGFR, ACR, haematuria, infection, acute injury."""
+    made, p = model.tables(), model.PARAMETERS
+    lx, egfr = made.lx, made.grid
+    acr = model.acr_cells()
+    factors = np.log(model.ACUTE_FACTORS)
+    dm, htn, female, age = shown["dm"], shown["htn"], shown["sex"], shown["age"]
+    raised = made.hypertension(age, dm, lx)
+    prior = made.egfr[dm, age - 18] * (raised if htn else 1 - raised)
+    joint = prior[:, None] * made.acr[dm, htn]
+    joint = joint[:, :, None, None, None] * np.ones((1, 1, 2, 2, len(factors)))
+    joint[:, :, 1] *= made.haematuria[None, :, None, None]
+    joint[:, :, 0] *= 1 - made.haematuria[None, :, None, None]
+    infected = float(made.infection(age, female))
+    joint[:, :, :, 1] *= infected
+    joint[:, :, :, 0] *= 1 - infected
+    acute = np.where(egfr.value > 15, p.acute if shown["days_observed"] < 90 else 0.0, 0.0)
+    shares = np.concatenate([1 - acute[:, None], np.repeat(acute[:, None] / 6, 6, axis=1)], axis=1)
+    joint *= shares[:, None, None, None, :]
+    mean = log_creatinine_for(egfr.log_value, age, female=bool(female))[:, None] + factors
+    creatinine = model.CREATININE.probability(np.array(shown["sc"]), mean, model.CREATININE_SD)
+    mean = p.urea + p.urea_per_lx * lx[:, None] + p.urea_per_log_factor * factors
+    urea = model.UREA.probability(np.array(shown["bu"]), mean, p.urea_sd)
+    poor = expit(
+        p.appetite + p.appetite_per_lx * np.maximum(lx, 0)[:, None]
+        + p.appetite_per_log_factor * factors
+    )  # fmt: skip
+    joint *= (creatinine * urea * (poor if shown["appet"] else 1 - poor))[:, None, None, None, :]
+    gravity = model.GRAVITIES.index(shown["sg"])
+    joint *= made.gravity[:, gravity][:, None, None, None, None]
+    dipstick = made.dipstick[gravity, :, :, shown["al"]]
+    joint *= dipstick.T[None, :, None, :, None]
+    for blood in (0, 1):
+        for infection in (0, 1):
+            chance = float(red_cells(blood, infection))
+            joint[:, :, blood, infection] *= chance if shown["rbc"] else 1 - chance
+    pus = np.array(model.URINE["pc"])
+    joint *= (pus if shown["pc"] else 1 - pus)[None, None, None, :, None]
+    swollen = made.oedema if shown["pe"] else 1 - made.oedema
+    joint *= swollen[:, :, None, None, None]
+    place = round((shown["hemo"] - 2.5) * 10)
+    joint *= made.haemoglobin[female, dm, :, place][:, None, None, None, None]
+    table = joint.sum(axis=(3, 4))
+    found = np.zeros((6, 3, 2))
+    np.add.at(found, (egfr.group[:, None], acr.group[None, :]), table)
+    return found / found.sum()
 
 
 @pytest.mark.parametrize(
-    ("n_patients", "largest_mean_square"),
-    # With few patients the rare bins are far from normal, so their squares scatter widely.
-    [(700, 2.0), pytest.param(40_000, 1.6, marks=pytest.mark.slow)],
-    ids=["short", "long"],
+    "changed",
+    [{}, {"days_observed": 30}, {"al": 3, "rbc": 1, "pc": 1}, {"sc": 4.2, "bu": 60, "pe": 1}],
 )
-@pytest.mark.parametrize("task", TASKS)
-def test_probabilities_are_the_frequencies_of_the_truth(task, n_patients, largest_mean_square):
-    """Of every answer and of the error of the best, acute injury and mixed-up sheets included."""
-    suite = CKDSuite(SuiteConfig(task=task, n_synthetic=n_patients // 4, seed=101))
-    records, assessor = suite.training_records(), Assessor(task, exact=True)
-    assert sum(record.metadata["acute_injury"] for record in records) > n_patients / 50
-    assert any(record.metadata["mixed_up"] for record in records)
-    found = [assessor(record.features) for record in records]
-    wrong = [f.answer != record.label for f, record in zip(found, records, strict=True)]
-    gaps = expected_and_observed([f.p_misclass for f in found], wrong)
-    for answer in suite.task.answers:
-        gaps += expected_and_observed(
-            [f.probabilities[answer] for f in found], [r.label == answer for r in records]
+def test_the_posterior_is_the_sum_over_every_latent(changed):
+    shown = {
+        "age": 66, "sex": 1, "dm": 1, "htn": 0, "sc": 1.3, "bu": 41, "sg": 1.010, "al": 1,
+        "rbc": 0, "pc": 0, "pe": 0, "appet": 0, "hemo": 12.1, "days_observed": 200, **changed,
+    }  # fmt: skip
+    assert posterior([shown])[0] == pytest.approx(naive(shown), abs=1e-9)
+
+
+def test_what_is_not_shown_is_summed_out():
+    shown = {"age": 66, "sex": 1, "dm": 1, "htn": 0, "sc": 1.3, "al": 1, "days_observed": 200}
+    made, found = model.tables(), np.zeros((6, 3, 2))
+    p_sex = {0: 0.5, 1: 0.5}
+    for sex, chance in p_sex.items():
+        case = {**shown, "sex": sex}
+        # The weight of each sex is the probability of everything shown, which a posterior drops.
+        weight = float(
+            (
+                made.egfr[1, 66 - 18]
+                * (1 - made.hypertension(66, 1, made.lx))
+                * model.CREATININE.probability(
+                    np.array(1.3),
+                    log_creatinine_for(made.grid.log_value, 66, female=bool(sex)),
+                    model.CREATININE_SD,
+                )
+                * _of_dipstick(sex, 1)
+            ).sum()
         )
-    assert len(gaps) >= 8
-    assert np.max(np.abs(gaps)) < 4.0
-    assert np.mean(np.square(gaps)) < largest_mean_square
+        found += chance * weight * posterior([case])[0]
+    assert posterior([{**shown, "sex": None}])[0] == pytest.approx(found / found.sum(), abs=1e-9)
 
 
-@pytest.mark.parametrize("task", ["detection", "staging", "risk"])
-def test_they_are_with_the_error_of_the_equation_too(task):
-    suite = CKDSuite(SuiteConfig(task=task, n_synthetic=250, seed=7), equation_error=True)
-    records, assessor = suite.training_records(), suite.rules["bayes-optimal"].assessor
-    found = [assessor(record.features) for record in records]
-    wrong = [f.answer != record.label for f, record in zip(found, records, strict=True)]
-    assert np.max(np.abs(expected_and_observed([f.p_misclass for f in found], wrong))) < 4.0
-
-
-def test_a_patient_that_the_cohort_cannot_hold_is_one_of_whom_nothing_is_known():
-    impossible = posterior({"sc": 39.0, "age": 90, "sex": 1})
-    assert impossible == pytest.approx(prior(False))
-    assert impossible.sum() == pytest.approx(1)
-
-
-def test_the_posterior_agrees_with_rejection_sampling():
-    """Draw many patients and keep those that look like the case: no sum over anything."""
-    draws = Draws(21, 0, 400_000)
-    people = draw_people(draws)
-    for days in (30, 400):
-        creatinine, _ = cohort._creatinine(people, np.full(draws.n, days), draws)
-        alike = (np.abs(creatinine - 1.3) < 0.01) & (people.female == 0) & (people.diabetes == 1)
-        assert alike.sum() > 2000
-        simulated = float((people.egfr[alike] < 60).mean())
-        spread = np.sqrt(simulated * (1 - simulated) / alike.sum())
-        found = posterior({"sc": 1.3, "sex": 0, "dm": 1, "days_observed": days})
-        assert found[:4].sum() == pytest.approx(simulated, abs=4 * spread)
-
-
-def test_a_finer_grid_changes_no_probability_by_a_thousandth(monkeypatch):
-    names = ("sc", "age", "sex", "al", "dm", "days_observed")
-    cases = [{n: p.visible[n] for n in names} for p in draw_cohort(60, seed=4)]
-    coarse = [posterior(case) for case in cases]
-    fine_grid = setting.egfr_grid(0.004)
-    module._of_creatinine.cache_clear()
-    with monkeypatch.context() as patch:
-        patch.setattr(setting, "egfr_grid", lambda: fine_grid)
-        fine = [posterior(case) for case in cases]
-    module._of_creatinine.cache_clear()
-    assert max(np.abs(one - other).max() for one, other in zip(coarse, fine, strict=True)) < 1e-3
-
-
-def test_presence_of_values_is_independent_of_the_truth():
-    cohort = draw_cohort(20_000, seed=3)
-    truth = np.array([patient.truth.has_ckd for patient in cohort], dtype=float)
-    for name in FEATURES:
-        absent = np.array([patient.visible[name] is None for patient in cohort], dtype=float)
-        if absent.any():
-            assert abs(np.corrcoef(absent, truth)[0, 1]) < 4 / np.sqrt(len(cohort))
-
-
-def test_creatinine_scatters_as_stated():
-    cohort = [
-        p for p in draw_cohort(6000, seed=9) if None not in map(p.visible.get, ("age", "sex"))
+def _of_dipstick(sex, grade):
+    made = model.tables()
+    infected = float(made.infection(66, sex))
+    readings = (1 - infected) * made.dipstick[:, 0, :, grade] + infected * made.dipstick[
+        :, 1, :, grade
     ]
-    high = [p for p in cohort if p.visible["sc"] is not None and 3 < p.visible["sc"] < 40]
-    ratios = [
-        ckd_epi_2021(p.visible["sc"], p.visible["age"], female=bool(p.visible["sex"]))
-        / p.truth.egfr
-        for p in high
-        if not p.acute
-    ]
-    assert np.std(np.log(ratios)) == pytest.approx(1.2 * np.hypot(0.05, 0.011), rel=0.08)
+    return np.einsum("gs,sa,ga->g", made.gravity, readings, made.acr[1, 0])
 
 
-def test_acute_injury_and_mixed_up_sheets_are_as_frequent_as_stated():
-    cohort = draw_cohort(8000, seed=5)
-    short = [p for p in cohort if p.visible["days_observed"] < 90]
-    assert np.mean([p.acute for p in short]) == pytest.approx(0.35, abs=0.06)
-    assert not any(p.acute for p in cohort if p.visible["days_observed"] >= 90)
-    wrong = [p for p in cohort if sheet_cannot_be_right(p.visible)]
-    assert len(wrong) > 150
-    mixed = [p.truth_behind(p.visible) is not p.truth for p in wrong]
-    assert np.mean(mixed) == pytest.approx(0.5, abs=0.15)
-    right = [p for p in cohort if not sheet_cannot_be_right(p.visible)]
-    assert all(p.truth_behind(p.visible) is p.truth for p in right)
+@pytest.mark.parametrize("task", ["detection", "staging", "risk", "albuminuria"])
+def test_the_posterior_is_calibrated(task, patients):
+    question = Question(task)
+    found = ideal_probabilities(question, [p.visible for p in patients])
+    truth = np.array([_code(task, patient.truth) for patient in patients])
+    for answer in range(found.shape[1]):
+        chance, is_so = found[:, answer], truth == answer
+        bins = np.minimum((chance * 10).astype(int), 9)
+        for place in range(10):
+            here = bins == place
+            spread = math.sqrt(float((chance[here] * (1 - chance[here])).sum()))
+            if spread > 1:
+                assert abs(float((is_so[here] - chance[here]).sum())) / spread < 4
+
+
+def _code(task, truth):
+    category = int(np.searchsorted([15, 30, 45, 60, 90], truth.egfr, side="right"))
+    raised = int(truth.acr_mg_g >= 30) + int(truth.acr_mg_g > 300)
+    return {
+        "detection": int(not truth.has_ckd),
+        "staging": (4, 3, 2, 2, 1, 0)[category],
+        "risk": ((3, 3, 3), (3, 3, 3), (2, 3, 3), (1, 2, 3), (0, 1, 2), (0, 1, 2))[category][
+            raised
+        ],
+        "albuminuria": int(not raised),
+    }[task]
+
+
+def test_a_slip_is_read_as_an_expert_would():
+    plain = {"age": 60, "sex": 0, "dm": 0, "htn": 1, "sc": 1.3, "al": 0, "days_observed": 300}
+    question = Question("staging")
+    slip = ideal_probabilities(question, [{**plain, "sc": 115}])[0]
+    assert slip == pytest.approx(ideal_probabilities(question, [plain])[0], abs=0.1)
+    gram = ideal_probabilities(question, [{**plain, "hemo": 131}, {**plain, "hemo": 13.1}])
+    assert gram[0] == pytest.approx(gram[1])
+
+
+def test_other_findings_carry_information():
+    shown = {"age": 60, "sex": 0, "dm": 0, "htn": 1, "sc": 2.2, "al": 0, "days_observed": 30}
+    question = Question("detection")
+    lasting = {**shown, "hemo": 9.8, "bu": 80}
+    passing = {**shown, "hemo": 15.2, "bu": 60}
+    chances = ideal_probabilities(question, [lasting, passing])[:, 0]
+    assert chances[0] > chances[1] + 0.1
+
+
+def test_a_patient_the_cohort_cannot_hold_teaches_nothing():
+    shown = {"age": 85, "sex": 1, "sc": 0.1, "days_observed": 300}
+    found = ideal_probabilities(Question("staging"), [shown])[0]
+    assert np.isfinite(found).all()
+    assert found.sum() == pytest.approx(1)

@@ -11,17 +11,19 @@ from krisis.data.ckd.suite import CKDSuite
 from krisis.data.ckd.visits import read_visits
 from krisis.errors import InvalidFile, InvalidValue
 
-HEADER = "id,day,age,sex,sc,drug_started"
-# a: 61 falls to 42, below 45 and by 30 %; b: the same after the drug; c: unchanged; d: improves.
+HEADER = "id,day,age,sex,sc,drug_started,drug_day"
+# a: 61 falls to 42, below 45 and by 30 %; b: 26 % just after the drug; c: unchanged; d: improves.
 ROWS = (
-    "a,100,60,m,1.3,no", "a,300,60,m,1.5,no", "a,600,61,m,1.8,no",
-    "b,0,60,female,1.1,no", "b,250,60,female,1.4,yes",
-    "c,0,50,f,0.8,", "c,400,51,f,0.8,",
-    "d,0,40,male,2.4,no", "d,500,41,male,1.4,no",
+    "a,100,60,m,1.3,no,", "a,300,60,m,1.5,no,", "a,600,61,m,1.8,no,",
+    "b,0,60,female,1.1,no,", "b,250,60,female,1.4,yes,200",
+    "c,0,50,f,0.8,,", "c,400,51,f,0.8,,",
+    "d,0,40,male,2.4,no,", "d,500,41,male,1.4,no,",
 )  # fmt: skip
 
 
 def write(path, *rows, header=HEADER):
+    n_cells = header.count(",")
+    rows = [row + "," * (n_cells - row.count(",")) for row in rows]
     path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     return path
 
@@ -53,7 +55,7 @@ def test_courses_are_read_in_the_order_of_their_days_and_labelled_by_the_definit
     )
     for record in found.values():
         assert not record.metadata["synthetic"]
-        assert {"should_abstain", "deferral_kind", "p_misclass"} <= set(record.metadata)
+        assert {"should_abstain", "ambiguous_trajectory", "rules"} <= set(record.metadata)
 
 
 def test_patients_without_a_course_are_left_out_and_counted(tmp_path):
@@ -94,29 +96,30 @@ def test_a_patient_whose_ages_cannot_be_right_is_left_out(tmp_path, first, last,
     assert suite.describe()["provenance"][0]["left_out"] == ({reason: 1} if reason else {})
 
 
-def test_a_drug_that_is_not_stated_is_taken_as_not_started_and_the_question_says_so(tmp_path):
-    rows = [row.replace("yes", "").replace("no", "") for row in ROWS]
+def test_a_drug_without_a_day_explains_no_fall(tmp_path):
+    rows = [row.replace("yes,200", "yes,") for row in ROWS]
     found, suite = records(write(tmp_path / "v.csv", *rows))
-    assert found["visits-b"].label == "worsening"  # stable where the drug was started
+    assert found["visits-b"].label == "worsening"  # stable where it was started on day 200
     shown = build_prompt(suite.task, [found["visits-b"].features])
-    assert "SGLT2 inhibitor started after the first visit: not stated" in shown.user
-    assert "SGLT2 inhibitor was started, take none as started" in shown.system
+    assert "SGLT2 inhibitor started after the first visit: yes" in shown.user
+    early = [row.replace("yes,200", "yes,100") for row in ROWS]  # 150 days before the last visit
+    assert records(write(tmp_path / "w.csv", *early))[0]["visits-b"].label == "worsening"
 
 
-def test_of_many_visits_the_ends_and_two_between_are_shown(tmp_path):
+def test_of_many_visits_the_ends_and_three_between_are_shown(tmp_path):
     many = [f"h,{30 * k},50,m,{1 + k / 10},no" for k in range(10)]
     file = read_visits(write(tmp_path / "v.csv", *ROWS, *many))
-    assert file.patients[-1].days == (0, 90, 180, 270)
-    assert file.patients[-1].creatinine == (1.0, 1.3, 1.6, 1.9)
+    assert file.patients[-1].days == (0, 60, 120, 210, 270)
+    assert file.patients[-1].creatinine == (1.0, 1.2, 1.4, 1.7, 1.9)
 
 
-def test_an_impossible_creatinine_between_the_ends_is_kept_and_deferred(tmp_path):
-    odd = ("i,0,50,m,1.0,no", "i,200,50,m,90,no", "i,400,51,m,1.0,no")
+def test_an_impossible_creatinine_between_the_ends_is_kept_and_breaks_a_rule(tmp_path):
+    odd = ("i,0,50,m,1.0,no", "i,200,50,m,9000,no", "i,400,51,m,1.0,no")
     found, _ = records(write(tmp_path / "v.csv", *ROWS, *odd))
     record = found["visits-i"]
-    assert record.features["visit_2_sc"] == 90
+    assert record.features["visit_2_sc"] == 9000
     assert record.features["visit_2_egfr"] is None
-    assert "implausible_value" in record.metadata["abstain_reasons"]
+    assert "implausible_value" in record.metadata["rules"]
 
 
 @pytest.mark.parametrize(

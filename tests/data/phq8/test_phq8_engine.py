@@ -155,7 +155,7 @@ def test_a_reply_about_a_users_interviews_that_cannot_be_read_is_not_quoted(tmp_
     backend = ScriptedBackend(lambda request: "they said xylophone and more xylophone")
     execution = Execution(recorder=Recorder(tmp_path / "runs"))
     result = Benchmark(suite, backend, execution=execution).run()
-    assert result.extras["n_failed"] == 8
+    assert result.attrition.n_lost == 8
     for path in (tmp_path / "runs").rglob("*"):
         assert path.is_dir() or b"xylophone" not in path.read_bytes(), path
 

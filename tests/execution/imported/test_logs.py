@@ -126,7 +126,7 @@ def test_a_choice_that_means_i_do_not_know_is_an_abstention_and_a_deferral_label
 
 
 def test_what_an_empty_reply_means_can_be_said() -> None:
-    failed = rows_of(LOGS / "triage.json", empty="failed")
+    failed = rows_of(LOGS / "triage.json", empty="no_answer")
     assert Counter(r.failure_class for r in failed if r.error)["malformed_reply"] == 4
     abstained = rows_of(LOGS / "triage.json", empty="abstained")
     assert sum(r.abstained for r in abstained) == 4

@@ -103,7 +103,7 @@ def test_rows_that_cannot_be_taken_are_listed(line: str, reason: str, tmp_path: 
     assert len(found.taken.rows) == 1
 
 
-def test_what_empty_means_is_said_and_an_answer_outside_the_answers_is_a_failure(
+def test_what_empty_means_is_said_and_an_answer_outside_the_answers_is_none(
     tmp_path: Path,
 ) -> None:
     path = table(tmp_path, "label,said", "1,", "1,ABSTAIN", "0,7", "0,0.0", "2,1")
@@ -111,13 +111,13 @@ def test_what_empty_means_is_said_and_an_answer_outside_the_answers_is_a_failure
     assert [row.outcome for row in said.taken.rows] == [
         "abstained",
         "abstained",
-        "failed",
+        "no_answer",
         "answered",
     ]
-    assert said.taken.rows[2].failure_class == "malformed_reply"
+    assert (said.taken.rows[2].failure_class, said.taken.rows[2].prediction) == ("not_allowed", 7)
     assert said.taken.rows[3].prediction == 0
     assert "is none of the answers" in said.taken.not_taken[0].reason
-    failed = read(path, empty="failed").taken.rows[0]
+    failed = read(path, empty="no_answer").taken.rows[0]
     assert (failed.error, failed.abstained) == ("no answer", False)
 
 
@@ -328,7 +328,47 @@ def test_nothing_is_written_when_one_of_several_files_is_wrong(tmp_path: Path) -
     good, bad = twelve(tmp_path), table(tmp_path, "a,b", "1,1", name="bad.csv")
     done = krisis(
         *("import", good, bad, "--as", "csv", "--truth", "label", "--prediction", "said"),
-        *("--empty", "failed", "-o", tmp_path / "runs"),
+        *("--empty", "no_answer", "-o", tmp_path / "runs"),
     )
     assert isinstance(done.exception, UserError)
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_answers_of_a_reader_are_a_run_of_the_cases_that_they_read(tmp_path: Path) -> None:
+    lines = ["id,label,dr_a,sure"]
+    lines += [f"c{i},{i % 2},{'' if i in (2, 5) else 1},0.8" for i in range(8)]
+    path = table(tmp_path, *lines)
+    named = {"prediction": "dr_a", "id": "id", "confidence": "sure", "reader": "dr_a"}
+    found = read(path, **named)
+    assert found.reading.model == "reader/dr_a"
+    assert found.reading.read == "6 of 8"
+    assert [row.record_id for row in found.taken.rows] == ["c0", "c1", "c3", "c4", "c6", "c7"]
+    assert all(row.outcome == "answered" for row in found.taken.rows)
+    options = [word for key, value in {**COLUMNS, **named}.items() for word in (f"--{key}", value)]
+    done = krisis("import", path, "--as", "csv", *options, "--out", tmp_path / "runs")
+    assert done.exit_code == 0, done.output
+    assert "Backend: reader/dr_a" in done.output
+    assert "Read:    6 of 8 records; the others are not part of this run" in done.output
+    (run,) = (tmp_path / "runs").iterdir()
+    assert load_run(run).backend_name == "reader/dr_a"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reader": "dr_a", "model": "m"}, "both name who answered"),
+        ({"reader": "dr_a", "prediction": "none"}, "dr_a has no answer in none"),
+    ],
+)
+def test_a_reader_who_cannot_be_is_refused(
+    options: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    path = table(tmp_path, "label,said,none", "1,1,", "0,1,")
+    with pytest.raises(UserError, match=words):
+        read(path, **options)
+
+
+def test_a_log_has_no_reader(tmp_path: Path) -> None:
+    path = table(tmp_path, "{}", name="samples.jsonl")
+    with pytest.raises(UserError, match="--reader does not go with --as lm-eval"):
+        read_file(path, "lm-eval", ImportOptions(reader="dr_a"))

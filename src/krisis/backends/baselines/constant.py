@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TypeVar
 
 from krisis.backends.base import BackendResponse, BaseBackend
@@ -50,22 +51,25 @@ class Majority(BaseBackend):
     name = "majority"
 
     def __init__(self) -> None:
-        self._response: list[tuple[Label, float]] = []
+        self._responses: dict[str, tuple[Label, float]] = {}
 
     def prepare(self, suite: BaseDataSuite) -> None:
-        """Count the training labels."""
-        labels = Counter(record.label for record in training_of(self, suite))
-        answer, count = min(labels.items(), key=lambda item: (-item[1], str(item[0])))
-        self._response = [(answer, count / labels.total())]
+        """Count the training labels of each source of records."""
+        for source, records in training_by_source(self, suite).items():
+            labels = Counter(record.label for record in records)
+            answer, count = min(labels.items(), key=lambda item: (-item[1], str(item[0])))
+            self._responses[source] = (answer, count / labels.total())
 
     def evaluate(self, record: PatientRecord) -> BackendResponse:
         """Answer without looking."""
-        answer, share = prepared(self, self._response)[0]
+        answer, share = fitted_on(self, self._responses, record)
         return BackendResponse(answer, confidence=share)
 
 
-def training_of(backend: BaseBackend, suite: BaseDataSuite) -> list[PatientRecord]:
-    """Return the training records that are of the same source as the records of the suite.
+def training_by_source(
+    backend: BaseBackend, suite: BaseDataSuite
+) -> dict[str, list[PatientRecord]]:
+    """Return the training records by source, for every source that the suite asks about.
 
     A baseline that is fitted on real people says nothing about synthetic ones, nor the reverse.
     """
@@ -75,20 +79,25 @@ def training_of(backend: BaseBackend, suite: BaseDataSuite) -> list[PatientRecor
             f"{backend.name!r} is fitted on training records and the suite {suite.name!r} has "
             "none; choose 'always-answer' or 'always-abstain', or add training_records() to it"
         )
-    asked = sorted({record.source for record in suite.records()})
-    if len(asked) > 1:
-        raise InvalidValue(
-            f"{backend.name!r} is fitted on people like those it is scored on, and the suite "
-            f"{suite.name!r} asks about {' and '.join(asked)} records; run them apart"
-        )
-    alike = [record for record in records if not asked or record.source == asked[0]]
-    if not alike:
-        fitted = " and ".join(sorted({record.source for record in records}))
-        raise InvalidValue(
-            f"{backend.name!r} would be fitted on {fitted} records and scored on {asked[0]} ones; "
-            "choose a baseline that is not fitted, or set metadata['synthetic'] alike in both"
-        )
-    return alike
+    found = {}
+    for source in sorted({record.source for record in suite.records() or records}):
+        found[source] = [record for record in records if record.source == source]
+        if not found[source]:
+            fitted = " and ".join(sorted({record.source for record in records}))
+            raise InvalidValue(
+                f"{backend.name!r} would be fitted on {fitted} records and scored on {source} "
+                "ones; choose a baseline that is not fitted, or set metadata['synthetic'] alike "
+                "in both"
+            )
+    return found
+
+
+def fitted_on(backend: BaseBackend, fits: Mapping[str, T], record: PatientRecord) -> T:
+    """Return what was fitted on the source of a record."""
+    fit = fits.get(record.source, next(iter(fits.values()), None))
+    if fit is None:
+        raise InvalidValue(f"{backend.name!r} was not prepared; call prepare(suite) before it")
+    return fit
 
 
 def prepared(backend: BaseBackend, state: list[T]) -> list[T]:

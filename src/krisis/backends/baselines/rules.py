@@ -76,11 +76,11 @@ class Guideline(RuleBackend):
         super().__init__("guideline", **options)
 
 
-class BayesOptimal(RuleBackend):
+class Ideal(RuleBackend):
     """Knows how the synthetic cases of the suite were made: a ceiling, not a competitor."""
 
     def __init__(self, **options: JsonValue) -> None:
-        super().__init__("bayes-optimal", **options)
+        super().__init__("ideal", **options)
 
 
 class Lexicon(RuleBackend):

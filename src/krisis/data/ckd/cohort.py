@@ -11,64 +11,49 @@ from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
+from scipy.special import expit
 
-from krisis.data.base import Features
-from krisis.data.ckd import setting
-from krisis.data.ckd.deferral import CHRONIC_DAYS, sheet_cannot_be_right
-from krisis.data.ckd.egfr import LOG_CREATININE_SD, Array, Numbers, ckd_epi_2021, creatinine_for
-from krisis.data.ckd.progression import DAYS_PER_YEAR, MAX_VISITS, Course, draw_changes
+from krisis.data.ckd import cohort_model as model
+from krisis.data.ckd.cohort_model import CHRONIC_DAYS, Tables, tables
+from krisis.data.ckd.egfr import MICROMOL_PER_MG_DL, Array, Numbers, log_creatinine_for
+from krisis.data.ckd.posterior import anaemia_noted, red_cells
 from krisis.data.ckd.schema import CONTEXT, FEATURES, Value
 
-# The share of values that is not measured. It depends on nothing, so it can reveal nothing.
-MISSING_SHARE: dict[str, float] = {
-    "rbc": 0.25, "rbcc": 0.20, "wbcc": 0.18, "pot": 0.12, "sod": 0.12, "pcv": 0.12, "pc": 0.12,
-    "hemo": 0.08, "su": 0.10, "sg": 0.08, "al": 0.08, "bgr": 0.08, "bu": 0.05, "sc": 0.04,
-    "bp": 0.03, "age": 0.02, "sex": 0.05, "htn": 0.02, "cad": 0.01, "appet": 0.01,
-    "pe": 0.01, "ane": 0.01,
-}  # fmt: skip
-
-# Impossible values: share, and their range, drawn without regard to the patient.
-SLIPS: dict[str, tuple[float, float, float]] = {
-    "sc": (0.015, 45.0, 160.0),
-    "hemo": (0.01, 90.0, 160.0),
+# The share of values that is not shown. It depends on nothing, so it can reveal nothing.
+MISSING_SHARE: Mapping[str, float] = {
+    **dict.fromkeys(FEATURES, 0.15),
+    "age": 0.0,
+    "sc": 0.03,
+    "al": 0.08,
+    "dm": 0.04,
+    "htn": 0.04,
+    "sex": 0.02,
 }
-CONTRADICTION_SHARE = 0.01  # packed cell volume five times the haemoglobin
-SHORT_OBSERVATION_SHARE = 0.12
+SLIP_SHARE = 0.01  # of creatinine in µmol/L and of haemoglobin in g/L, in the column of the other
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is true of a patient: the level that a stage is read from, and the albuminuria."""
+    """What is true of a patient with one visit."""
 
     egfr: float
     acr_mg_g: float
-    first_egfr: float | None = None
+    haematuria: bool
 
     @property
     def has_ckd(self) -> bool:
-        """Say whether an eGFR below 60 or raised albuminuria is truly and lastingly present."""
-        return self.egfr < 60.0 or self.acr_mg_g >= 30.0
+        """Say whether a lasting eGFR below 60 or a lasting marker of damage is present."""
+        return self.egfr < 60.0 or self.acr_mg_g >= 30.0 or self.haematuria
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticPatient:
-    """What can be seen of a patient (``None``: not measured) and what is true.
-
-    ``other`` is the patient whose truth counts if the sheet cannot be right, or None where such a
-    sheet would still be the patient's own.
-    """
+    """What can be seen of a patient (``None``: not measured) and what is true."""
 
     number: int
     visible: dict[str, Value]
     truth: Truth
-    other: Truth | None = None
-    course: Course | None = None
     acute: bool = False
-
-    def truth_behind(self, shown: Features) -> Truth:
-        """Return what is true of the patient whom the question is about."""
-        mixed_up = self.other is not None and sheet_cannot_be_right(shown)
-        return self.other if mixed_up and self.other is not None else self.truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +63,6 @@ class Draws:
     seed: int
     stream: int
     n: int
-    prefix: str = ""
 
     def uniform(self, name: str) -> Array:
         """Return one uniform number per patient."""
@@ -88,223 +72,183 @@ class Draws:
         """Return one standard normal number per patient."""
         return self._generator(name).standard_normal(self.n)
 
-    def within(self, name: str, cumulative: Array) -> Array:
-        """Return the position drawn by cumulative probabilities, whose last column is 1."""
-        return np.asarray((self.uniform(name)[:, None] >= cumulative[:, :-1]).sum(axis=1))
+    def chosen(self, name: str, probabilities: Array) -> Array:
+        """Return the position drawn by the probabilities of each row."""
+        cumulative = np.cumsum(probabilities, axis=1)
+        draw = self.uniform(name)[:, None] * cumulative[:, -1:]
+        return np.asarray((draw >= cumulative[:, :-1]).sum(axis=1))
+
+    def yes(self, name: str, probability: Array | float) -> Array:
+        """Return 1 with the probability, else 0."""
+        return np.asarray(self.uniform(name) < probability).astype(int)
 
     def _generator(self, name: str) -> np.random.Generator:
-        key = crc32((self.prefix + name).encode())
-        return np.random.default_rng([self.seed, self.stream, key])
+        return np.random.default_rng([self.seed, self.stream, crc32(name.encode())])
 
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Latent state and risk factors, one entry per patient."""
+    """Who the patients are, one entry each; ``cell`` is the place of the usual eGFR on the grid."""
 
-    egfr: Array
-    acr: Array
     age: Array
     female: Array
     diabetes: Array
     hypertension: Array
-    log_change: Array
+    cell: Array
+    acr_cell: Array
 
-    @property
-    def last_egfr(self) -> Array:
-        """Return the usual eGFR at the last visit; without a course that at the only one."""
-        return np.asarray(self.egfr * np.exp(self.log_change))
 
-    def creatinine(self, egfr: Array, age: Array) -> Array:
-        """Return the creatinine that belongs to an eGFR."""
-        women, men = (creatinine_for(egfr, age, female=sex) for sex in (True, False))
-        return np.asarray(np.where(self.female, women, men))
+def draw_people(draws: Draws, made: Tables) -> People:
+    """Draw age, sex, diabetes, usual eGFR, hypertension and albuminuria, in this order."""
+    age = model.AGES[np.searchsorted(np.cumsum(made.ages)[:-1], draws.uniform("age"), side="right")]
+    female = draws.yes("sex", made.parameters.female)
+    diabetes = draws.yes("dm", made.diabetes(age))
+    cell = draws.chosen("egfr", made.egfr[diabetes, age - 18])
+    hypertension = draws.yes("htn", made.hypertension(age, diabetes, made.lx[cell]))
+    acr_cell = draws.chosen("acr", made.acr[diabetes, hypertension, cell])
+    return People(age, female, diabetes, hypertension, cell, acr_cell)
 
 
 def draw_cohort(
-    n_patients: int,
-    *,
-    seed: int,
-    stream: int = 0,
-    with_visits: bool = False,
-    equation_error: bool = False,
+    n_patients: int, *, seed: int, stream: int = 0, measured_gfr: bool = False
 ) -> list[SyntheticPatient]:
-    """Draw patients; another ``stream`` of the same seed shares none of them.
+    """Draw patients with one visit; another ``stream`` of the same seed shares none of them.
 
-    ``with_visits`` gives each a course, ``equation_error`` a measured rate that scatters around the
-    usual eGFR and takes its place as the truth.
+    With ``measured_gfr``, creatinine follows the measured rate with the error of the equation.
     """
-    draws = Draws(seed, stream, n_patients)
-    people, others = (draw_people(d, with_visits=with_visits) for d in (draws, _others(draws)))
-    columns = {"sex": people.female, **_time(draws)}
-    courses: list[Course | None] = [None] * n_patients
-    if with_visits:
-        made = _courses(people, draws)
-        columns["sc"], courses = made.last_creatinine, list(made.courses)
-        acute = made.acute
-    else:
-        columns["sc"], acute = _creatinine(people, columns["days_observed"], draws)
-    columns |= _findings(people, columns["sc"], draws)
+    draws, made = Draws(seed, stream, n_patients), tables()
+    people = draw_people(draws, made)
+    haematuria = draws.yes("haematuria", made.haematuria[people.acr_cell])
+    columns, acute = _columns(people, haematuria, draws, made, measured_gfr=measured_gfr)
     hidden = {name: draws.uniform(f"hide {name}") < share for name, share in MISSING_SHARE.items()}
-    if with_visits:  # a course of estimates implies both
-        hidden["age"] = hidden["sex"] = np.zeros(n_patients, dtype=bool)
-    own = _truths(people, draws, with_visits, equation_error)
-    foreign = _truths(others, _others(draws), with_visits, equation_error)
-    mixed = draws.uniform("mixed up") < setting.MIXED_UP_PROBABILITY
+    names = (*FEATURES, "sex", "days_observed")
+    shown = {
+        name: [
+            None if hide else _plain(name, value)
+            for value, hide in zip(
+                columns[name], hidden.get(name, np.zeros(n_patients)), strict=True
+            )
+        ]
+        for name in names
+    }
+    egfr, acr = made.grid.value[people.cell], model.acr_cells().value[people.acr_cell]
     return [
         SyntheticPatient(
             index,
-            _visible(columns, hidden, index),
-            own[index],
-            foreign[index] if mixed[index] else None,
-            courses[index],
+            {name: shown[name][index] for name in names},
+            Truth(
+                round(float(egfr[index]), 2), round(float(acr[index]), 2), bool(haematuria[index])
+            ),
             bool(acute[index]),
         )
         for index in range(n_patients)
     ]
 
 
-def _others(draws: Draws) -> Draws:
-    return Draws(draws.seed, draws.stream, draws.n, "other ")
+def _columns(
+    people: People, haematuria: Array, draws: Draws, made: Tables, *, measured_gfr: bool
+) -> tuple[dict[str, Array], Array]:
+    p, lx = made.parameters, made.lx[people.cell]
+    damage = np.maximum(lx, 0.0)
+    short = draws.yes("short", p.short)
+    place = draws.uniform("days")
+    days = np.where(short, 7 + np.floor(place * 80), 95 + np.floor(place * 1400)).astype(int)
+    possible = made.grid.value[people.cell] > model.LOWEST_EGFR_WITH_ACUTE
+    acute = possible & (days < CHRONIC_DAYS) & (draws.uniform("acute") < p.acute)
+    factors = model.ACUTE_FACTORS[1:]
+    drawn = np.minimum(draws.uniform("acute factor") * len(factors), len(factors) - 1)
+    log_factor = np.where(acute, np.log(factors[drawn.astype(int)]), 0.0)
+    columns = {
+        "age": people.age,
+        "sex": people.female,
+        "dm": people.diabetes,
+        "htn": people.hypertension,
+        "days_observed": days,
+        "sc": _creatinine(people, log_factor, draws, made, measured_gfr=measured_gfr),
+        "bu": model.UREA.draw(
+            p.urea + p.urea_per_lx * lx + p.urea_per_log_factor * log_factor,
+            p.urea_sd,
+            draws.normal("bu"),
+        ),
+        "pot": model.POTASSIUM.draw(
+            p.potassium + p.potassium_per_lx * lx + p.potassium_per_log_factor * log_factor,
+            p.potassium_sd,
+            draws.normal("pot"),
+        ),
+        "sod": model.SODIUM.draw(
+            p.sodium + p.sodium_per_lx * damage, p.sodium_sd, draws.normal("sod")
+        ),
+        "bgr": model.GLUCOSE.draw(
+            p.glucose + p.glucose_if_diabetes * people.diabetes, p.glucose_sd, draws.normal("bgr")
+        ),
+        "su": draws.chosen("su", model.URINE_SUGAR[people.diabetes]),
+        "bp": model.DIASTOLIC.draw(
+            p.diastolic + p.diastolic_if_hypertension * people.hypertension,
+            p.diastolic_sd,
+            draws.normal("bp"),
+        ),
+        "wbcc": np.round(np.exp(np.log(7600.0) + 0.25 * draws.normal("wbcc")), -2),
+        "cad": draws.yes(
+            "cad", made.coronary(people.age, people.diabetes, people.hypertension, lx)
+        ),
+        "appet": draws.yes(
+            "appet",
+            expit(p.appetite + p.appetite_per_lx * damage + p.appetite_per_log_factor * log_factor),
+        ),
+        "pe": draws.yes("pe", made.oedema[people.cell, people.acr_cell]),
+        **_blood(people, draws, made),
+        **_urine(people, haematuria, draws, made),
+    }
+    return columns, acute
 
 
-def draw_people(draws: Draws, *, with_visits: bool = False) -> People:
-    """Draw sex, age, causes, usual eGFR (at the first visit of a course) and albuminuria."""
-    female = (draws.uniform("sex") < setting.FEMALE_PROBABILITY).astype(int)
-    ages = np.cumsum(setting.AGE_PROBABILITIES)
-    age = setting.AGES[np.searchsorted(ages[:-1], draws.uniform("age"), side="right")]
-    diabetes = (draws.uniform("dm") < setting.DIABETES_PROBABILITY).astype(int)
-    chance = setting.hypertension_probability(diabetes)
-    hypertension = (draws.uniform("htn") < chance).astype(int)
-    category = draws.within("category", setting.CATEGORY_SHARES[diabetes].cumsum(axis=1))
-    egfr = _between(setting.EGFR_EDGES, category, draws.uniform("egfr"))
-    log_change = np.zeros(draws.n)
-    if with_visits:
-        log_change = draw_changes(egfr, draws.uniform("change"))
-        last = np.clip(egfr * np.exp(log_change), *setting.EGFR_RANGE)
-        category = np.minimum(np.searchsorted(setting.EGFR_EDGES[1:], last, side="right"), 5)
-    raised = draws.within(
-        "albuminuria", setting.ALBUMINURIA_SHARES[diabetes, category].cumsum(axis=1)
-    )
-    acr = _between(setting.ACR_EDGES, raised, draws.uniform("acr"))
-    return People(egfr, acr, age, female, diabetes, hypertension, log_change)
+def _creatinine(
+    people: People, log_factor: Array, draws: Draws, made: Tables, *, measured_gfr: bool
+) -> Array:
+    log_egfr = made.grid.log_value[people.cell]
+    if measured_gfr:
+        nodes = model.EQUATION_NODES
+        drawn = nodes[(draws.uniform("equation") * len(nodes)).astype(int)]
+        top = np.log(model.largest_egfr(people.age))
+        log_egfr = np.minimum(log_egfr + made.parameters.equation_sd * drawn, top)
+    mean = log_creatinine_for(log_egfr, people.age, female=people.female == 1) + log_factor
+    scatter = draws.normal("sc")
+    printed = model.CREATININE.draw(mean, model.CREATININE_SD, scatter)
+    in_umol = np.round(np.exp(mean + model.CREATININE_SD * scatter) * MICROMOL_PER_MG_DL)
+    return np.where(draws.uniform("slip sc") < SLIP_SHARE, in_umol, printed)
 
 
-def _between(edges: tuple[float, ...], index: Array, place: Array) -> Array:
-    """Return a value between two edges, uniform on the log scale, to two decimals."""
-    logs = np.log(edges)
-    value = np.exp(logs[index] + place * (logs[index + 1] - logs[index]))
-    # Rounding down, but not below the edge, keeps a rounded value inside its own category.
-    return np.asarray(np.maximum(np.floor(value * 100) / 100, np.asarray(edges)[index]))
-
-
-def _truths(people: People, draws: Draws, with_visits: bool, equation_error: bool) -> list[Truth]:
-    egfr = people.last_egfr
-    if equation_error:
-        egfr = egfr * np.exp(setting.EQUATION_SD * draws.normal("equation"))
-    return [
-        Truth(float(e), float(a), float(f) if with_visits else None)
-        for e, a, f in zip(egfr, people.acr, people.egfr, strict=True)
-    ]
-
-
-def _time(draws: Draws) -> dict[str, Array]:
-    short = draws.uniform("short observation") < SHORT_OBSERVATION_SHARE
-    days = draws.uniform("days")
-    chosen = np.where(short, 7 + np.floor(days * 80), 95 + np.floor(days * 1400))
-    drug = draws.uniform("drug") < setting.DRUG_PROBABILITY
-    return {"days_observed": chosen.astype(int), "drug_started": drug.astype(int)}
-
-
-def _acute_factor(days: Array, draws: Draws) -> Array:
-    """Return what acute injury multiplies creatinine by; 1 for those who have none."""
-    acute = (days < CHRONIC_DAYS) & (draws.uniform("acute") < setting.ACUTE_PROBABILITY)
-    low, high = np.log(setting.ACUTE_FACTORS)
-    return np.where(acute, np.exp(low + draws.uniform("acute factor") * (high - low)), 1.0)
-
-
-def _printed(exact: Array, scatter: Array) -> Array:
-    value = exact * np.exp(LOG_CREATININE_SD * scatter)
-    return np.maximum(np.round(value / 0.1), 1) * 0.1
-
-
-def _creatinine(people: People, days: Array, draws: Draws) -> tuple[Array, Array]:
-    factor = _acute_factor(days, draws)
-    exact = people.creatinine(people.egfr, people.age) * factor
-    return _printed(exact, draws.normal("sc")), factor > 1.0
-
-
-def _findings(people: People, creatinine: Array, draws: Draws) -> dict[str, Array]:
-    day = (ckd_epi_2021(creatinine, people.age, female=sex) for sex in (True, False))
-    egfr = np.where(people.female, *day)
-    sheet = setting.Sheet(creatinine, egfr, people.female, people.diabetes, people.hypertension)
-    columns: dict[str, Array] = {
-        "age": people.age, "dm": people.diabetes, "htn": people.hypertension
-    }  # fmt: skip
-    for name, measurement in setting.MEASUREMENTS.items():
-        columns[name] = measurement.value(sheet, draws.normal(name))
-    for name, (factor, sd, step) in setting.FROM_HAEMOGLOBIN.items():
-        raw = columns["hemo"] * factor + sd * draws.normal(name)
-        columns[name] = np.round(raw / step) * step
-    for name, probabilities in setting.GRADES.items():
-        grade = draws.within(name, probabilities(sheet).cumsum(axis=1))
-        values = setting.GRADE_VALUES.get(name)
-        columns[name] = np.asarray(values)[grade] if values else grade
-    raised = np.searchsorted(setting.ACR_EDGES[1:3], people.acr, side="right")
-    columns["al"] = draws.within("al", setting.DIPSTICK[raised].cumsum(axis=1))
-    contradicts = draws.uniform("contradiction") < CONTRADICTION_SHARE
-    columns["pcv"] = np.where(contradicts, np.round(5 * columns["hemo"]), columns["pcv"])
-    for name, (share, low, high) in SLIPS.items():
-        slipped = draws.uniform(f"slip {name}") < share
-        wrong = np.round(low + draws.uniform(f"slip value {name}") * (high - low), 1)
-        columns[name] = np.where(slipped, wrong, creatinine if name == "sc" else columns[name])
-    return columns
-
-
-@dataclass(frozen=True, slots=True)
-class _Courses:
-    courses: list[Course]
-    last_creatinine: Array
-    acute: Array
-
-
-def _courses(people: People, draws: Draws) -> _Courses:
-    n_visits = 2 + np.searchsorted([0.35, 0.75], draws.uniform("n visits"), side="right")
-    short = draws.uniform("short course") < SHORT_OBSERVATION_SHARE
-    length = draws.uniform("course length")
-    n_days = np.where(short, 20 + np.floor(length * 65), 120 + np.floor(length * 1300))
-    factor = _acute_factor(n_days, draws)
-    days, shown = [], []
-    for visit in range(MAX_VISITS):
-        day = np.round(n_days * np.minimum(visit / (n_visits - 1), 1.0))
-        egfr = people.egfr * np.exp(people.log_change * day / n_days)
-        exact = people.creatinine(egfr, people.age - (n_days - day) / DAYS_PER_YEAR)
-        exact = np.where(day == n_days, exact * factor, exact)
-        days.append(day.astype(int))
-        shown.append(_printed(exact, draws.normal(f"visit {visit}")))
-    hidden = [draws.uniform(f"hide visit {visit}") < 0.04 for visit in range(MAX_VISITS)]
-    courses = [
-        Course(
-            tuple(int(days[k][i]) for k in range(n_visits[i])),
-            tuple(
-                None if hidden[k][i] else round(float(shown[k][i]), 1) for k in range(n_visits[i])
-            ),
-        )
-        for i in range(draws.n)
-    ]
-    last = np.array(shown)[n_visits - 1, np.arange(draws.n)]
-    return _Courses(courses, last, factor > 1.0)
-
-
-def _visible(
-    columns: Mapping[str, Array], hidden: Mapping[str, Array], index: int
-) -> dict[str, Value]:
+def _blood(people: People, draws: Draws, made: Tables) -> dict[str, Array]:
+    rows = made.haemoglobin[people.female, people.diabetes, people.cell]
+    latent = model.HAEMOGLOBIN[draws.chosen("hemo", rows)]
+    pcv_mean = model.PCV_PER_HAEMOGLOBIN * latent
+    count_mean = model.RED_COUNT_PER_HAEMOGLOBIN * latent
+    slip = draws.uniform("slip hemo") < SLIP_SHARE
     return {
-        name: None if name in hidden and hidden[name][index] else _plain(name, columns[name][index])
-        for name in (*FEATURES, *CONTEXT)
+        "hemo": np.where(slip, np.round(latent * 10), latent),
+        "pcv": model.PACKED_CELLS.draw(pcv_mean, model.PCV_SD, draws.normal("pcv")),
+        "rbcc": model.RED_COUNT.draw(count_mean, model.RED_COUNT_SD, draws.normal("rbcc")),
+        "ane": draws.yes("ane", anaemia_noted(latent, people.female)),
+    }
+
+
+def _urine(people: People, haematuria: Array, draws: Draws, made: Tables) -> dict[str, Array]:
+    infection = draws.yes("infection", made.infection(people.age, people.female))
+    gravity = draws.chosen("sg", made.gravity[people.cell])
+    return {
+        "sg": np.asarray(model.GRAVITIES)[gravity],
+        "al": draws.chosen("al", made.dipstick[gravity, infection, people.acr_cell]),
+        "rbc": draws.yes("rbc", red_cells(haematuria, infection)),
+        **{
+            name: draws.yes(name, np.asarray(chances)[infection])
+            for name, chances in model.URINE.items()
+        },
     }
 
 
 def _plain(name: str, value: Numbers) -> Value:
     feature = FEATURES.get(name) or CONTEXT[name]
     number = round(float(value), 3)
-    return int(number) if feature.codes or number.is_integer() else number
+    # What has no digit after the point has none to show: a slip, in the other unit, among them.
+    slip = feature.decimals and number > feature.high
+    return number if feature.decimals and not slip else int(number)

@@ -1,184 +1,157 @@
-"""Why a case asks to be deferred: rules that read nothing but what the model is shown.
+"""What leaves a question undecided: the checklist of rules, and the three flags of the seeds.
 
-`visible_reasons` returns the reasons by rule; ``category_uncertain`` comes from the probability of
-another answer and is added by `DeferralRule`. Sources stand in the suite's page.
+Neither reads anything but what the model is shown, except that ``label_conflicts_with_stage``
+compares the estimate with the recorded diagnosis. Sources are in docs/reference/suites/ckd.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from krisis.data.base import Features, Label, Task
-from krisis.data.ckd.egfr import ADULT_AGE_YEARS, category_index, ckd_epi_2021
-from krisis.data.ckd.schema import is_implausible, usable
-from krisis.data.ckd.setting import SETTLING_GRADE
+from krisis.data.base import Features, Task
+from krisis.data.ckd.cohort_model import CHRONIC_DAYS
+from krisis.data.ckd.courses import shown_visits
+from krisis.data.ckd.egfr import ADULT_AGE_YEARS, CATEGORY_LIMITS, category_index, ckd_epi_2021
+from krisis.data.ckd.schema import in_other_unit, is_implausible, usable
 from krisis.errors import InvalidValue, UnknownName
-from krisis.json_values import JsonMapping, JsonObject
+from krisis.json_values import JsonMapping
 
-CHRONIC_DAYS = 90
-RuleName = Literal["measurement_error", "margin"]
-RULES = ("measurement_error", "margin")
-DeferralKind = Literal["uncertain", "rule"]
-
-# Every reason in words; the docs list the same keys with their sources.
-REASONS: Mapping[str, str] = {
-    "category_uncertain": "another answer is too probable given what is shown",
-    "creatinine_missing": "no usable creatinine where the answer needs one",
-    "albuminuria_missing": "no albuminuria where the answer needs it",
-    "sex_missing": "sex is not shown and decides the category",
-    "age_missing": "age is not shown and the equation needs it",
-    "age_below_18": "the equation holds for adults only",
-    "chronicity_not_shown": "observed for less than 90 days",
-    "implausible_value": "a value cannot be right in its unit",
-    "markers_contradict": "two findings cannot both be right",
-    "change_within_variability": "a change of 12.5 to 20 % is neither stability nor progression",
-    "too_few_visits": "fewer than two usable estimates",
-    "within_margin": "the estimate lies within the fixed margin of a limit",
-    "label_conflicts_with_estimate": "the diagnosis and the estimate disagree",
+COURSE_TASKS = (Task.PROGRESSION, Task.OUTLOOK)
+# Every rule in words, as `--instructions policy` states it.
+RULES: Mapping[str, str] = {
+    "creatinine_missing": "the answer needs a creatinine and none is shown",
+    "albuminuria_missing": "the answer needs the albuminuria and none is shown",
+    "sex_missing": "sex is not shown and decides the answer",
+    "age_missing": "age is not shown",
+    "age_below_18": "the patient is under 18",
+    "chronicity_not_shown": "a finding is abnormal and was observed for less than 90 days",
+    "implausible_value": "a shown value cannot be right in its unit nor in another",
+    "too_few_visits": "fewer than two estimates are shown",
 }
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    Task.DETECTION: ("creatinine", "albuminuria", "chronicity"),
+    Task.STAGING: ("creatinine", "chronicity"),
+    Task.ALBUMINURIA: ("albuminuria",),
+    Task.RISK: ("creatinine", "albuminuria", "chronicity"),
+}
+# A course is ambiguous where the shown change is near the limit of 20 %.
+AMBIGUOUS_CHANGE = (0.15, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
-class DeferralRule:
+class Deferral:
     """When a case counts as one to defer.
 
-    ``measurement_error``: at any visible reason, or when the probability of another answer reaches
-    ``risk``. ``margin``: the fixed distance to a category limit, kept for comparison.
+    ``risk`` is the price of a deferral relative to a wrong answer: a synthetic case should be
+    deferred if its best answer is wrong with this probability or more. ``margin_ml_min`` is the
+    distance to a limit of staging within which the seeds flag a case; of a file, the flags decide.
     """
 
-    kind: RuleName = "measurement_error"
     risk: float = 0.20
     margin_ml_min: float = 3.0
 
     def __post_init__(self) -> None:
-        if self.kind not in RULES:
-            raise UnknownName.among("deferral rule", str(self.kind), RULES)
         for name in ("risk", "margin_ml_min"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidValue(f"{name} of the deferral rule must be a number, not {value!r}")
+                raise InvalidValue(f"{name} of the deferral must be a number, not {value!r}")
         if not 0.0 < self.risk < 1.0:
             raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {self.risk!r}")
         if not self.margin_ml_min >= 0.0:
             raise InvalidValue(f"margin_ml_min must be 0 or more, not {self.margin_ml_min!r}")
 
     @classmethod
-    def of(cls, given: RuleName | DeferralRule | JsonMapping) -> DeferralRule:
-        """Take a rule, its name, or its fields as a configuration file states them."""
-        if isinstance(given, DeferralRule):
-            return given
+    def of(cls, given: Deferral | JsonMapping | None) -> Deferral:
+        """Take it, or its fields as a configuration file states them."""
+        if given is None or isinstance(given, Deferral):
+            return given or cls()
         if not isinstance(given, Mapping):
-            return cls(given)
+            raise InvalidValue(
+                f"deferral must state risk or margin_ml_min, as {{'risk': 0.2}}, not {given!r}"
+            )
         for name in given:
             if name not in cls.__slots__:
-                raise UnknownName.among("field of the deferral rule", str(name), cls.__slots__)
-        rule = cls(**given)
-        if rule.kind == "margin" and "risk" in given:
-            raise InvalidValue(
-                f"risk {rule.risk:g} is the price of deferring, which the deferral rule 'margin' "
-                "does not use; leave out the risk or the rule"
-            )
-        return rule
-
-    def describe(self) -> JsonObject:
-        """Return the rule and the one figure that it uses."""
-        name = "margin_ml_min" if self.kind == "margin" else "risk"
-        return {"rule": self.kind, name: getattr(self, name)}
-
-    def reasons(self, visible: list[str], p_misclass: float) -> list[str]:
-        """Return all reasons of the measurement-error rule."""
-        return [*(["category_uncertain"] if p_misclass >= self.risk else []), *visible]
+                raise UnknownName.among("field of the deferral", str(name), cls.__slots__)
+        return cls(**given)
 
 
-def deferral_kind(reasons: list[str]) -> DeferralKind | None:
-    """Tell what is uncertain from what a rule leaves undecided; uncertainty wins where both hold.
-
-    >>> deferral_kind(["category_uncertain", "sex_missing"]), deferral_kind(["age_below_18"])
-    ('uncertain', 'rule')
-    """
-    if not reasons:
-        return None
-    return "uncertain" if "category_uncertain" in reasons else "rule"
-
-
-def sheet_cannot_be_right(features: Features) -> bool:
-    """Say whether a shown value is impossible or two contradict each other."""
-    implausible = any(is_implausible(name, value) for name, value in features.items())
-    return implausible or _markers_contradict(features)
-
-
-# The answers that the six categories, worst first, are told apart by.
-ROWS_OF_RISK = (0, 0, 1, 2, 3, 3)
-SIDES_OF_60 = (0, 0, 0, 0, 1, 1)
-
-
-def visible_reasons(
-    features: Features, task: str, answers: Sequence[Label] = SIDES_OF_60
-) -> list[str]:
-    """Return the reasons by rule for which a shown case should be deferred.
-
-    ``answers`` are those of the six categories, worst first, as far as the task tells them apart.
-    """
-    found = []
-    if any(is_implausible(name, value) for name, value in features.items()):
-        found.append("implausible_value")
-    if _markers_contradict(features):
-        found.append("markers_contradict")
-    if task == Task.ALBUMINURIA:
-        return found + _albuminuria_reasons(features)
+def broken_rules(features: Features, task: str) -> list[str]:
+    """Return the rules by which a shown case is not decidable."""
+    found = [
+        "implausible_value"
+        for name, value in features.items()
+        if is_implausible(name, value) and not in_other_unit(name, value)
+    ][:1]
     age = usable(features, "age")
-    if age is not None and age < ADULT_AGE_YEARS:
-        found.append("age_below_18")
-    days = usable(features, "days_observed")
-    if days is not None and days < CHRONIC_DAYS:
-        found.append("chronicity_not_shown")
-    return found if task == Task.PROGRESSION else found + _missing(features, task, answers)
+    if age is None or age < ADULT_AGE_YEARS:
+        found.append("age_missing" if age is None else "age_below_18")
+    if task in COURSE_TASKS:
+        estimates = [egfr for _, _, egfr in shown_visits(features) if egfr is not None]
+        return [*found, *(["too_few_visits"] if len(estimates) < 2 else [])]
+    return found + _missing(features, _NEEDS[task])
 
 
-def _markers_contradict(features: Features) -> bool:
-    """Compare the pairs that measure the same thing.
-
-    Packed cell volume is about three times haemoglobin; urea and creatinine rise together.
-    """
-    haemoglobin, cells = usable(features, "hemo"), usable(features, "pcv")
-    if haemoglobin is not None and cells is not None and not 2.0 <= cells / haemoglobin <= 4.0:
-        return True
-    creatinine, urea = usable(features, "sc"), usable(features, "bu")
-    if creatinine is None or urea is None:
-        return False
-    return (creatinine >= 4.0 and urea < 20.0) or (creatinine <= 1.2 and urea >= 120.0)
-
-
-def _albuminuria_reasons(features: Features) -> list[str]:
-    return ["albuminuria_missing"] if usable(features, "al") is None else []
-
-
-def _missing(features: Features, task: str, answers: Sequence[Label]) -> list[str]:
-    """Return what the answer needs and is not shown."""
-    creatinine, age, grade = (usable(features, name) for name in ("sc", "age", "al"))
-    if task == Task.DETECTION and grade is not None and grade >= SETTLING_GRADE:
-        return []  # raised albuminuria is certain, and enough
-    found = ["creatinine_missing"] if creatinine is None else []
-    if age is None:
-        found.append("age_missing")
-    categories = shown_categories(features)
-    if len({answers[category] for category in categories}) > 1:
-        found.append("sex_missing")
-    least = {Task.DETECTION: 4, Task.RISK: 2}.get(task)  # from G2, and from G3b on
-    if least is not None and grade is None and any(c >= least for c in categories):
+def _missing(features: Features, needs: Iterable[str]) -> list[str]:
+    found = []
+    estimates = shown_estimates(features)
+    low = [rate < CATEGORY_LIMITS[3] for rate in estimates.values()]
+    has_creatinine = any(
+        usable(features, "sc") is not None or in_other_unit(name, value)
+        for name, value in features.items()
+        if name == "sc"
+    )
+    has_ratio = usable(features, "al") is not None or usable(features, "acr") is not None
+    if "creatinine" in needs and not has_creatinine:
+        found.append("creatinine_missing")
+    if "albuminuria" in needs and not has_ratio and not (low and all(low)):
         found.append("albuminuria_missing")
+    if "creatinine" in needs and len({int(category_index(r)) for r in estimates.values()}) > 1:
+        found.append("sex_missing")
+    days = usable(features, "days_observed")
+    abnormal = any(low) or bool(usable(features, "al")) or bool(usable(features, "rbc"))
+    if "chronicity" in needs and days is not None and days < CHRONIC_DAYS and abnormal:
+        found.append("chronicity_not_shown")
     return found
 
 
-def shown_categories(features: Features) -> list[int]:
-    """Return the category of the estimate, of both sexes where none is shown; else nothing."""
-    creatinine, age = usable(features, "sc"), usable(features, "age")
-    if creatinine is None or age is None:
-        return []
-    sex = usable(features, "sex")
-    return [
-        int(category_index(ckd_epi_2021(creatinine, age, female=female)))
-        for female in ((False, True) if sex is None else (bool(sex),))
-    ]
+def shown_estimates(features: Features) -> dict[str, float]:
+    """Return the estimate by sex: of the sex that is shown, else of both; none without values."""
+    creatinine, age, sex = (usable(features, name) for name in ("sc", "age", "sex"))
+    if creatinine is None or age is None or age < ADULT_AGE_YEARS:
+        return {}
+    return {
+        name: float(ckd_epi_2021(creatinine, age, female=female))
+        for name, female in (("male", False), ("female", True))
+        if sex is None or female == bool(sex)
+    }
+
+
+def seed_flags(
+    features: Features, task: str, has_ckd: bool | None, margin_ml_min: float
+) -> dict[str, bool]:
+    """Return the three flags of the seeds; those that do not apply to a task are False."""
+    near = conflict = ambiguous = False
+    if task in COURSE_TASKS:
+        ambiguous = _is_ambiguous(features)
+    else:
+        rates = shown_estimates(features).values()
+        near = any(
+            abs(rate - limit) <= margin_ml_min for rate in rates for limit in CATEGORY_LIMITS
+        )
+        near = near or len({int(category_index(rate)) for rate in rates}) > 1
+        low = {rate < CATEGORY_LIMITS[3] for rate in rates}
+        conflict = has_ckd is not None and low == {not has_ckd}
+    return {
+        "near_threshold": near,
+        "label_conflicts_with_stage": conflict,
+        "ambiguous_trajectory": ambiguous,
+    }
+
+
+def _is_ambiguous(features: Features) -> bool:
+    estimates = [egfr for _, _, egfr in shown_visits(features) if egfr is not None]
+    if len(estimates) < 2:
+        return True
+    change = round(abs(estimates[-1] / estimates[0] - 1), 9)
+    return AMBIGUOUS_CHANGE[0] <= change < AMBIGUOUS_CHANGE[1]

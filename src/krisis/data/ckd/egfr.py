@@ -81,6 +81,15 @@ def creatinine_for(gfr: Numbers, age_years: Numbers, *, female: bool) -> Numbers
     return constants.knee_mg_dl * below * above
 
 
+def log_creatinine_for(log_gfr: Numbers, age_years: Numbers, *, female: Numbers) -> Array:
+    """Return the logarithm of `creatinine_for` for sex as an array; two lines meet at the knee."""
+    knee = np.where(female, math.log(_FEMALE.knee_mg_dl), math.log(_MALE.knee_mg_dl))
+    below = np.where(female, 1.0 / _FEMALE.exponent_below, 1.0 / _MALE.exponent_below)
+    factor = np.where(female, math.log(_FEMALE.factor), math.log(_MALE.factor))
+    ratio = log_gfr - (math.log(142.0) + math.log(0.9938) * np.asarray(age_years) + factor)
+    return np.asarray(knee + ratio * np.where(ratio > 0.0, below, 1.0 / _EXPONENT_ABOVE))
+
+
 def _at_knee(age_years: Numbers, constants: _Coefficients) -> Numbers:
     return 142.0 * 0.9938 ** np.asarray(age_years) * constants.factor
 

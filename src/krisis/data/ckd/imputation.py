@@ -75,4 +75,4 @@ def _middle(name: str, values: Sequence[Value]) -> Value:
         counts = Counter(int(value) for value in known)
         return min(counts, key=lambda value: (-counts[value], value))
     middle = round(float(np.median(known)), 3)
-    return int(middle) if FEATURES[name].whole or middle.is_integer() else middle
+    return middle if FEATURES[name].decimals else int(middle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from zlib import crc32
@@ -11,33 +11,34 @@ import numpy as np
 from scipy.special import expit
 
 from krisis.data.base import Features, Label, PatientRecord, SuiteConfig, Task
-from krisis.data.ckd.assessment import (
+from krisis.data.ckd.cohort import SyntheticPatient, Truth
+from krisis.data.ckd.courses import Course, course_features, course_label, in_window, shown_visits
+from krisis.data.ckd.deferral import (
+    Deferral,
+    broken_rules,
+    seed_flags,
+    shown_estimates,
+)
+from krisis.data.ckd.egfr import Array, category_index, printed_down, stage
+from krisis.data.ckd.imputation import Imputer
+from krisis.data.ckd.labs import LabPatient
+from krisis.data.ckd.reading import (
     CKD_ABSENT,
     CKD_PRESENT,
     HEAT_MAP,
+    NOT_RAISED,
+    RAISED,
     RISKS,
-    Assessment,
-    Assessor,
+    Question,
+    ideal_probabilities,
 )
-from krisis.data.ckd.cohort import SyntheticPatient, Truth
-from krisis.data.ckd.deferral import DeferralRule, deferral_kind
-from krisis.data.ckd.egfr import (
-    CATEGORY_LIMITS,
-    CATEGORY_NAMES,
-    category_index,
-    ckd_epi_2021,
-    printed_down,
-    stage,
-)
-from krisis.data.ckd.imputation import Imputer
-from krisis.data.ckd.progression import LABELS, course_features, course_label, shown_visits
 from krisis.data.ckd.schema import Value, feature_names, usable
-from krisis.data.ckd.setting import ALBUMINURIA_NAMES
 from krisis.data.ckd.uci import UciPatient
 from krisis.data.ckd.visits import VisitPatient
 from krisis.json_values import JsonObject
 
 Shown: TypeAlias = dict[str, Value]
+Real: TypeAlias = UciPatient | VisitPatient | LabPatient
 _AGE_BANDS = ((0, 18, "0–17"), (18, 40, "18–39"), (40, 60, "40–59"), (60, 75, "60–74"))
 
 
@@ -46,70 +47,99 @@ class RecordMaker:
     """The choices under which patients become records of one task."""
 
     config: SuiteConfig
-    rule: DeferralRule
-    assessor: Assessor
+    question: Question
+    deferral: Deferral
     sex: str = "unknown"
     display_imputer: Imputer | None = None
+    by_flags: bool = False
 
-    def synthetic(self, patient: SyntheticPatient, *, stream: int) -> PatientRecord:
-        """Return the record of a patient of the embedded cohort; the truth is the latent state."""
-        shown = self._shown(patient.visible)
-        if patient.course is not None:
-            shown = _with_visits(shown, patient)
-        truth = patient.truth_behind(shown)
-        label = self._latent_label(truth, shown)
+    def synthetic(
+        self, patients: Sequence[SyntheticPatient | Course], *, training: bool
+    ) -> list[PatientRecord]:
+        """Return the records of patients of the embedded cohort; the truth is the latent state."""
+        shown = [self._of_cohort(patient) for patient in patients]
+        if training:
+            return [self._synthetic(p, s, None) for p, s in zip(patients, shown, strict=True)]
+        found = ideal_probabilities(self.question, shown)
+        return [self._synthetic(*one) for one in zip(patients, shown, found, strict=True)]
+
+    def _of_cohort(self, patient: SyntheticPatient | Course) -> Shown:
+        if isinstance(patient, Course):
+            age, sex = patient.visible["age"], patient.visible["sex"]
+            visits = course_features(
+                patient.days, patient.creatinine, age=float(age or 0), female=bool(sex)
+            )
+            return {**patient.visible, **visits}
+        return self._shown(patient.visible)
+
+    def _synthetic(
+        self, patient: SyntheticPatient | Course, shown: Shown, found: Array | None
+    ) -> PatientRecord:
+        label = self._label(patient)
         features, imputed = self._filled(shown)
         metadata = {
             "synthetic": True,
             "source": "embedded",
-            **_stage_fields(truth.egfr),
-            **group_fields(patient.visible),
-            ("true_gfr" if self.assessor.equation_error else "usual_egfr"): round(truth.egfr, 2),
-            "true_acr_mg_g": truth.acr_mg_g,
-            **({} if truth.first_egfr is None else {"first_usual_egfr": truth.first_egfr}),
-            "acute_injury": patient.acute,
-            "mixed_up": truth is not patient.truth,
+            **_estimate_fields(shown),
+            **_truth_fields(patient),
             "imputed": imputed,
         }
-        if stream == 0:
-            estimates = _estimates(patient.visible, usable(patient.visible, "sex"))
-            metadata |= self._deferral(shown, label, estimates)
-        name = f"embedded-{self.config.seed}-{'train-' * (stream > 0)}{patient.number}"
+        if found is not None:
+            wrong = round(float(np.clip(1.0 - found.max(), 0.0, 1.0)), 6)
+            answers = map(str, self.question.answers)
+            chances = {a: round(float(p), 6) for a, p in zip(answers, found, strict=True)}
+            has_ckd = patient.truth.has_ckd if isinstance(patient, SyntheticPatient) else None
+            flags = self._flags(shown, has_ckd)
+            due = any(flags.values()) if self.by_flags else wrong >= self.deferral.risk
+            metadata |= {
+                "answer_probabilities": chances,
+                "p_misclass": wrong,
+                **self._due(due, flags, ["category_uncertain"]),
+                "rules": broken_rules(shown, self.question.task),
+                **flags,
+            }
+        name = f"embedded-{self.config.seed}-{'train-' * (found is None)}{patient.number}"
         return PatientRecord(features, label, metadata, name)
 
-    def real(self, patient: UciPatient | VisitPatient) -> PatientRecord | None:
+    def real(self, patient: Real) -> PatientRecord | None:
         """Return the record of a patient of the file, or None where the truth cannot be known."""
         if isinstance(patient, VisitPatient):
             return self._real_course(patient)
+        if isinstance(patient, LabPatient):
+            return self._laboratory(patient)
         sex, sex_source = self._sex(patient)
-        values = {**patient.values, "sex": sex}
-        shown = self._shown(values, from_file=True)
-        estimates = _estimates(values, sex)
-        if self.config.task == Task.STAGING and not estimates:
-            return None
-        egfr = self._label_egfr(values, estimates) if estimates else None
-        diagnosis = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
-        label = self._stage(egfr) if self.config.task == Task.STAGING and egfr else diagnosis
+        shown = self._shown({**patient.values, "sex": sex}, from_file=True)
         features, imputed = self._filled(shown)
-        metadata = {
-            "synthetic": False,
-            "source": "file",
-            **({} if egfr is None else _stage_fields(egfr)),
-            **group_fields(values),
-            "egfr": egfr if len(estimates) == 1 else None,
-            **{f"egfr_if_{name}": value for name, value in estimates.items()},
-            "sex_source": sex_source,
-            **self._sex_in_truth(estimates),
-            "imputed": imputed,
-            **self._deferral(shown, label, estimates),
+        estimates = shown_estimates(features if self.display_imputer else shown)
+        if self.question.task == Task.STAGING and not estimates:
+            return None
+        label: Label = CKD_PRESENT if patient.has_ckd else CKD_ABSENT
+        if self.question.task == Task.STAGING:
+            label = self._stage(float(np.mean(list(estimates.values()))))
+        return self._from_file(
+            features, label, patient.has_ckd, f"uci-{patient.patient_id}", imputed, sex_source
+        )
+
+    def _laboratory(self, patient: LabPatient) -> PatientRecord | None:
+        shown: Shown = {
+            "age": patient.age,
+            "sex": patient.female,
+            "sc": patient.creatinine,
+            **({} if patient.acr is None else {"acr": patient.acr}),
         }
-        return PatientRecord(features, label, metadata, f"uci-{patient.patient_id}")
+        estimates = shown_estimates(shown)
+        if not estimates:
+            return None
+        label = self._stage(float(np.mean(list(estimates.values()))))
+        source = "unknown" if patient.female is None else "column"
+        return self._from_file(shown, label, None, f"lab-{patient.patient_id}", [], source)
 
     def _real_course(self, patient: VisitPatient) -> PatientRecord | None:
         shown: Shown = {
             "age": patient.age,
             "sex": patient.female,
             "drug_started": patient.drug_started,
+            **({} if patient.drug_day is None else {"drug_day": patient.drug_day}),
             **course_features(
                 patient.days, patient.creatinine, age=patient.age, female=bool(patient.female)
             ),
@@ -118,78 +148,77 @@ class RecordMaker:
         first, last = visits[0][2], visits[-1][2]
         if first is None or last is None:
             return None
-        drug = bool(patient.drug_started)
-        label = LABELS[int(course_label(first, last, visits[-1][0], drug=drug))]
+        days, drug_day = visits[-1][0], patient.drug_day
+        window = drug_day is not None and bool(in_window(drug_day, days))
+        label = course_label(first, last, days, drug_window=window)
+        return self._from_file(shown, label, None, f"visits-{patient.patient_id}", [], "column")
+
+    def _from_file(
+        self,
+        features: Shown,
+        label: Label,
+        has_ckd: bool | None,
+        name: str,
+        imputed: list[str],
+        sex_source: str,
+    ) -> PatientRecord:
+        flags = self._flags(features, has_ckd)
+        estimates = shown_estimates(features)
         metadata = {
             "synthetic": False,
             "source": "file",
-            **_stage_fields(last),
-            **group_fields(shown),
-            "egfr": last,
-            "sex_source": "column",
-            "imputed": [],
-            **self._deferral(shown, label, {}),
+            **_estimate_fields(features),
+            **{f"egfr_if_{n}": printed_down(v, 2) for n, v in estimates.items()},
+            "sex_source": sex_source,
+            "truth_depends_on_sex": len(set(map(self._stage, estimates.values()))) > 1,
+            "imputed": imputed,
+            **self._due(any(flags.values()), flags, []),
+            "rules": broken_rules(features, self.question.task),
+            **flags,
         }
-        return PatientRecord(shown, label, metadata, f"visits-{patient.patient_id}")
+        return PatientRecord(features, label, metadata, name)
 
-    def _latent_label(self, truth: Truth, shown: Features) -> Label:
-        category = int(category_index(truth.egfr))
+    def _due(self, due: bool, flags: Mapping[str, bool], reasons: list[str]) -> JsonObject:
+        """Return the deferral label; of a file and of the preset, the flags are the reasons."""
+        named = (
+            reasons if reasons and not self.by_flags else [f for f, is_so in flags.items() if is_so]
+        )
+        return {
+            "should_abstain": due,
+            "abstain_reasons": named if due else [],
+            "deferral_kind": ("uncertain" if reasons and not self.by_flags else "rule")
+            if due
+            else None,
+        }
+
+    def _flags(self, features: Features, has_ckd: bool | None) -> dict[str, bool]:
+        return seed_flags(features, self.question.task, has_ckd, self.deferral.margin_ml_min)
+
+    def _label(self, patient: SyntheticPatient | Course) -> Label:
+        task = self.question.task
+        if isinstance(patient, Course):
+            return patient.label if task == Task.PROGRESSION else patient.outlook
+        return self._label_of(patient.truth)
+
+    def _label_of(self, truth: Truth) -> Label:
         raised = int(truth.acr_mg_g >= 30.0) + int(truth.acr_mg_g > 300.0)
-        if truth.first_egfr is not None:
-            days, drug = shown_visits(shown)[-1][0], bool(shown["drug_started"])
-            return LABELS[int(course_label(truth.first_egfr, truth.egfr, days, drug=drug))]
-        if self.config.task == Task.STAGING:
+        if self.question.task == Task.STAGING:
             return self._stage(truth.egfr)
-        if self.config.task == Task.ALBUMINURIA:
-            return ALBUMINURIA_NAMES[raised]
-        if self.config.task == Task.RISK:
-            return RISKS[HEAT_MAP[category, raised]]
+        if self.question.task == Task.ALBUMINURIA:
+            return RAISED if raised else NOT_RAISED
+        if self.question.task == Task.RISK:
+            return RISKS[HEAT_MAP[int(category_index(truth.egfr)), raised]]
         return CKD_PRESENT if truth.has_ckd else CKD_ABSENT
 
     def _stage(self, egfr: float) -> Label:
-        return stage(egfr, split_stage_3=self.assessor.split_stage_3)
+        return stage(egfr, split_stage_3=self.question.split_stage_3)
 
     def _shown(self, values: Mapping[str, Value], *, from_file: bool = False) -> Shown:
         names = list(dict.fromkeys(["age", "sex", *feature_names(self.config.features)]))
-        if self.config.task == Task.PROGRESSION:
-            names.append("drug_started")
-        elif not from_file:
-            names.append("days_observed")
-        return {name: values[name] for name in names}
+        return {name: values[name] for name in [*names, *([] if from_file else ["days_observed"])]}
 
     def _filled(self, shown: Shown) -> tuple[Shown, list[str]]:
         return (shown, []) if self.display_imputer is None else self.display_imputer.fill(shown)
-
-    def _deferral(
-        self, shown: Features, label: Label, estimates: Mapping[str, float]
-    ) -> JsonObject:
-        assessment = self.assessor(shown)
-        reasons = self.rule.reasons(assessment.visible_reasons, assessment.p_misclass)
-        if self.rule.kind == "margin":
-            reasons = self._margin(assessment, label, estimates)
-        return {
-            "should_abstain": bool(reasons),
-            "abstain_reasons": reasons,
-            "deferral_kind": deferral_kind(reasons),
-            "p_misclass": assessment.p_misclass,
-            "label_depends_on_prior": assessment.depends_on_prior(self.rule.risk),
-        }
-
-    def _margin(
-        self, assessment: Assessment, label: Label, estimates: Mapping[str, float]
-    ) -> list[str]:
-        if self.config.task == Task.PROGRESSION:
-            kept = ("change_within_variability", "too_few_visits")
-            return [reason for reason in assessment.visible_reasons if reason in kept]
-        detection = self.config.task == Task.DETECTION
-        limits = (60.0,) if detection else CATEGORY_LIMITS
-        distances = [abs(value - limit) for value in estimates.values() for limit in limits]
-        close = any(distance <= self.rule.margin_ml_min for distance in distances)
-        found = ["within_margin"] if close else []
-        says_ckd = [value < 60.0 for value in estimates.values()]
-        if detection and says_ckd and all(says != (label == CKD_PRESENT) for says in says_ckd):
-            found.append("label_conflicts_with_estimate")
-        return found
 
     def _sex(self, patient: UciPatient) -> tuple[int | None, str]:
         if patient.female is not None:
@@ -198,48 +227,34 @@ class RecordMaker:
             return _engineered_sex(patient, self.config.seed), "engineered"
         return None, "unknown"
 
-    def _sex_in_truth(self, estimates: Mapping[str, float]) -> JsonObject:
-        """Say of a stage whether it is another for women than for men and no sex is known."""
-        if self.config.task != Task.STAGING:
-            return {}
-        return {"truth_depends_on_sex": len(set(map(self._stage, estimates.values()))) > 1}
 
-    def _label_egfr(self, values: Mapping[str, Value], estimates: Mapping[str, float]) -> float:
-        """Return the estimate whose stage is the label; of two that differ, the more probable."""
-        if len({int(category_index(value)) for value in estimates.values()}) == 1:
-            return next(iter(estimates.values()))
-        shown = {"sc": values["sc"], "age": values["age"], "sex": None}
-        assessment = Assessor(Task.STAGING, split_stage_3=True)(shown)
-        return max(
-            estimates.values(),
-            key=lambda value: assessment.probabilities[stage(value, split_stage_3=True)],
-        )
-
-
-def _with_visits(shown: Shown, patient: SyntheticPatient) -> Shown:
-    assert patient.course is not None
-    age, sex = patient.visible["age"], patient.visible["sex"]
-    if age is None or sex is None:
-        raise AssertionError("a course needs age and sex, which its estimates are made from")
-    del shown["sc"]  # the visits show it, with its day
-    course = patient.course
-    return shown | course_features(course.days, course.creatinine, age=age, female=bool(sex))
-
-
-def _estimates(values: Mapping[str, Value], sex: Value) -> dict[str, float]:
-    """Return the estimate by sex: of the sex that is known, else of both; none without values."""
-    creatinine, age = usable(values, "sc"), usable(values, "age")
-    if creatinine is None or age is None:
-        return {}
+def _truth_fields(patient: SyntheticPatient | Course) -> JsonObject:
+    if isinstance(patient, Course):
+        return {
+            "first_level": patient.first_egfr,
+            "last_level": patient.last_egfr,
+            "level_after_two_years": patient.future_egfr,
+        }
     return {
-        name: printed_down(float(ckd_epi_2021(creatinine, age, female=female)), 2)
-        for name, female in (("male", False), ("female", True))
-        if sex is None or female == bool(sex)
+        "usual_egfr": patient.truth.egfr,
+        "true_acr_mg_g": patient.truth.acr_mg_g,
+        "persistent_haematuria": patient.truth.haematuria,
+        "acute_injury": patient.acute,
     }
 
 
-def _stage_fields(gfr: float) -> JsonObject:
-    return {"ckd_stage": stage(gfr), "gfr_category": CATEGORY_NAMES[int(category_index(gfr))]}
+def _estimate_fields(features: Features) -> JsonObject:
+    """Return eGFR and stage by the shown creatinine, both sexes averaged where none is shown."""
+    sex, age = usable(features, "sex"), usable(features, "age")
+    visits = [egfr for _, _, egfr in shown_visits(features) if egfr is not None]
+    rates = list(shown_estimates(features).values()) or visits[-1:]
+    egfr = printed_down(float(np.mean(rates)), 2) if rates else None
+    return {
+        "egfr": egfr,
+        "ckd_stage": None if egfr is None else stage(egfr),
+        "sex": "unknown" if sex is None else ("female" if sex else "male"),
+        "age_band": None if age is None else _band(float(age)),
+    }
 
 
 def _engineered_sex(patient: UciPatient, seed: int) -> int:
@@ -248,19 +263,6 @@ def _engineered_sex(patient: UciPatient, seed: int) -> int:
     chance = 0.5 if creatinine is None else float(np.clip(expit(4 * (0.95 - creatinine)), 0.2, 0.8))
     draw = np.random.default_rng([seed, crc32(patient.patient_id.encode())]).random()
     return int(draw < chance)
-
-
-def group_fields(values: Mapping[str, Value]) -> dict[str, str | None]:
-    """Return sex and age band as far as they are known; metadata, never shown to a model.
-
-    >>> group_fields({"sex": 1, "age": 61})
-    {'sex': 'female', 'age_band': '60–74'}
-    """
-    sex, age = values.get("sex"), values.get("age")
-    return {
-        "sex": None if sex is None else ("female" if sex else "male"),
-        "age_band": None if age is None else _band(float(age)),
-    }
 
 
 def _band(age: float) -> str:

@@ -1,13 +1,12 @@
-"""The chronic kidney disease suite: the embedded cohort by default, the UCI file where given."""
+"""The chronic kidney disease suite: the embedded cohort, a file of real patients, or both."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -19,54 +18,72 @@ from krisis.data.base import (
     SuiteConfig,
     Task,
 )
-from krisis.data.ckd import questions
-from krisis.data.ckd.assessment import Assessor, KidneyRule
 from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
-from krisis.data.ckd.deferral import DeferralRule, RuleName
+from krisis.data.ckd.courses import Course, draw_courses
+from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
-from krisis.data.ckd.records import RecordMaker
+from krisis.data.ckd.labs import LabFile, is_lab_table, read_labs
+from krisis.data.ckd.questions import task_of
+from krisis.data.ckd.reading import (
+    KidneyRule,
+    Question,
+    guideline_probabilities,
+    ideal_probabilities,
+)
+from krisis.data.ckd.records import Real, RecordMaker
 from krisis.data.ckd.schema import Value
 from krisis.data.ckd.uci import LICENCE, SOURCE, UciFile, UciPatient, read_uci, refuse_single_class
-from krisis.data.ckd.visits import VisitFile, VisitPatient, read_visits
+from krisis.data.ckd.visits import VisitFile, read_visits
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
 SEX_CHOICES = ("unknown", "engineered")
+# The suite of the first version, whole: `krisis run ckd --preset v0.1 --data-path FILE`.
+PRESETS: Mapping[str, JsonObject] = {"v0.1": {"sex": "engineered", "impute": "median"}}
 _HELD_OUT, _TRAINING = 0, 1
-Patient: TypeAlias = UciPatient | VisitPatient
+_CROSS_SECTIONAL_ONLY = (Task.ALBUMINURIA, Task.RISK, Task.OUTLOOK)
+
+
+def _tasks(*names: str) -> dict[str, Callable[..., Task]]:
+    return {name: partial(task_of, name) for name in names}
 
 
 class CKDSuite(BaseDataSuite):
-    """Detection, staging, albuminuria, risk and progression of chronic kidney disease.
+    """Chronic kidney disease: is it there, in which stage, how has it developed, what will come.
 
     Without ``data_path``, ``config.n_synthetic`` patients of the embedded cohort are evaluated;
-    with it, the held-out share of the file and nobody else. ``deferral`` is the name of a rule, a
-    `DeferralRule`, or its fields as a configuration file states them, among them ``risk``, the
-    price of deferring. ``equation_error`` asks about the measured rate, not the usual eGFR.
+    with it, the held-out share of the file, and synthetic patients as well where ``n_synthetic`` is
+    chosen: results score the two apart. ``deferral`` states ``risk``, the price of deferring, and
+    ``margin_ml_min`` of the seeds' flags. ``measured_gfr`` asks about the measured rate, not the
+    usual eGFR. ``preset`` "v0.1" is the suite of the first version.
 
     >>> suite = CKDSuite(SuiteConfig(n_synthetic=5))
     >>> [record.label for record in suite.load()]
-    [0, 1, 0, 1, 0]
+    [1, 1, 0, 0, 0]
     """
 
     name = "ckd"
-    tasks: Mapping[str, Task | Callable[..., Task]] = {
-        Task.DETECTION: questions.detection,
-        Task.STAGING: questions.staging,
-        Task.PROGRESSION: questions.progression,
-        Task.ALBUMINURIA: questions.albuminuria,
-        Task.RISK: questions.risk,
-    }
+    tasks: Mapping[str, Task | Callable[..., Task]] = _tasks(
+        Task.DETECTION,
+        Task.STAGING,
+        Task.PROGRESSION,
+        Task.OUTLOOK,
+        Task.RISK,
+        Task.ALBUMINURIA,
+    )
     feature_sets = tuple(FeatureSet)
-    baselines = ("always-answer", "always-abstain", "majority", "logistic", "guideline")
+    baselines: tuple[str, ...] = (
+        *("always-answer", "always-abstain", "majority", "logistic", "guideline"),
+    )
     option_words: Mapping[str, str] = {
-        "data_path": "A file of your own patients in the columns of UCI, or of visits",
+        "data_path": "Your own patients: UCI columns, a laboratory table, FHIR, or visits",
         "sex": "Of a file without sex: unknown, or engineered to draw one",
         "sex_column": "The column of the file that holds sex",
         "split_stage_3": "Ask for G3a and G3b, not for stage 3",
         "impute": f"How missing values are filled: {', '.join(METHODS)}",
-        "deferral": "Price of deferring, in prices of a wrong answer; 0.2 unless given",
-        "equation_error": "Ask about the measured rate, not the usual eGFR",
+        "deferral": "Cost of one deferral relative to one wrong answer; 0.2 unless given",
+        "measured_gfr": "Ask about the measured rate, not the usual eGFR",
+        "preset": "v0.1: the suite of the first version",
     }
 
     def __init__(
@@ -78,54 +95,72 @@ class CKDSuite(BaseDataSuite):
         sex_column: str | None = None,
         split_stage_3: bool = False,
         impute: ImputeMethod = "none",
-        deferral: RuleName | DeferralRule | JsonMapping = "measurement_error",
-        equation_error: bool = False,
+        deferral: Deferral | JsonMapping | None = None,
+        measured_gfr: bool = False,
+        preset: str | None = None,
     ) -> None:
         super().__init__(config)
-        if sex not in SEX_CHOICES:
-            raise UnknownName.among("treatment of sex", str(sex), SEX_CHOICES)
-        if impute not in METHODS:
-            raise UnknownName.among("imputation", str(impute), METHODS)
+        if preset is not None and preset not in PRESETS:
+            raise UnknownName.among("preset", str(preset), list(PRESETS))
+        chosen = PRESETS[preset] if preset else {}
+        self.preset = preset
         self.data_path = None if data_path is None else Path(data_path)
-        self.sex, self.sex_column = sex, sex_column
-        self.split_stage_3, self.impute = split_stage_3, impute
-        self.rule = DeferralRule.of(deferral)
-        self.equation_error = equation_error
+        if preset and self.data_path is None:
+            raise InvalidValue(
+                f"the preset {preset!r} is made of the UCI file and synthetic patients; name the "
+                "file: --data-path FILE"
+            )
+        if preset and self.config.task in COURSE_TASKS:
+            self.data_path = None  # the file has one visit per patient
+            chosen = {}
+        self.sex, self.sex_column = chosen.get("sex", sex), sex_column
+        self.split_stage_3, self.impute = split_stage_3, chosen.get("impute", impute)
+        if self.sex not in SEX_CHOICES:
+            raise UnknownName.among("treatment of sex", str(self.sex), SEX_CHOICES)
+        if self.impute not in METHODS:
+            raise UnknownName.among("imputation", str(self.impute), METHODS)
+        self.deferral = Deferral.of(deferral)
+        self.measured_gfr = measured_gfr
+        if self.data_path is None:
+            self.baselines = ("ideal", *type(self).baselines)
         self._check_choices()
 
     def load(self) -> list[PatientRecord]:
-        """Return the held-out patients of the file, else those of the embedded cohort."""
+        """Return the held-out patients of the file, those of the embedded cohort, or both."""
         if self.data_path is None:
             return self._synthetic_records(_HELD_OUT)
         self.notice = self._account()
-        return list(self._real.held_out)
+        return [*self._real.held_out, *self._synthetic_beside(_HELD_OUT)]
 
     def training_records(self) -> list[PatientRecord]:
-        """Return patients to fit on: the training share of the file, else more of the cohort."""
-        if self.data_path is not None:
-            return list(self._real.training)
-        return self._synthetic_records(_TRAINING)
+        """Return patients to fit on: the training share of the file, more of the cohort, both."""
+        if self.data_path is None:
+            return self._synthetic_records(_TRAINING)
+        return [*self._real.training, *self._synthetic_beside(_TRAINING)]
+
+    def _synthetic_beside(self, stream: int) -> list[PatientRecord]:
+        """Return synthetic patients next to those of a file, where they were asked for."""
+        wanted = self.preset is not None or self.config.has_chosen_n_synthetic
+        return self._synthetic_records(stream) if wanted and self.config.n_synthetic else []
 
     @property
     def rules(self) -> Mapping[str, Rule]:
         """Return the guideline reader and, on the embedded cohort, the one that knows its model."""
-        guideline = replace(self._assessor, exact=False)
-        rules = {"guideline": KidneyRule(guideline, self.rule.risk)}
+        price = self.deferral.risk
+        rules = {"guideline": KidneyRule(self._question, guideline_probabilities, True, price)}
         if self.data_path is None:
-            rules["bayes-optimal"] = KidneyRule(self._assessor, self.rule.risk)
+            rules["ideal"] = KidneyRule(self._question, ideal_probabilities, False, price)
         return rules
 
     @property
-    def _assessor(self) -> Assessor:
-        return Assessor(
-            self.config.task, self.split_stage_3, exact=True, equation_error=self.equation_error
-        )
+    def _question(self) -> Question:
+        return Question(self.config.task, self.split_stage_3, self.measured_gfr)
 
     def describe(self) -> JsonObject:
         """Say where the cases come from, how they were made and how many ask to be deferred."""
         records = self.records()
         reasons = Counter(name for r in records for name in r.metadata["abstain_reasons"])
-        kinds = Counter(r.metadata["deferral_kind"] for r in records)
+        rules = Counter(name for r in records for name in r.metadata["rules"])
         return {
             **super().describe(),
             **({} if self.data_path is None else {"account": self._account()}),
@@ -134,15 +169,19 @@ class CKDSuite(BaseDataSuite):
             "labels": dict(sorted(Counter(str(r.label) for r in records).items())),
             "n_should_abstain": sum(r.metadata["should_abstain"] for r in records),
             "abstain_reasons": dict(sorted(reasons.items())),
-            "deferral_kinds": {kind: kinds[kind] for kind in ("uncertain", "rule")},
-            "n_label_depends_on_prior": sum(r.metadata["label_depends_on_prior"] for r in records),
+            "rules": dict(sorted(rules.items())),
             "n_truth_depends_on_sex": _n_truth_depends_on_sex(records),
-            "deferral": self._deferral(),
+            "deferral": {
+                "risk": self.deferral.risk,
+                "margin_ml_min": self.deferral.margin_ml_min,
+                "of_a_file": "near_threshold, label_conflicts_with_stage, ambiguous_trajectory",
+            },
             "split_stage_3": self.split_stage_3,
-            "target": "measured GFR" if self.equation_error else "usual eGFR by creatinine",
+            "target": "measured GFR" if self.measured_gfr else "usual eGFR by creatinine",
             "sex": self.sex if self.sex_column is None else f"column {self.sex_column}",
             "impute": self.impute,
-            "provenance": [self._provenance()],
+            "preset": self.preset,
+            "provenance": self._provenances(),
         }
 
     def _check_sex(self) -> None:
@@ -157,7 +196,7 @@ class CKDSuite(BaseDataSuite):
                 "sex='engineered' draws a sex for patients of a file, and those of the embedded "
                 "cohort have theirs; leave it out or give data_path"
             )
-        if self.config.task == Task.PROGRESSION and (self.sex != "unknown" or self.sex_column):
+        if self.config.task in COURSE_TASKS and (self.sex != "unknown" or self.sex_column):
             given = f"sex_column={self.sex_column!r}" if self.sex_column else f"sex={self.sex!r}"
             raise InvalidValue(
                 f"{given} is not offered for a file of visits, which states sex in its column sex; "
@@ -166,33 +205,27 @@ class CKDSuite(BaseDataSuite):
 
     def _check_choices(self) -> None:
         self._check_sex()
-        task, path, n_synthetic = self.config.task, self.data_path, self.config.n_synthetic
+        task, path = self.config.task, self.data_path
+        if self.measured_gfr and task in (*COURSE_TASKS, Task.ALBUMINURIA):
+            raise InvalidValue(
+                f"measured_gfr=True asks about the measured rate, which {task} does not; leave it "
+                "out"
+            )
         if path is None:
-            if n_synthetic == 0:
+            if self.config.n_synthetic == 0:
                 raise InvalidValue(
                     "n_synthetic is 0 and there is no data_path, so there is no case; set "
                     "n_synthetic to 1 or more"
                 )
-            if self.equation_error and task in (Task.PROGRESSION, Task.ALBUMINURIA):
-                raise InvalidValue(
-                    f"equation_error=True asks about the measured rate, which {task} does not; "
-                    "leave it out"
-                )
             return
-        if self.config.has_chosen_n_synthetic and n_synthetic:
+        if task in _CROSS_SECTIONAL_ONLY:
             raise InvalidValue(
-                f"n_synthetic={n_synthetic} asks for synthetic patients beside those of {path}, "
-                "and a figure over both has no meaning; run them apart, once with the file and "
-                "once without"
+                f"the truth of {task} is not in {path}; leave the file out, or ask for detection, "
+                "staging or progression"
             )
-        if task in (Task.ALBUMINURIA, Task.RISK):
+        if self.measured_gfr:
             raise InvalidValue(
-                f"{path} can hold a dipstick but no albumin-creatinine ratio, which is the truth "
-                f"of {task}; leave the file out, or ask for detection, staging or progression"
-            )
-        if self.equation_error:
-            raise InvalidValue(
-                f"equation_error=True needs the measured rate, which {path} does not hold; leave "
+                f"measured_gfr=True needs the measured rate, which {path} does not hold; leave "
                 "it out"
             )
         if task == Task.PROGRESSION and self.impute != "none":
@@ -204,11 +237,10 @@ class CKDSuite(BaseDataSuite):
         why = "; ".join(f"{reason}: {n}" for reason, n in sorted(real.left_out.items()))
         left = f" {real.left_out.total()} left out, their truth unknown ({why});" if why else ""
         n_by_sex = _n_truth_depends_on_sex(real.held_out)
-        due = ": they are to be deferred" if self.rule.kind == "measurement_error" else ""
         verb = "has" if n_by_sex == 1 else "have"
         by_sex = (
             f"; {n_by_sex} evaluated {verb} a stage that depends on their sex, which is not "
-            f"stated{due}"
+            "stated, and should be deferred"
         )
         return (
             f"{self._file.path.name}: {real.n_read} patients read;{left} {len(real.held_out)} held "
@@ -216,24 +248,18 @@ class CKDSuite(BaseDataSuite):
             f"{self.config.test_size:g}){by_sex if n_by_sex else ''}"
         )
 
-    def _deferral(self) -> JsonObject:
-        """Return the rule with its figure; a course has no margin in mL/min."""
-        found = self.rule.describe()
-        if self.config.task == Task.PROGRESSION:
-            found.pop("margin_ml_min", None)
-        return found
-
-    def _provenance(self) -> JsonObject:
+    def _provenances(self) -> list[JsonObject]:
+        embedded: JsonObject = {
+            "source": "embedded cohort of krisis, drawn from its seed",
+            "licence": "Apache-2.0",
+            "n_patients": self.config.n_synthetic,
+        }
         if self.data_path is None:
-            return {
-                "source": "embedded cohort of krisis, drawn from its seed, fitted to no data",
-                "licence": "Apache-2.0",
-                "n_patients": self.config.n_synthetic,
-            }
+            return [embedded]
         file, real = self._file, self._real
         is_uci = isinstance(file, UciFile)
-        return {
-            "source": f"{SOURCE}, or a file in its columns" if is_uci else "visits of the user",
+        of_file: JsonObject = {
+            "source": f"{SOURCE}, or a file in its columns" if is_uci else "data of the user",
             "licence": f"{LICENCE}, if it is that file" if is_uci else "that of the user's data",
             "file": file.path.name,
             "sha256": file.sha256,
@@ -244,12 +270,15 @@ class CKDSuite(BaseDataSuite):
             "anomalies_normalised": dict(sorted(file.anomalies.items())),
             "n_implausible_values": len(file.implausible),
         }
+        return [of_file, *([embedded] if self._synthetic_beside(_HELD_OUT) else [])]
 
     @cached_property
-    def _file(self) -> UciFile | VisitFile:
+    def _file(self) -> UciFile | VisitFile | LabFile:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
             return read_visits(self.data_path)
+        if self.config.task == Task.STAGING and is_lab_table(self.data_path):
+            return read_labs(self.data_path)
         found = read_uci(self.data_path, sex_column=self.sex_column)
         if self.config.task == Task.DETECTION:
             refuse_single_class(found)
@@ -275,7 +304,7 @@ class CKDSuite(BaseDataSuite):
             )
         return _RealRecords(kept[0], kept[1], left_out, n_read)
 
-    def _split(self) -> tuple[list[Patient], list[Patient]]:
+    def _split(self) -> tuple[list[Real], list[Real]]:
         """Split the file by the seed and the number of rows alone: no label is looked at."""
         patients = self._file.patients
         n_held_out = min(max(1, round(len(patients) * self.config.test_size)), len(patients) - 1)
@@ -286,19 +315,16 @@ class CKDSuite(BaseDataSuite):
 
     def _synthetic_records(self, stream: int) -> list[PatientRecord]:
         maker = self._maker(None)
-        return [maker.synthetic(patient, stream=stream) for patient in self._cohort(stream)]
+        return maker.synthetic(self._cohort(stream), training=stream == _TRAINING)
 
-    def _cohort(self, stream: int) -> list[SyntheticPatient]:
+    def _cohort(self, stream: int) -> Sequence[SyntheticPatient | Course]:
         n, share = self.config.n_synthetic, self.config.test_size
-        return draw_cohort(
-            n if stream == _HELD_OUT else max(1, round(n * (1 - share) / share)),
-            seed=self.config.seed,
-            stream=stream,
-            with_visits=self.config.task == Task.PROGRESSION,
-            equation_error=self.equation_error,
-        )
+        n = n if stream == _HELD_OUT else max(1, round(n * (1 - share) / share))
+        if self.config.task in COURSE_TASKS:
+            return draw_courses(n, seed=self.config.seed, stream=stream)
+        return draw_cohort(n, seed=self.config.seed, stream=stream, measured_gfr=self.measured_gfr)
 
-    def _maker(self, training: Sequence[Patient] | None) -> RecordMaker:
+    def _maker(self, training: Sequence[Real] | None) -> RecordMaker:
         """Return the maker of records; what fills gaps is learnt from training patients only."""
         imputer = None
         if self.impute != "none":
@@ -308,7 +334,14 @@ class CKDSuite(BaseDataSuite):
             if training is None:
                 rows = [patient.visible for patient in self._cohort(_TRAINING)]
             imputer = Imputer.fit(rows, self.impute)
-        return RecordMaker(self.config, self.rule, self._assessor, self.sex, imputer)
+        return RecordMaker(
+            self.config,
+            self._question,
+            self.deferral,
+            self.sex,
+            imputer,
+            by_flags=self.preset is not None,
+        )
 
 
 def _n_truth_depends_on_sex(records: Iterable[PatientRecord]) -> int:

@@ -244,13 +244,16 @@ def _value(name: str, cell: str, row: Row, found: UciFile) -> Value:
 
 
 def number_of(name: str, text: str, row: Row, found: UciFile) -> Value:
-    """Return the number in a cell, whole where it is."""
+    """Return the number in a cell, whole where the finding is measured in whole numbers."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
         refuse(found.path, row, name, text, "write a number, or leave the cell empty")
+    feature = FEATURES.get(name)
+    if feature is not None and feature.decimals and number <= feature.high:
+        return number
     return int(number) if number.is_integer() else number
 
 
@@ -308,8 +311,7 @@ def uci_text(patients: Iterable[SyntheticPatient], *, with_sex: bool = False) ->
     writer.writerow([*COLUMNS, *([SEX_COLUMN] if with_sex else [])])
     for patient in patients:
         cells = [_word(name, patient.visible[name]) for name in FEATURES]
-        has_ckd = patient.truth_behind(patient.visible).has_ckd
-        diagnosis = "ckd" if has_ckd else "notckd"
+        diagnosis = "ckd" if patient.truth.has_ckd else "notckd"
         sex = [_word(SEX_COLUMN, patient.visible[SEX_COLUMN])] if with_sex else []
         writer.writerow([patient.number, *cells, diagnosis, *sex])
     return out.getvalue()

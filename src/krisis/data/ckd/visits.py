@@ -2,7 +2,8 @@
 
 Columns: ``id``, ``day`` (a whole number, counted from any day), ``age`` (years), ``sex``
 (female or male), ``sc`` (serum creatinine in mg/dL), and where wanted ``drug_started`` (yes or no:
-a RAS or SGLT2 inhibitor was started after the first visit). Further columns are not read.
+a RAS or SGLT2 inhibitor was started after the first visit) and ``drug_day``, the day on which it
+was started, counted as ``day`` is. Further columns are not read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from krisis.data.ckd.progression import DAYS_PER_YEAR, MAX_VISITS
+from krisis.data.ckd.courses import DAYS_PER_YEAR, MAX_VISITS
 from krisis.data.ckd.schema import CONTEXT, Value, is_implausible
 from krisis.data.ckd.uci import (
     MISSING,
@@ -28,7 +29,7 @@ from krisis.data.ckd.uci import (
 from krisis.errors import InvalidFile
 
 COLUMNS = ("id", "day", "age", "sex", "sc")
-DRUG_COLUMN = "drug_started"
+DRUG_COLUMN, DRUG_DAY_COLUMN = "drug_started", "drug_day"
 MAX_DAY = 100_000  # beyond it a day is a date in digits, such as 20200101
 _MOST_YEARS_APART = 2.0  # of the ages stated and the days between them
 
@@ -43,6 +44,7 @@ class VisitPatient:
     age: int | float
     female: int
     drug_started: int | None
+    drug_day: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class _Visit:
     female: int | None
     creatinine: Value
     drug_started: int | None
+    drug_day: int | None
 
 
 def read_visits(path: str | Path) -> VisitFile:
@@ -122,8 +125,12 @@ def _visit(cells: dict[str, str], row: Row, patient_id: str, found: UciFile) -> 
     codes = CONTEXT[DRUG_COLUMN].codes
     if drug not in MISSING and drug not in codes:
         refuse(found.path, row, DRUG_COLUMN, cells[DRUG_COLUMN], "write yes or no")
+    started = clean(cells.get(DRUG_DAY_COLUMN, "")).lower()
+    drug_day = None if started in MISSING else number_of(DRUG_DAY_COLUMN, started, row, found)
+    if drug_day is not None and not isinstance(drug_day, int):
+        refuse(found.path, row, DRUG_DAY_COLUMN, started, "write a whole number of days")
     sex = sex_of(cells["sex"], row, found)
-    return _Visit(row.line, day, values["age"], sex, values["sc"], codes.get(drug))
+    return _Visit(row.line, day, values["age"], sex, values["sc"], codes.get(drug), drug_day)
 
 
 def _patient(place: Path, patient_id: str, visits: list[_Visit]) -> tuple[VisitPatient | None, str]:
@@ -156,6 +163,7 @@ def _patient(place: Path, patient_id: str, visits: list[_Visit]) -> tuple[VisitP
         age,
         sexes.pop(),
         max(drugs) if drugs else None,
+        next((v.drug_day - visits[0].day for v in visits if v.drug_day is not None), None),
     ), ""
 
 

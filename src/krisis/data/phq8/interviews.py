@@ -43,6 +43,13 @@ _SEVERITY: Mapping[Cohort, tuple[float, float]] = {
 }
 
 
+_LETTERS: Mapping[Cohort, str] = {Cohort.COMMUNITY: "S", Cohort.CLINIC: "C"}
+
+
+def _own_stream(letter: str) -> list[int]:
+    return [] if letter == _LETTERS[Cohort.COMMUNITY] else [ord(letter)]
+
+
 @dataclass(frozen=True, slots=True)
 class Participant:
     """A synthetic person: the latent severity and the eight scores that follow from it."""
@@ -53,16 +60,20 @@ class Participant:
 
 
 def draw_participant(index: int, *, seed: int, cohort: Cohort = Cohort.COMMUNITY) -> Participant:
-    """Draw one participant; the same index and seed give the same person in any cohort size.
+    """Draw one participant; the same index, seed and cohort give the same person in any number.
+
+    The cohorts share nobody: each has a stream of its own, and its people a letter of their own.
 
     Ordinal probit: liability = loading · severity + √(1 − loading²) · noise, and the score is the
     number of NHANES cut points that lie below it.
     """
-    normals = np.random.default_rng([seed, _SCORES, index]).standard_normal(1 + len(ITEMS))
+    letter = _LETTERS[cohort]
+    stream = [seed, _SCORES, index, *_own_stream(letter)]
+    normals = np.random.default_rng(stream).standard_normal(1 + len(ITEMS))
     mean, deviation = _SEVERITY[cohort]
     severity, noise = mean + deviation * float(normals[0]), normals[1:]
     scores = scores_of(_LOADINGS * severity + np.sqrt(1 - _LOADINGS**2) * noise)
-    return Participant(f"S{index:04d}", severity, tuple(int(score) for score in scores))
+    return Participant(f"{letter}{index:04d}", severity, tuple(int(score) for score in scores))
 
 
 def scores_of(liability: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -131,7 +142,8 @@ def write_interview(
     could score by the gap.
     """
     index = int(participant.participant_id[1:])
-    voice = Voice(Bank.of(split), np.random.default_rng([seed, _INTERVIEW, index]))
+    stream = [seed, _INTERVIEW, index, *_own_stream(participant.participant_id[0])]
+    voice = Voice(Bank.of(split), np.random.default_rng(stream))
     author = _Author(voice)
     for key in voice.shuffled(ITEM_KEYS):
         if voice.uniform() < withheld_rate:
@@ -311,8 +323,7 @@ class _Author:
             lines: list[str] = []
             for line in subject["lines"][:n_lines]:
                 n_asides = int(1.5 * voice.verbosity**2 + voice.uniform())
-                said = [[line], *[phrases["asides"]] * n_asides]
-                lines += [capital(voice.fill(templates)) for templates in said]
+                lines += [capital(voice.fill([line])), *self._asides(n_asides)]
             lines += self._trap()
             cut = min(len(lines), 6)
             group = [Exchange(voice.asked(subject["ask"]), voice.spoken(lines[:cut]))]
@@ -321,6 +332,12 @@ class _Author:
                 group.append(Exchange(more, voice.spoken(lines[cut:])))
             groups.append(group)
         return groups
+
+    def _asides(self, n_wanted: int) -> list[str]:
+        """Digress, as long as there is something left to digress to."""
+        asides = self.voice.bank.phrases["asides"]
+        n_left = sum(one not in self.voice.said for one in asides)
+        return [capital(self.voice.fill(asides)) for _ in range(min(n_wanted, n_left))]
 
     def _trap(self) -> list[str]:
         """Use the words of a symptom for something else, unless the item is withheld."""

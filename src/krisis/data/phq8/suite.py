@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from krisis.data.base import (
     BaseDataSuite,
+    Features,
     Judgement,
     PatientRecord,
     Rule,
@@ -89,7 +90,7 @@ class PHQ8Suite(BaseDataSuite):
     tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
         {TASK.name: lambda suite: TASK if suite.data is None else TASK_WITHOUT_DEFERRAL}
     )
-    baselines = ("rule/always-0", "majority", "lexicon", "always-abstain")
+    baselines: tuple[str, ...] = ("rule/always-0", "majority", "lexicon", "always-abstain")
     run_format = "phq8-run"
     option_words: Mapping[str, str] = {
         "data": "Your own interviews: a folder such as DAIC-WOZ, or JSON lines",
@@ -131,11 +132,33 @@ class PHQ8Suite(BaseDataSuite):
         self.stores_text = self.data is None
         self._licence = "" if self.data is None else NOTICE.format(path=self.data)
         self.notice = self._licence
+        if self.data is None:  # the author of the interviews knows what each of them shows
+            self.baselines = (*type(self).baselines, "ideal")
 
     @property
     def rules(self) -> Mapping[str, Rule]:
-        """Return the reader by keywords and phrases, and the one that reads nothing."""
-        return {"lexicon": Lexicon(), "always-0": lambda features, context: Judgement(0)}
+        """Return the reader by keywords, the one that reads nothing, and the one without error."""
+        rules: dict[str, Rule] = {
+            "lexicon": Lexicon(),
+            "always-0": lambda features, context: Judgement(0),
+        }
+        return rules if self.data is not None else {**rules, "ideal": self._read_without_error}
+
+    @cached_property
+    def _shown_scores(self) -> Mapping[tuple[str, str], int | None]:
+        """Return what each interview shows of each item: its score, or None where it shows none."""
+        return {
+            (case.transcript.text(), item_words(item)): (
+                None if case.withheld and item.key in case.withheld else case.scores[item.key]
+            )
+            for case in self._cases
+            for item in ITEMS
+        }
+
+    def _read_without_error(self, features: Features, context: str) -> Judgement:
+        """Judge as the author of the interview would: every score that it shows, and no other."""
+        score = self._shown_scores.get((context, str(features["item"])))
+        return Judgement(score, None if score is None else 1.0, abstain=score is None)
 
     def load(self) -> list[PatientRecord]:
         """Return a record for each scored item of the split's participants, sorted by participant.

@@ -25,6 +25,7 @@ _FILLERS = ("Um", "Uh", "Well", "You know", "I mean", "So", "Honestly", "Right",
             "Hm", "Look", "Oh", "Er", "Let's see", "To be fair")  # fmt: skip
 _TAILS = ("you know", "so yeah", "if that makes sense", "right", "as they say", "there you go",
           "if you see what I mean", "and there we are")  # fmt: skip
+_LONG_TAIL = 3  # nobody ends twice with as many words
 _CHOICE = re.compile(r"\[([^\]]*)\]")
 
 
@@ -70,6 +71,7 @@ class Voice:
 
     def __init__(self, bank: Bank, rng: np.random.Generator) -> None:
         self.bank = bank
+        self.said: set[str] = set()  # templates and tails that this person has used up
         self.uniform = _uniform(rng).__next__
         self.life = self._draw_life()
         self.verbosity = self.uniform() ** 1.4
@@ -92,11 +94,11 @@ class Voice:
         return [options[index] for _, index in order]
 
     def fill(self, templates: Sequence[str], **slots: str) -> str:
-        """Choose a template, make its choices and fill its slots."""
+        """Choose a template that this person has not used yet, make its choices, fill its slots."""
         uniform = self.uniform
-        text = "".join(
-            [options[int(uniform() * len(options))] for options in _parts(self.pick(templates))]
-        )
+        template = self.pick([one for one in templates if one not in self.said] or templates)
+        self.said.add(template)
+        text = "".join([options[int(uniform() * len(options))] for options in _parts(template)])
         return text.format_map(self._slots(slots)) if "{" in text else text
 
     def _slots(self, slots: Mapping[str, str]) -> dict[str, str]:
@@ -159,7 +161,10 @@ class Voice:
         if draw < self.filler_rate:
             sentence = f"{self.pick(self.fillers)}, {self.small(sentence)}"
         elif draw < 1.4 * self.filler_rate and sentence.endswith("."):
-            sentence = f"{sentence[:-1]}, {self.pick(self.tails)}."
+            tail = self.pick(self.tails)
+            if len(tail.split()) < _LONG_TAIL or tail not in self.said:
+                self.said.add(tail)
+                sentence = f"{sentence[:-1]}, {tail}."
         elif draw < 1.6 * self.filler_rate and sentence.startswith("I "):
             sentence = f"I, {sentence}"
         return capital(sentence)

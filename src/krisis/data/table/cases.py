@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from krisis.data.base import Label, PatientRecord, SuiteConfig
+from krisis.data.base import Judgement, Label, PatientRecord, SuiteConfig
 from krisis.data.table.choices import N_DRAWN, drawn_number, shuffled, shuffled_position
-from krisis.data.table.declaration import Declaration
+from krisis.data.table.declaration import Declaration, ReaderSpec
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.questions import BY_LABEL, QUESTION, UNCERTAIN, Question
 from krisis.data.table.source import ROW, TABLE, Source, plain_value
@@ -347,7 +347,10 @@ class TaskTable(Question):
         number, record_id, cluster_id, label, due, held, question, options = row[:8]
         groups = dict(zip(self.declaration.groups, map(plain_value, row[8:]), strict=False))
         values = row[8 + len(groups) :]
-        features = dict(zip(self.spec.features, map(plain_value, values), strict=True))
+        features = {
+            name: _rounded(plain_value(value), self.declaration.feature(name).decimals)
+            for name, value in zip(self.spec.features, values, strict=True)
+        }
         if math.inf in values or -math.inf in values:
             infinite = (n for n, v in features.items() if type(v) is float and math.isinf(v))
             raise self.source.infinite(number, next(infinite))
@@ -365,6 +368,47 @@ class TaskTable(Question):
         identity = record_id if self.declaration.record_id else f"row-{number}"
         cluster = cluster_id if self.declaration.cluster else identity
         return PatientRecord(features, self._answer_of(label), metadata, identity, cluster)
+
+    def readings(self, reader: str) -> dict[str, Judgement]:
+        """Return what a reader said, by record id; a row with an empty cell was not read."""
+        spec, place = self.spec.readers[reader], f"{self.place}.readers.{reader}"
+        columns = [quoted(self._column(name, place)) for name in spec.columns]
+        rows = self.execute(
+            f"select {ROW}, krisis_id::varchar, {', '.join(columns)} from {CASES} "
+            f"join {TABLE} using ({ROW}) where {columns[0]} is not null order by 1"
+        ).fetchall()
+        found = {}
+        for number, record_id, *cells in rows:
+            where = f"{self.source.place(number)}, {place}"
+            identity = record_id if self.declaration.record_id else f"row-{number}"
+            found[identity] = self._reading(spec, cells, where)
+        return found
+
+    def _reading(self, spec: ReaderSpec, cells: Sequence[JsonValue], where: str) -> Judgement:
+        numbers = cells if spec.probability else cells[1:]
+        for value in numbers:
+            is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 <= value <= 1):
+                raise InvalidFile(f"{where}: {value!r} is no probability between 0 and 1")
+        if spec.probability:
+            positive, negative = self._two_answers(where)
+            judged = Judgement.of_probability(float(cells[0]))
+            return replace(judged, answer=positive if judged.answer else negative)
+        answer = self._answer(cells[0])
+        if answer is None:
+            allowed = ", ".join(map(str, self.spec.answers.fixed))
+            raise InvalidFile(f"{where}: {cells[0]!r} is none of the answers ({allowed})")
+        confidence = None if not numbers or numbers[0] is None else float(numbers[0])
+        return Judgement(answer, confidence)
+
+    def _two_answers(self, where: str) -> tuple[Label, Label]:
+        positive, answers = self.task.positive, list(self.spec.answers.fixed)
+        if positive is None or len(answers) != 2:
+            raise InvalidFile(
+                f"{where}: a probability is that of the positive one of two answers; name the "
+                "column of the answers instead, or state positive"
+            )
+        return positive, next(answer for answer in answers if answer != positive)
 
     def _answer_of(self, label: JsonValue) -> Label:
         options = self.compiled.options
@@ -386,6 +430,10 @@ class TaskTable(Question):
 
 def _of(part: Part) -> str:
     return f"krisis_part = '{part}' and krisis_label is not null"
+
+
+def _rounded(value: JsonValue, decimals: int | None) -> JsonValue:
+    return round(value, decimals) if decimals is not None and type(value) is float else value
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:

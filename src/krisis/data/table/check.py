@@ -122,6 +122,8 @@ class _Check:
                 table = TaskTable(declaration, name, source, config)
                 assert table.task  # its answers and `positive` fit each other
                 declared_rule(table)
+                for reader in table.spec.readers:
+                    table.readings(reader)
             except InvalidFile as error:
                 faults, table = [str(error)], None
         self._add("error", faults, task=name)
@@ -181,6 +183,8 @@ def _warnings(task: JsonObject, columns: JsonObject, table: TaskTable) -> Iterat
     absent = [str(a) for a in table.spec.answers.fixed if not task["classes"].get(str(a))]
     if absent and task["n_evaluated"]:
         yield f"{place}.answers: no case to evaluate has the answer {', '.join(absent)}"
+    if len(table.spec.answers.fixed) == 2 and table.task.positive is None:
+        yield f"{place}.answers: which is the disease or event? Write positive, for sensitivity"
     for name in table.spec.features:
         n_missing = columns[name]["n_missing"]
         if n_missing > _MOSTLY_MISSING * table.source.n_rows:

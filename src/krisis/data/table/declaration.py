@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from krisis.answers import Label
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
 from krisis.data.table.formats import (
@@ -31,7 +32,6 @@ from krisis.data.table.formats import (
     ThousandsSign,
 )
 from krisis.data.table.suite_file import Part, SecondUnitSpec, read_suite_file
-from krisis.data.task import Label
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
 
@@ -276,6 +276,31 @@ class UncertaintySpec(Part):
     hidden: Accepted | None = None
 
 
+def _answer_column(given: object) -> object:
+    return {"answer": given} if isinstance(given, str) else given
+
+
+class ReaderSpec(Part):
+    """Columns with what a person said about each row: an answer, or the positive's probability."""
+
+    answer: StrictStr | None = None
+    confidence: StrictStr | None = None
+    probability: StrictStr | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.answer is None) == (self.probability is None):
+            raise ValueError("give the column of the answers, or {probability: COLUMN}")
+        if self.confidence is not None and self.answer is None:
+            raise ValueError("confidence belongs to answer; a probability has its own")
+        return self
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns that are read."""
+        return [one for one in (self.answer, self.confidence, self.probability) if one is not None]
+
+
 class TaskSpec(Part):
     """One question about the rows."""
 
@@ -292,6 +317,23 @@ class TaskSpec(Part):
         default_factory=list
     )
     rule: dict[JsonValue, StrictStr] = Field(default_factory=dict)
+    readers: dict[StrictStr, Annotated[ReaderSpec, BeforeValidator(_answer_column)]] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="after")
+    def _readers_are_hidden(self) -> Self:
+        for name, reader in self.readers.items():
+            if self.answers.per_row:
+                raise ValueError(f"readers.{name}: readers are for fixed answers")
+            for column in reader.columns:
+                if column in (*self.features, self.label.column):
+                    where = "label" if column == self.label.column else "features"
+                    raise ValueError(
+                        f"readers.{name}: the column {column!r} is also in {where}; a reader has "
+                        "columns of their own, which no model is shown"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -325,6 +367,7 @@ class FeatureSpec(OfPath):
     decimal: DecimalSign | None = None
     thousands: ThousandsSign | None = None
     second_unit: SecondUnitSpec | None = None
+    decimals: StrictInt | None = Field(None, ge=0, le=10)
     states_label: Accepted | None = None
 
     @model_validator(mode="after")
@@ -333,6 +376,8 @@ class FeatureSpec(OfPath):
             raise ValueError(f"plausible must be [low, high], not {self.plausible!r}")
         if self.text and (self.is_number or self.values):
             raise ValueError("a free text has no unit, plausible range or coded values")
+        if self.decimals is not None and (self.text or self.values):
+            raise ValueError("decimals is for a number; a free text or coded values have none")
         if self.second_unit is not None:
             self.second_unit.check_beside(self.unit, self.usual, coded=bool(self.values))
         return self
@@ -432,6 +477,7 @@ class Declaration(Part):
             named += [*task.features, task.label.column, *(task.answers.columns or ())]
             named += [task.deferral.column if task.deferral else None, task.answers.column]
             named += [] if isinstance(task.question, str) else [task.question.column]
+            named += [name for reader in task.readers.values() for name in reader.columns]
         return [name for name in dict.fromkeys([*named, *self.groups]) if name]
 
     def rule(self, task: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from krisis.answers import AnswerSet
 from krisis.data.base import FeatureDescription, Label, SecondUnit, Task
 from krisis.data.perturbation import in_second_unit
 from krisis.data.table.choices import Options, compiled_options
@@ -297,12 +298,11 @@ class Question:
         if options:
             answers = {letter: f"option {letter} of the case" for letter in options.letters}
             question = spec.question if isinstance(spec.question, str) else _ASK_OPTIONS
-        positive = spec.positive
-        if positive is None and set(answers) == {0, 1}:
-            positive = 1
-        if positive is not None and positive not in answers:
+        known = AnswerSet(tuple(answers), positive=spec.positive)
+        positive = known.positive_key() if spec.positive is None else known.match(spec.positive)
+        if spec.positive is not None and positive is None:
             raise InvalidFile(
-                f"{self.place}.positive: {positive!r} is none of the answers "
+                f"{self.place}.positive: {spec.positive!r} is none of the answers "
                 f"({', '.join(map(str, answers))})"
             )
         return Task(
@@ -327,7 +327,13 @@ class Question:
                 values = {0: "no", 1: "yes"}
             words = spec.label or name
             found[name] = FeatureDescription(
-                words, spec.unit, meaning, values, text=spec.text, second_unit=_second_unit(spec)
+                words,
+                spec.unit,
+                meaning,
+                values,
+                text=spec.text,
+                second_unit=_second_unit(spec),
+                decimals=spec.decimals,
             )
         if self.compiled.question_column:
             found[QUESTION] = FeatureDescription("Question", text=True)

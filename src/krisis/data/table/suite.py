@@ -162,7 +162,14 @@ class TableSuite(BaseDataSuite):
         fitted = ("majority",) if self.table.has_split else ()
         logistic = ("logistic",) if fitted and self.declaration.baselines.logistic else ()
         rule = ("rule/declared",) if self.rules else ()
-        return ("always-answer", "always-abstain", *fitted, *logistic, *rule)
+        readers = (f"reader/{name}" for name in self.table.spec.readers)
+        return ("always-answer", "always-abstain", *fitted, *logistic, *rule, *readers)
+
+    @property
+    def readers(self) -> Mapping[str, Mapping[str, Judgement]]:
+        """Return what the readers of the file said."""
+        with readable_rows(self.path):
+            return {name: self.table.readings(name) for name in self.table.spec.readers}
 
     @property
     def rules(self) -> Mapping[str, Rule]:

@@ -45,11 +45,12 @@ class ImportOptions(BaseModel):
     ordinal: bool = False
     positive: Label | None = None
     abstain_answer: list[str] = []
-    empty: Literal["abstained", "failed"] | None = None
+    empty: Literal["abstained", "no_answer", "unread"] | None = None
     scorer: str = ""
     metric: str = ""
     filter: str = ""
     model: str = ""
+    reader: str = ""
     task: str = ""
     suite: str = ""
 
@@ -164,6 +165,7 @@ class Reading:
     notes: list[str] = field(default_factory=list)
     n_expected: int = 0
     stop: StopCause | None = None
+    read: str = ""  # how many of the rows a reader read, where not all
 
 
 def as_number(value: JsonValue) -> float | None:

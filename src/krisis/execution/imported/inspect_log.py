@@ -229,7 +229,7 @@ class _SampleReader:
         if value in _RIGHT:
             asking.is_right = True
         elif value == "N":
-            asking.abstained = not (reason == "no_response" and self.options.empty == "failed")
+            asking.abstained = not (reason == "no_response" and self.options.empty == "no_answer")
             asking.answer = asking.answer if asking.abstained else ""
         elif value in ("I", 0, False) and not isinstance(value, list | dict):
             asking.is_right = False

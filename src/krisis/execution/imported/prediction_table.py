@@ -47,6 +47,11 @@ def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
     lines = list(_LINES[kind](path))
     if not lines:
         raise InvalidFile(f"{path} has no rows; is it the right file?")
+    if options.reader and options.model:
+        raise InvalidValue(
+            f"--reader {options.reader} and --model {options.model} both name who answered; "
+            "give one of them"
+        )
     columns = list(dict.fromkeys(c for _, row in lines if isinstance(row, dict) for c in row))
     used = {name: str(getattr(options, name)) for name in COLUMNS if getattr(options, name)}
     for column in (*used.values(), *options.group):
@@ -57,8 +62,25 @@ def read_table(path: Path, kind: str, options: ImportOptions) -> Reading:
     taken_for |= {f"group {column}": f"column {column}" for column in options.group}
     unused = [column for column in columns if column not in (*used.values(), *options.group)]
     notes = [f"columns that were not used: {', '.join(unused)[:300]}"] if unused else []
-    askings = [_asking(line, options) for line in lines]
-    return Reading(askings, taken_for, path.stem, "predictions", "imported", notes)
+    found = Reading([], taken_for, path.stem, "predictions", "imported", notes)
+    if options.reader:
+        n_rows, lines = len(lines), [line for line in lines if _was_read(line, options)]
+        if not lines:
+            raise InvalidFile(f"{path}: {options.reader} has no answer in {options.prediction}")
+        found.model = f"reader/{options.reader}"
+        found.read = f"{len(lines):,} of {n_rows:,}"
+    found.askings = [_asking(line, options) for line in lines]
+    return found
+
+
+def _was_read(line: Line, options: ImportOptions) -> bool:
+    """Say whether a reader read a row: one without an answer is not part of their run."""
+    values = line[1]
+    if isinstance(values, str):
+        return True  # a broken line is listed as such
+    answer = values.get(options.prediction)
+    abstained = as_truth(values.get(options.abstained)) if options.abstained else False
+    return bool(abstained) or (answer is not None and bool(str(answer).strip()))
 
 
 def _asking(line: Line, options: ImportOptions) -> Asking | NotTaken:

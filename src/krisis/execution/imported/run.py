@@ -12,8 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from krisis import __version__
+from krisis.answers import AnswerSet
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.execution.imported.base import ImportOptions, Reading
+from krisis.execution.imported.base import Asking, ImportOptions, Reading
 from krisis.execution.imported.inspect_log import read_inspect_log
 from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_table
@@ -31,7 +32,7 @@ from krisis.results.journal import Place, Spent
 from krisis.results.repeats import mark_agreement
 from krisis.results.store import Identity
 
-_TABLE = {*COLUMNS, "group"}
+_TABLE = {*COLUMNS, "group", "reader"}
 _LOG = {"cluster", "should_defer", "group", "confidence"}
 _OF_ALL = {"confidence_scale", "answers", "ordinal", "positive", "abstain_answer", "empty"} | {
     *("model", "task", "suite")
@@ -70,23 +71,45 @@ def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
     for name in ("model", "task", "suite"):
         setattr(reading, name, getattr(options, name) or getattr(reading, name))
     taken = take_all(reading.askings, options)
+    if not taken.rows and not taken.not_taken:
+        raise InvalidFile(f"{path}: none of {taken.n_unread} cases was read, so there is no row")
     if not taken.rows:
         first = taken.not_taken[0]
         raise InvalidFile(
             f"{path}: none of {len(taken.not_taken)} rows can be taken; {first.place}: "
             f"{first.reason}"
         )
+    _refuse_missing_confidence(reading, taken, options)
     imported = Imported(
         format=kind,
         files={path.name: digest},
         taken_for=reading.taken_for,
         notes=(*reading.notes, *taken.notes),
         command=_command(path, kind, options),
-        n_expected=max(reading.n_expected, len(reading.askings)),
-        n_read=len(reading.askings),
+        n_expected=max(reading.n_expected, len(reading.askings)) - taken.n_unread,
+        n_read=len(reading.askings) - taken.n_unread,
         n_not_taken=len(taken.not_taken),
     )
     return ReadFile(path, reading, taken, imported, _task(reading, taken, options))
+
+
+def _refuse_missing_confidence(reading: Reading, taken: Taken, options: ImportOptions) -> None:
+    """Refuse a place of the confidence at which no row has one: its name is mistyped."""
+    answered = [row for row in taken.rows if row.outcome == "answered"]
+    if not options.confidence or not answered:
+        return
+    if any(row.confidence is not None for row in answered):
+        return
+    kind, colon, _ = options.confidence.partition(":")
+    known = ""
+    if colon and kind == "metadata":
+        askings = [one for one in reading.askings if isinstance(one, Asking)]
+        keys = sorted({str(key) for one in askings for key in one.values})
+        known = f" (the keys are {', '.join(keys)[:200] or 'none'})"
+    raise InvalidValue(
+        f"--confidence {options.confidence!r} was found in 0 of {len(answered):,} answered rows"
+        f"{known}; correct it or omit it"
+    )
 
 
 def _sha256(path: Path) -> str:
@@ -109,9 +132,10 @@ def _command(path: Path, kind: str, options: ImportOptions) -> str:
 
 
 def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
-    known = [str(answer) for answer, _ in taken.answers]
-    if options.positive is not None and str(options.positive) not in known:
-        listed = ", ".join(known) or "none is known; give --answers"
+    known = AnswerSet(tuple(answer for answer, _ in taken.answers))
+    positive = None if options.positive is None else known.match(options.positive)
+    if options.positive is not None and positive is None:
+        listed = ", ".join(map(str, known.allowed)) or "none is known; give --answers"
         raise InvalidValue(
             f"the positive answer {options.positive!r} is none of the answers ({listed})"
         )
@@ -119,10 +143,10 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
         raise InvalidValue("--ordinal needs --answers, which lists the answers in their order")
     return TaskFacts(
         reading.task,
-        tuple(taken.answers),
-        options.ordinal,
-        options.positive,
-        {key: key for key in options.group},
+        answers=tuple(taken.answers),
+        ordered=options.ordinal,
+        positive=positive,
+        groups={key: key for key in options.group},
     )
 
 
@@ -172,7 +196,12 @@ def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
     return Opening(
         identity,
         task,
-        {"suite": suite, "task": task.name, "n_records": n_records},
+        {
+            "suite": suite,
+            "task": task.name,
+            "n_records": n_records,
+            **({"read": read.reading.read} if read.reading.read else {}),
+        },
         model,
         Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows),
         may_store_features=False,
@@ -203,16 +232,11 @@ def _provenance(rows: Rows, task: TaskFacts, repeats: int) -> Provenance:
 def _spending(rows: Rows) -> Spending:
     """Return what the rows say; how many calls that took is not known."""
     known = Spending.of(Spent(), rows, elapsed_seconds=0.0)
-    failed = [row for row in rows if row.error is not None]
-    lost = (
-        sum(row.input_tokens or 0 for row in failed),
-        sum(row.output_tokens or 0 for row in failed),
-    )
     return Spending(
         input_tokens=known.input_tokens,
         output_tokens=known.output_tokens,
         token_total=known.token_total,
         token_total_reported=known.token_total_reported,
-        lost_input_tokens=lost[0] or None,
-        lost_output_tokens=lost[1] or None,
+        lost_input_tokens=known.lost_input_tokens or None,
+        lost_output_tokens=known.lost_output_tokens or None,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from krisis.errors import InvalidValue, MalformedReply
+from krisis.answers import AnswerSet, kept_value
+from krisis.errors import InvalidValue
 from krisis.execution.imported.base import (
     LONGEST_TEXT,
     Asking,
@@ -19,10 +21,13 @@ from krisis.execution.imported.base import (
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import Label, canonical_label
+from krisis.outcomes import NO_PREDICTION, NOT_ALLOWED
 
 # A wrong answer of which no words are known: a scorer kept its verdict alone.
 MARKED_WRONG = "(marked wrong)"
 LONGEST_ANSWER, LONGEST_TRUTH, LONGEST_NAME = 200, 2_000, 500
+# Of more right answers a file asks for free text, and nothing can be said of its words.
+_MOST_ANSWERS, _MOST_SHOWN = 20, 6
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+", re.ASCII)
 _WHOLE = re.compile(r"([+-]?\d{1,15})\.0+", re.ASCII)
 
@@ -35,6 +40,13 @@ class Taken:
     not_taken: list[NotTaken] = field(default_factory=list)
     answers: list[tuple[Label, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    n_unread: int = 0
+
+    @property
+    def reading_words(self) -> str:
+        """Say how many cases a reader read: the others are no rows."""
+        n = len(self.rows)
+        return f"read {n:,} of {n + self.n_unread:,} cases; those that were not read are no rows"
 
 
 def take_all(askings: Iterable[Asking | NotTaken], options: ImportOptions) -> Taken:
@@ -48,6 +60,9 @@ def take_all(askings: Iterable[Asking | NotTaken], options: ImportOptions) -> Ta
             continue
         try:
             row = taker.row(asking)
+        except Unread:
+            taken.n_unread += 1
+            continue
         except CannotTake as why:
             name = str(asking.record_id)[:LONGEST_NAME]
             taken.not_taken.append(NotTaken(asking.place, name, str(why)))
@@ -56,7 +71,10 @@ def take_all(askings: Iterable[Asking | NotTaken], options: ImportOptions) -> Ta
         deferred.append(taker.abstains(row.ground_truth, asking))
         of_choices[asking.choices] = None
     taken.answers = options.answer_pairs() or _common_answers(list(of_choices))
+    taker.refuse_foreign_answers()
     taken.notes = taker.notes(taken.rows)
+    if taken.n_unread:
+        taken.notes.append(taken.reading_words)
     if any(deferred) and not options.should_defer:
         for row, due in zip(taken.rows, deferred, strict=True):
             row.metadata = {**row.metadata, "should_abstain": due}
@@ -75,13 +93,20 @@ def _common_answers(found: Sequence[tuple[tuple[Label, str], ...]]) -> list[tupl
     return [(label, "") for label in labels] if all(found) else []
 
 
+class Unread(Exception):
+    """A case that a reader never read: it is no row."""
+
+
 class _Taker:
     """Checks askings one by one, remembering which records it has seen."""
 
     def __init__(self, options: ImportOptions) -> None:
         self._options = options
-        self._allowed = {canonical_label(answer) for answer, _ in options.answer_pairs()}
+        self._answers = AnswerSet(tuple(answer for answer, _ in options.answer_pairs()))
         self._tokens = {canonical_label(token) for token in options.abstain_answer}
+        self._said: Counter[Label] = Counter()  # answers that are compared with the right ones
+        self._n_allowed = 0
+        self._right: dict[Label, None] = {}
         self._seen: set[tuple[str, int]] = set()
         self._truths: dict[str, tuple[Label, str]] = {}
         self._n_by_verdict = self._n_without_words = 0
@@ -90,7 +115,7 @@ class _Taker:
         """Return the row of an asking."""
         name = _name(asking.record_id, "id")
         truth = _label(asking.truth, "right answer", LONGEST_TRUTH)
-        if self._allowed and canonical_label(truth) not in self._allowed:
+        if not self._answers.allows(truth):
             raise CannotTake(f"the right answer {truth!r} is none of the answers")
         cluster = self._cluster(asking) or name
         self._refuse_repeated(name, asking.repeat, (truth, cluster))
@@ -153,16 +178,20 @@ class _Taker:
         if is_empty and not (asking.is_right or (answer is None and asking.is_right is False)):
             if self._options.empty == "abstained":
                 return None, "", None, True
-            if self._options.empty == "failed":
-                return "no answer", MalformedReply.failure_class, None, False
+            if self._options.empty == "no_answer":
+                return "no answer", NO_PREDICTION, None, False
+            if self._options.empty == "unread":
+                raise Unread
             raise CannotTake(
-                "it has no answer; say what that means: --empty abstained or --empty failed"
+                "it has no answer; say what that means: --empty abstained, no_answer or unread"
             )
         prediction = self._prediction(asking, truth)
-        known = {MARKED_WRONG, *self._allowed}
-        if self._allowed and canonical_label(prediction) not in known:
-            words = "the answer is none of the answers of the task"
-            return words, MalformedReply.failure_class, None, False
+        if not self._answers.allowed or prediction == MARKED_WRONG:
+            return None, "", prediction, False
+        if self._answers.match(prediction) is None:
+            words = f"{prediction!r} is not one of the allowed answers ({self._answers.listed()})"
+            return words, NOT_ALLOWED, kept_value(prediction), False
+        self._n_allowed += 1
         return None, "", prediction, False
 
     def _prediction(self, asking: Asking, truth: Label) -> Label:
@@ -173,6 +202,8 @@ class _Taker:
                     f"the answer {answer!r} is a fraction and the right answer a whole number; "
                     "is it a probability?"
                 )
+            self._said[answer] += 1
+            self._right[truth] = None
             return answer
         said = None if asking.answer is None else _short(asking.answer)
         same = said is not None and canonical_label(said) == canonical_label(truth)
@@ -184,6 +215,25 @@ class _Taker:
         if said is None:
             self._n_without_words += 1
         return MARKED_WRONG if said is None else said
+
+    def refuse_foreign_answers(self) -> None:
+        """Refuse predictions of which not one is an allowed answer: they are in other words.
+
+        Where the answers are not listed, those that are right are taken for them, if they are few.
+        """
+        truths = AnswerSet(tuple(self._right))
+        known = self._answers if self._answers.allowed else truths
+        if not self._said or len(known.allowed) > _MOST_ANSWERS or self._n_allowed:
+            return
+        if any(known.match(said) is not None for said in self._said):
+            return
+        shown = ", ".join(repr(said) for said, _ in self._said.most_common(_MOST_SHOWN))
+        more = ", …" if len(self._said) > _MOST_SHOWN else ""
+        raise InvalidValue(
+            f"none of the {self._said.total():,} predictions is an allowed answer: they are "
+            f"{shown}{more} and the answers are {known.listed()}; write both in the same words, or "
+            "list the answers with --answers"
+        )
 
     def abstains(self, answer: JsonValue, asking: Asking) -> bool:
         """Say whether an answer is one that stands for abstaining, by itself or by its words."""

@@ -15,6 +15,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, Direction, MetricScores
 from krisis.metrics.paired import Exchanges
 from krisis.results.comparison.matching import ChangedRow, MatchedRuns
+from krisis.results.comparison.missing import MissingCases
 from krisis.results.comparison.text import comparison_html, spending_of
 from krisis.results.comparison.where import Where, where_they_differ
 from krisis.results.frames import frame_of
@@ -120,34 +121,45 @@ class MetricDelta(ShortRepr):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair(ShortRepr):
-    """Two of the runs, side by side."""
+    """Two of the runs, side by side, on the cases that both evaluated.
+
+    ``matched`` is None where files without rows were compared; ``missing`` says how the other run
+    did on cases that one of the two lacks.
+    """
 
     left: str
     right: str
     deltas: Mapping[str, MetricDelta]
     changes: Mapping[str, Sequence[ChangedRow]] = field(default_factory=dict)
+    matched: MatchedRuns | None = None
+    missing: Sequence[MissingCases] = ()
+
+    @property
+    def basis(self) -> str:
+        """Say how many cases of how many patients both runs evaluated."""
+        if self.matched is None:
+            return "unpaired"
+        n, n_patients = self.matched.n_compared, self.matched.n_patients
+        return f"{n:,} common cases of {n_patients:,} patients"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs with all pairs; ``matched`` is None where files without rows were compared.
+    """All runs with all pairs; every pair is compared on its own common cases.
 
-    ``left_out`` says, per metric that not every run has in the same form, why it is not compared.
+    ``scores`` are those of every run on all that it evaluated. ``left_out`` says, per metric that
+    not every run has in the same form, why it is not compared.
     """
 
     runs: Mapping[str, BenchmarkResult]
     scores: Mapping[str, MetricScores]
     pairs: Sequence[Pair]
     options: CompareOptions
-    matched: MatchedRuns | None
-    n_patients: int = 0
     n_permutations: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        basis = "unpaired"
-        if self.matched is not None:
-            basis = f"{self.matched.n_compared:,} rows of {self.n_patients:,} patients"
+        basis = listed(list(dict.fromkeys(pair.basis for pair in self.pairs)))
         return f"Comparison({listed([cut(name) for name in self.runs])}; {basis})"
 
     def _repr_html_(self) -> str:
@@ -157,26 +169,25 @@ class Comparison:
     @property
     def paired(self) -> bool:
         """Say whether rows were matched, or only scores compared."""
-        return self.matched is not None
+        return all(pair.matched is not None for pair in self.pairs)
 
     @cached_property
     def where(self) -> list[Where]:
         """In which groups the runs of every pair differ; nothing where rows were not matched."""
-        if self.matched is None:
-            return []
-        rows, options = self.matched.rows, self.options
+        options = self.options
         n = options.n_exchanges(len(self.pairs))
         exchanges = Exchanges(n, options.seed, options.level)
         task = next(iter(self.runs.values())).provenance.task_facts
         return [
             where_they_differ(
                 (pair.left, pair.right),
-                (rows[pair.left].table, rows[pair.right].table),
+                (pair.matched.rows[pair.left].table, pair.matched.rows[pair.right].table),
                 exchanges,
                 words=task.words if task else str,
                 n_pairs=len(self.pairs),
             )
             for pair in self.pairs
+            if pair.matched is not None
         ]
 
     def side_by_side(self) -> SideBySide:
@@ -187,6 +198,7 @@ class Comparison:
         """Return, per metric with a better end, the best run and all not significantly different.
 
         Runs are ranked by the number that they are compared by; a run without it is not ranked.
+        Of a run with cases that were not evaluated, the worse bound counts.
         """
         groups: dict[str, list[str]] = {}
         for key, delta in self.pairs[0].deltas.items():
@@ -195,9 +207,40 @@ class Comparison:
             if len(known) < 2 or delta.direction == "neither" or not is_tested:
                 continue
             better = max if delta.direction == "higher" else min
-            best = better(known, key=lambda name: known[name])
+            worst = {name: self._end(name, key, delta.direction, known[name]) for name in known}
+            best = better(worst, key=lambda name: worst[name])
             groups[key] = [name for name in known if name == best or self._tied(best, name, key)]
         return groups
+
+    def depends_on_missing(self, key: str) -> bool:
+        """Tell whether another run may be the best in a metric once missing cases are known."""
+        best, direction = self.tied_with_best().get(key, [])[:1], self._direction(key)
+        if not best or direction == "neither":
+            return False
+        tied = self.tied_with_best()[key]
+        sign = 1 if direction == "higher" else -1
+        known = self._comparable(key)
+        other: Direction = "lower" if direction == "higher" else "higher"
+        ends = {name: sign * self._end(name, key, other, known[name]) for name in known}
+        worst = max(sign * self._end(name, key, direction, known[name]) for name in tied)
+        return any(ends[name] > worst for name in known if name not in tied)
+
+    def _direction(self, key: str) -> Direction:
+        delta = self.pairs[0].deltas.get(key)
+        return "neither" if delta is None else delta.direction
+
+    def _end(self, name: str, key: str, direction: Direction, value: float) -> float:
+        """Return the worse bound of a run's score, on all that it evaluated.
+
+        A metric that is compared by another number than its score keeps that ``value``.
+        """
+        score = self.scores[name].get(key)
+        delta = self.pairs[0].deltas.get(key)
+        if score is None or math.isnan(score.value) or (delta is not None and delta.compared_by):
+            return value
+        if score.bounds is None:
+            return float(score.value)
+        return float(score.bounds[0] if direction == "higher" else score.bounds[1])
 
     def _comparable(self, label: str) -> dict[str, float]:
         """Return the compared number of every run that has one."""
@@ -244,17 +287,13 @@ class Comparison:
 
     def to_dict(self) -> JsonObject:
         """Return everything as JSON values."""
-        matched, options = self.matched, self.options
+        options = self.options
+        tied = self.tied_with_best()
         return {
             "kind": "krisis.comparison",
-            "schema_version": 2,
+            "schema_version": 3,
             "paired": self.paired,
             "runs": list(self.runs),
-            "n_matched": matched.n_matched if matched else None,
-            "n_compared": matched.n_compared if matched else None,
-            "n_patients": self.n_patients or None,
-            "n_failed": dict(matched.n_failed) if matched else None,
-            "unmatched": {k: list(v) for k, v in matched.unmatched.items()} if matched else None,
             "options": {
                 "n_permutations": self.n_permutations,
                 "seed": options.seed,
@@ -266,7 +305,11 @@ class Comparison:
             "spending": {name: spending_of(run) for name, run in self.runs.items()},
             "scores": {
                 name: {
-                    score.identifier: {"value": score.value, "parameters": score.parameters}
+                    score.identifier: {
+                        "value": score.value,
+                        "bounds": score.bounds,
+                        "parameters": score.parameters,
+                    }
                     for score in scores.values()
                 }
                 for name, scores in self.scores.items()
@@ -275,14 +318,22 @@ class Comparison:
                 _pair_dict(pair, options.level, where)
                 for pair, where in zip_longest(self.pairs, self.where)
             ],
-            "tied_with_best": self.tied_with_best(),
+            "tied_with_best": tied,
+            "depends_on_missing": [key for key in tied if self.depends_on_missing(key)],
         }
 
 
 def _pair_dict(pair: Pair, level: float, where: Where | None) -> JsonObject:
+    matched = pair.matched
     return {
         "left": pair.left,
         "right": pair.right,
+        "n_matched": matched.n_matched if matched else None,
+        "n_compared": matched.n_compared if matched else None,
+        "n_patients": matched.n_patients if matched else None,
+        "n_not_evaluated": dict(matched.n_not_evaluated) if matched else None,
+        "unmatched": {k: list(v) for k, v in matched.unmatched.items()} if matched else None,
+        "missing": [one.to_dict() for one in pair.missing],
         "deltas": {label: delta.to_dict(level) for label, delta in pair.deltas.items()},
         "where": where.to_dict() if where else None,
         "changes": {

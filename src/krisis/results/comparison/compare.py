@@ -16,7 +16,13 @@ from krisis.metrics.paired import Exchanges, PairedDifference, TableForm, paired
 from krisis.metrics.scoring import score_all, undefined_form
 from krisis.metrics.table import Table
 from krisis.results.comparison.base import CompareOptions, Comparison, MetricDelta, Pair
-from krisis.results.comparison.matching import changed_rows, match_runs, refuse_other_data
+from krisis.results.comparison.matching import (
+    RowKeys,
+    changed_rows,
+    match_runs,
+    refuse_other_data,
+)
+from krisis.results.comparison.missing import missing_cases
 from krisis.results.result import BenchmarkResult
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import non_inferior
@@ -116,13 +122,12 @@ def _paired(
     left_out: Mapping[str, str],
     tested: set[str],
 ) -> Comparison:
-    matched = match_runs(runs)
-    tables = {name: rows.table for name, rows in matched.rows.items()}
     # Two runs are read by their difference, more of them side by side as well.
     intervals = BootstrapOptions(level=options.level) if len(runs) > 2 else None
     scores = {
-        name: score_all(metrics, table, intervals=intervals) for name, table in tables.items()
+        name: score_all(metrics, run.rows.table, intervals=intervals) for name, run in runs.items()
     }
+    keys = {name: RowKeys.by(name, run.evaluation_results) for name, run in runs.items()}
     n_pairs = math.comb(len(runs), 2)
     exchanges = Exchanges(options.n_exchanges(n_pairs), options.seed, options.level)
     primary = _primary(metrics, options.primary)
@@ -131,23 +136,39 @@ def _paired(
     described = {name: form for name, form in forms.items() if name not in tested}
     family = {name: form for name, form in forms.items() if name in tested}
     for left, right in combinations(runs, 2):
-        both = tables[left], tables[right]
+        two = {left: runs[left], right: runs[right]}
+        matched = match_runs(two, keys)
+        both = matched.rows[left].table, matched.rows[right].table
+        here = [
+            scores[name]
+            if matched.n_compared == len(runs[name].rows)
+            else score_all(metrics, table)
+            for name, table in zip(two, both, strict=True)
+        ]
         found, n_drawn = paired_differences(*both, family, exchanges=exchanges, primary=primary)
         if described:
             found |= paired_differences(*both, described, exchanges=exchanges, primary=None)[0]
         deltas = {
             metric.identifier: _delta(
                 metric,
-                (scores[left][metric.label], scores[right][metric.label]),
+                (here[0][metric.label], here[1][metric.label]),
                 found.get(metric.identifier),
                 n_pairs=n_pairs if metric.identifier in tested else None,
                 primary=metric.identifier == primary,
             )
             for metric in metrics
         }
-        pairs.append(Pair(left, right, deltas, changed_rows(matched, left, right)))
-    n_patients = next(iter(tables.values())).patients.n
-    return Comparison(runs, scores, pairs, options, matched, n_patients, n_drawn, left_out)
+        pairs.append(
+            Pair(
+                left,
+                right,
+                deltas,
+                changed_rows(matched, left, right),
+                matched,
+                missing_cases(two, matched),
+            )
+        )
+    return Comparison(runs, scores, pairs, options, n_drawn, left_out)
 
 
 def _form_of(metric: BaseMetric) -> TableForm:
@@ -239,7 +260,7 @@ def _unpaired(
         )
         for left, right in combinations(runs, 2)
     ]
-    return Comparison(runs, scores, pairs, options, None)
+    return Comparison(runs, scores, pairs, options)
 
 
 def _unpaired_delta(left: MetricScore, right: MetricScore) -> MetricDelta:

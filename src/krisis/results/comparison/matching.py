@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-import numpy as np
-
+from krisis.answers import AnswerSet
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.partition import VERDICTS, verdicts
 from krisis.metrics.row_order import patient_order
-from krisis.metrics.table import IntArray, Table, canonical_label
 from krisis.results.result import BenchmarkResult
 
 # The k-th asking of a record in one run is matched with the k-th asking in another.
@@ -22,18 +21,28 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class MatchedRuns:
-    """The rows that every run scored, ordered by patient; and what had to be left out."""
+    """The rows that every run evaluated, ordered by patient; and what had to be left out.
+
+    ``lacking`` are, of every run, the positions of the rows that it evaluated and another run did
+    not.
+    """
 
     rows: Mapping[str, Rows]
     positions: Mapping[str, Sequence[int]]
     unmatched: Mapping[str, Sequence[str]]
     n_matched: int
-    n_failed: Mapping[str, int]
+    n_not_evaluated: Mapping[str, int]
+    lacking: Mapping[str, Sequence[int]]
 
     @property
     def n_compared(self) -> int:
-        """Return the number of rows that all runs scored."""
+        """Return the number of rows that all runs evaluated."""
         return len(next(iter(self.rows.values())))
+
+    @property
+    def n_patients(self) -> int:
+        """Return the number of their patients."""
+        return next(iter(self.rows.values())).table.patients.n
 
 
 def refuse_other_data(runs: Mapping[str, BenchmarkResult]) -> None:
@@ -50,15 +59,15 @@ def refuse_other_data(runs: Mapping[str, BenchmarkResult]) -> None:
 
 
 @dataclass(slots=True)
-class _Told:
+class RowKeys:
     """What rows must tell to be matched, read in one pass: a long run holds no rows in memory."""
 
     keyed: dict[Key, int]
     truths: list[int | str]
-    failed: list[bool]
+    missing: list[bool]
 
     @classmethod
-    def by(cls, name: str, rows: Sequence[EvaluationResult]) -> _Told:
+    def by(cls, name: str, rows: Sequence[EvaluationResult]) -> RowKeys:
         """Read the rows of a run."""
         seen: Counter[str] = Counter()
         listed = list(rows)
@@ -74,34 +83,52 @@ class _Told:
             told.keyed[record, seen[record]] = position
             seen[record] += 1
             told.truths[position] = row.ground_truth
-            told.failed[position] = row.error is not None
+            told.missing[position] = row.outcome == "not_evaluated"
         return told
 
 
-def match_runs(runs: Mapping[str, BenchmarkResult]) -> MatchedRuns:
-    """Match rows by record_id and keep those that every run has and scored."""
-    told = {name: _Told.by(name, run.evaluation_results) for name, run in runs.items()}
+def match_runs(
+    runs: Mapping[str, BenchmarkResult], keys: Mapping[str, RowKeys] | None = None
+) -> MatchedRuns:
+    """Match rows by record_id and keep those that every run has and evaluated.
+
+    ``keys`` are those of the rows where they were read before.
+    """
+    told = {
+        name: RowKeys.by(name, run.evaluation_results) if keys is None else keys[name]
+        for name, run in runs.items()
+    }
     first, *others = told.values()
     common = [key for key in first.keyed if all(key in other.keyed for other in others)]
+    names = " and ".join(runs)
     if not common:
-        raise InvalidValue("the runs share no record_id, so there is nothing to compare")
-    _refuse_other_truth(common, told)
-    scored = [k for k in common if not any(one.failed[one.keyed[k]] for one in told.values())]
+        raise InvalidValue(f"{names} share no record_id, so there is nothing to compare")
+    answers = next(iter(runs.values())).rows.answers or AnswerSet()
+    _refuse_other_truth(common, told, answers)
+    scored = [k for k in common if not any(one.missing[one.keyed[k]] for one in told.values())]
     if not scored:
-        raise InvalidValue("no record was scored by every run; retry the failed rows first")
+        raise InvalidValue(f"no record was evaluated by both {names}; resume the runs first")
     positions = {name: [one.keyed[key] for key in scored] for name, one in told.items()}
-    kept = set(common)
+    kept, compared = set(common), set(scored)
     return MatchedRuns(
-        {name: run.rows.taken(positions[name]) for name, run in runs.items()},
-        positions,
-        {name: [k[0] for k in one.keyed if k not in kept] for name, one in told.items()},
-        len(common),
-        {name: sum(one.failed[one.keyed[k]] for k in common) for name, one in told.items()},
+        rows={name: run.rows.taken(positions[name]) for name, run in runs.items()},
+        positions=positions,
+        unmatched={name: [k[0] for k in one.keyed if k not in kept] for name, one in told.items()},
+        n_matched=len(common),
+        n_not_evaluated={
+            name: sum(one.missing[one.keyed[k]] for k in common) for name, one in told.items()
+        },
+        lacking={
+            name: [at for k, at in one.keyed.items() if k not in compared and not one.missing[at]]
+            for name, one in told.items()
+        },
     )
 
 
-def _refuse_other_truth(common: Sequence[Key], told: Mapping[str, _Told]) -> None:
-    canonical = lru_cache(maxsize=None)(canonical_label)
+def _refuse_other_truth(
+    common: Sequence[Key], told: Mapping[str, RowKeys], answers: AnswerSet
+) -> None:
+    canonical = lru_cache(maxsize=None)(answers.key)
     for key in common:
         truths = {name: one.truths[one.keyed[key]] for name, one in told.items()}
         if len({canonical(truth) for truth in truths.values()}) > 1:
@@ -112,15 +139,21 @@ def _refuse_other_truth(common: Sequence[Key], told: Mapping[str, _Told]) -> Non
             )
 
 
-OUTCOMES = ("right", "wrong", "abstained")
+OUTCOMES = tuple(name.replace("_", " ") for name in VERDICTS)
 # What became of a row → what became of it in the other run, in the order in which it matters.
 CHANGES = (
     ("right", "wrong"),
     ("wrong", "right"),
+    ("right", "no answer"),
+    ("wrong", "no answer"),
     ("right", "abstained"),
     ("wrong", "abstained"),
     ("abstained", "right"),
     ("abstained", "wrong"),
+    ("abstained", "no answer"),
+    ("no answer", "right"),
+    ("no answer", "wrong"),
+    ("no answer", "abstained"),
 )
 
 
@@ -144,28 +177,11 @@ class ChangedRow:
         return asdict(self)
 
 
-def verdict(row: EvaluationResult) -> str:
-    """Say what became of a row: right, wrong, abstained or failed."""
-    if row.error is not None:
-        return "failed"
-    if row.abstained:
-        return "abstained"
-    if row.prediction is None:
-        return "wrong"
-    same = canonical_label(row.prediction) == canonical_label(row.ground_truth)
-    return "right" if same else "wrong"
-
-
-def outcome_codes(table: Table) -> IntArray:
-    """Return what became of every row, as a place in `OUTCOMES`."""
-    return np.where(table.abstained, 2, np.where(table.correct, 0, 1))
-
-
 def changed_rows(matched: MatchedRuns, left: str, right: str) -> dict[str, list[ChangedRow]]:
     """Return the matched rows of each kind of change, those of the surest new answer first."""
     found: dict[str, list[ChangedRow]] = {f"{a} → {b}": [] for a, b in CHANGES}
     sides = (left, right)
-    codes = (outcome_codes(matched.rows[name].table).tolist() for name in sides)
+    codes = (verdicts(matched.rows[name].table).tolist() for name in sides)
     positions = (matched.positions[name] for name in sides)
     rows = (matched.rows[name] for name in sides)
     for a, b, i, j, before, after in zip(*codes, *positions, *rows, strict=True):
@@ -188,8 +204,8 @@ def _changed(
         left_position=i,
         right_position=j,
         ground_truth=left.ground_truth,
-        left_answer=left.prediction if not left.abstained else None,
-        right_answer=right.prediction if not right.abstained else None,
+        left_answer=left.prediction if left.outcome == "answered" else None,
+        right_answer=right.prediction if right.outcome == "answered" else None,
         left_confidence=left.confidence,
         right_confidence=right.confidence,
         should_abstain=None if due is None else bool(due),

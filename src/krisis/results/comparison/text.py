@@ -49,26 +49,37 @@ def overview_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def heading(comparison: Comparison) -> str:
-    """Say how many rows and patients the comparison rests on, and what was left out."""
-    matched = comparison.matched
+    """Say how many cases and patients every pair rests on, and what was left out."""
     about = _about(comparison)
-    if matched is None:
+    if not comparison.paired:
         unpaired = (
             "UNPAIRED: at least one file holds scores but no rows, so the runs are compared as if "
             "they had no case in common. Name full results or run directories for a paired test."
         )
         return "\n".join([unpaired, *about])
-    failed = {name: n for name, n in matched.n_failed.items() if n}
-    missing = {name: len(ids) for name, ids in matched.unmatched.items() if ids}
-    basis = f"{matched.n_compared:,} rows of {comparison.n_patients:,} patients"
-    lines = [f"{basis}, scored by every run ({matched.n_matched:,} matched by record_id)"]
-    lines += [f"  {name}: {n:,} matched rows failed" for name, n in failed.items()]
-    lines += [
-        f"  {name}: {n:,} rows have no partner ({', '.join(matched.unmatched[name][:N_IDS_SHOWN])}"
-        f"{', …' if n > N_IDS_SHOWN else ''})"
-        for name, n in missing.items()
-    ]
-    return "\n".join([*lines, *about])
+    bases = {pair.basis for pair in comparison.pairs}
+    lines = [f"{bases.pop()} in every pair"] if len(bases) == 1 else []
+    if not lines:
+        lines = [f"{pair.left} and {pair.right}: {pair.basis}" for pair in comparison.pairs]
+    for pair in comparison.pairs:
+        lines += _left_out(pair)
+    return "\n".join([*dict.fromkeys(lines), *about])
+
+
+def _left_out(pair: Pair) -> Iterator[str]:
+    """Yield what of two runs is not compared, and whether that is like the rest."""
+    matched = pair.matched
+    if matched is None:
+        return
+    for name, n in matched.n_not_evaluated.items():
+        if n:
+            yield f"  {name}: {n:,} matched cases not evaluated"
+    for name, ids in matched.unmatched.items():
+        if ids:
+            more = ", …" if len(ids) > N_IDS_SHOWN else ""
+            named = f"{', '.join(ids[:N_IDS_SHOWN])}{more}"
+            yield f"  {name}: {len(ids):,} cases have no partner ({named})"
+    yield from (f"  {one.sentence}" for one in pair.missing)
 
 
 def _about(comparison: Comparison) -> list[str]:
@@ -248,7 +259,8 @@ def closing_lines(comparison: Comparison) -> Iterator[str]:
     if comparison.paired and groups:
         yield "\nBest, with all that show no significant difference from it:"
         for label, names in groups.items():
-            yield f"  {label}: {', '.join(names)}"
+            open_ = " (depends on the missing cases)" * comparison.depends_on_missing(label)
+            yield f"  {label}: {', '.join(names)}{open_}"
     for label, reason in comparison.left_out.items():
         yield f"Not compared: {label}: {reason}."
     reasons = {(d.name, d.reason): None for p in comparison.pairs for d in p.deltas.values()}

@@ -11,8 +11,9 @@ import numpy as np
 from krisis.json_values import JsonObject
 from krisis.metrics.forms import prior_icc
 from krisis.metrics.paired import Exchanges
+from krisis.metrics.partition import verdicts
 from krisis.metrics.table import WHY_DEFERRED, BoolArray, Label, Table
-from krisis.results.comparison.matching import OUTCOMES, outcome_codes
+from krisis.results.comparison.matching import OUTCOMES
 from krisis.statistics.group_gaps import SMALLEST_GROUP
 from krisis.statistics.intervals import Interval
 from krisis.statistics.paired import unseen_disagreement
@@ -112,7 +113,11 @@ def differing(left: Table, right: Table) -> BoolArray:
         np.array([*table.labels, None], dtype=object)[table.prediction] for table in (left, right)
     )
     answered = left.answered & right.answered
-    found: BoolArray = (left.abstained != right.abstained) | (answered & (first != second))
+    found: BoolArray = (
+        (left.abstained != right.abstained)
+        | (left.no_answer != right.no_answer)
+        | (answered & (first != second))
+    )
     return found
 
 
@@ -235,7 +240,7 @@ def _inference(
     exchanges: Exchanges,
 ) -> PairedGroups:
     left, right = tables
-    discordant = (left.correct != right.correct) | (left.abstained != right.abstained)
+    discordant = verdicts(left) != verdicts(right)
     floors = {id(rows): _floors(left, rows, discordant, exchanges.level) for _, rows in columns}
     groups = [
         PairedGroup(b.astype(np.float64) - a, rows, floors[id(rows)]) for (a, b), rows in columns
@@ -287,7 +292,7 @@ def _n_patients(table: Table, rows: BoolArray) -> int:
 
 
 def _outcomes(left: Table, right: Table) -> dict[tuple[str, str], int]:
-    codes = 3 * outcome_codes(left) + outcome_codes(right)
-    counts = np.bincount(codes, minlength=9).tolist()
+    codes = len(OUTCOMES) * verdicts(left) + verdicts(right)
+    counts = np.bincount(codes, minlength=len(OUTCOMES) ** 2).tolist()
     pairs = [(before, after) for before in OUTCOMES for after in OUTCOMES]
     return dict(zip(pairs, counts, strict=True))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from krisis.errors import InvalidValue, KrisisError
 from krisis.json_values import JsonMapping, JsonObject, JsonValue, dumps
 from krisis.metrics.base import EvaluationResult
-from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.metrics.partition import deferral_cell
+from krisis.outcomes import WORDS
+from krisis.reporting.deferral import CELLS
 from krisis.reporting.report import reasons_of
 from krisis.reporting.wording import number, percent
 from krisis.results.account import Finding
@@ -96,8 +98,10 @@ def _place(run: LoadedRun, position: int, query: Mapping[str, str]) -> JsonObjec
 
 
 def _answer(row: EvaluationResult, task: TaskFacts | None) -> str:
+    if row.outcome == "no_answer" and row.prediction is not None:
+        return f"no answer ({row.prediction})"
     if row.outcome != "answered":
-        return row.outcome
+        return WORDS[row.outcome]
     none = "none of the allowed answers"
     return none if row.prediction is None else answer_words(row.prediction, task, whole=True)
 

@@ -13,15 +13,17 @@ import numpy as np
 
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import EvaluationResult
-from krisis.reporting.costliest import is_correct, shortened
-from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.metrics.partition import deferral_cell, verdict
+from krisis.outcomes import OUTCOMES
+from krisis.reporting.costliest import shortened
+from krisis.reporting.deferral import CELLS
 from krisis.reporting.report import reasons_of
 from krisis.results.base import TaskFacts
 from krisis.results.export import csv_lines
 from krisis.results.report_tables import answer_words
 from krisis.viewer.catalogue import Catalogue, LoadedRun
 from krisis.viewer.page import Page, choice_of, number_of, text_of, whole_of
-from krisis.viewer.row_index import OUTCOMES, SCORED, SORTS, IntArray, RowFilter
+from krisis.viewer.row_index import SCORED, SORTS, IntArray, RowFilter
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 500
@@ -37,7 +39,8 @@ PRESETS = {
         cell="answer_when_should_defer", sort="-confidence"
     ),
     CELLS["abstain_when_should_answer"][3]: RowFilter(cell="abstain_when_should_answer"),
-    "failed": RowFilter(outcome="failed"),
+    "no answer": RowFilter(outcome="no_answer"),
+    "not evaluated": RowFilter(outcome="not_evaluated"),
 }
 _DUE = {
     "yes": "deferral was due",
@@ -179,12 +182,12 @@ def filter_words(wanted: RowFilter, task: TaskFacts | None) -> str:
             return words
     low, high = wanted.confidence_min, wanted.confidence_max
     parts = [
-        wanted.outcome,
+        wanted.outcome.replace("_", " "),
         {"yes": "right", "no": "wrong"}.get(wanted.correct, ""),
         CELLS[wanted.cell][3] if wanted.cell else "",
         _DUE.get(wanted.due, ""),
         f"because of {wanted.reason.replace('_', ' ')}" if wanted.reason else "",
-        f"failed as {wanted.failure}" if wanted.failure else "",
+        f"no answer: {wanted.failure}" if wanted.failure else "",
         f"answer {answer_words(wanted.predicted, task)}" if wanted.predicted else "",
         f"truth {answer_words(wanted.truth, task)}" if wanted.truth else "",
         wanted.group,
@@ -226,6 +229,5 @@ def case_line(run: LoadedRun, position: int) -> JsonObject:
 
 def tone_of(row: EvaluationResult) -> str:
     """Return the word, and the colour, of what became of a row."""
-    if row.outcome != "answered":
-        return row.outcome
-    return "correct" if is_correct(row) else "wrong"
+    found = verdict(row)
+    return "correct" if found == "right" else found.replace("_", "-")

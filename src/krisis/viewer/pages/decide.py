@@ -50,11 +50,12 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     content: JsonObject = {
         "name": name,
         "words": list(items.words),
-        "n_rows": items.n_items + items.table.n_failed,
+        "n_rows": items.table.n_rows,
         "n_scored": items.n_items,
         "n_answered": int(items.predicted.sum()),
         "n_abstained": items.table.n_abstained,
-        "n_failed": items.table.n_failed,
+        "n_no_answer": items.table.n_no_answer,
+        "n_not_evaluated": items.table.n_not_evaluated,
         "n_patients": items.table.patients.n,
         "each_asked_several_times": collapsed,
         "confidence": {"used": variant, "available": available},
@@ -127,7 +128,7 @@ def _desk(items: RunItems, asked: Asked, variant: str, available: list[str]) -> 
     """Return the rows with their scores, made once for a run and a variant."""
     if not items.n_items:
         raise InvalidValue(
-            f"There is nothing to decide: none of the {items.table.n_failed} rows was answered or "
+            f"There is nothing to decide: none of the {items.table.n_rows} rows was answered or "
             "abstained on."
         )
     if not items.predicted.any():
@@ -338,7 +339,9 @@ def _is_of(run: LoadedRun, certificate: Certificate) -> bool:
 
 def _links(content: JsonObject, by_confidence: bool) -> JsonObject:
     """Return the filters of the rows behind every count; of other scores the rows know nothing."""
-    links: JsonObject = {"abstained": "outcome=abstained", "failed": "outcome=failed"}
+    links: JsonObject = {
+        one: f"outcome={one}" for one in ("abstained", "no_answer", "not_evaluated")
+    }
     point = content["point"]
     if point is None or not by_confidence:
         return links

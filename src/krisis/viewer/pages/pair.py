@@ -12,14 +12,14 @@ import numpy as np
 
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonObject
+from krisis.metrics.partition import deferral_cell, verdicts
 from krisis.metrics.table import BoolArray, Table
-from krisis.reporting.deferral import CELLS, deferral_cell
+from krisis.reporting.deferral import CELLS
 from krisis.reporting.paired_confidence import QUADRANTS, in_bin
 from krisis.reporting.report import reasons_of
 from krisis.results.comparison.matching import (
     OUTCOMES,
     match_runs,
-    outcome_codes,
     refuse_other_data,
 )
 from krisis.results.comparison.where import differing, groups_of
@@ -104,7 +104,7 @@ class MatchedPair:
         kept = left.everyone if wanted.show == "all" else differing(left, right)
         for table, outcome in ((left, wanted.left), (right, wanted.right)):
             if outcome:
-                kept = kept & (outcome_codes(table) == OUTCOMES.index(outcome))
+                kept = kept & (verdicts(table) == OUTCOMES.index(outcome))
         if wanted.quadrant is not None:
             first, second = QUADRANTS[wanted.quadrant - 1]
             kept = kept & (left.correct == first) & (right.correct == second)
@@ -129,7 +129,7 @@ class MatchedPair:
             "run": self.runs[which].name,
             "position": position,
             "tone": tone_of(row),
-            "answer": "abstained" if row.abstained else self._words(row.prediction),
+            "answer": "abstained" if row.outcome == "abstained" else self._words(row.prediction),
             "confidence": row.confidence,
             "reply": row.raw_response,
         }

@@ -14,6 +14,7 @@ from krisis.decisions.certificate import certificate_from
 from krisis.errors import KrisisError, UnknownName
 from krisis.json_values import JsonObject, read_object
 from krisis.metrics.base import MetricScore
+from krisis.outcomes import OUTCOMES
 from krisis.results.journal_reading import SoFar
 from krisis.results.report_tables import has_no_disease
 from krisis.results.side_by_side import (
@@ -32,7 +33,6 @@ STATES = ("ended", "running", "stopped", "unreadable")
 N_SHOWN, PAGE_SIZE, LARGEST_PAGE = 10, 50, 500
 N_COLUMNS = 4
 _USUAL = ("accuracy", "selective_accuracy", "abstention_rate", "deferral_alignment")
-_OUTCOMES = ("answered", "abstained", "failed")
 Key: TypeAlias = Callable[[Entry], float | str]
 # What a table can be sorted by beside its metrics.
 _SORTS: dict[str, Key] = {
@@ -43,7 +43,8 @@ _SORTS: dict[str, Key] = {
     "n": lambda entry: entry.n_done,
     "answered": lambda entry: entry.counts.get("answered", 0),
     "abstained": lambda entry: entry.counts.get("abstained", 0),
-    "failed": lambda entry: entry.counts.get("failed", 0),
+    "no_answer": lambda entry: entry.counts.get("no_answer", 0),
+    "not_evaluated": lambda entry: entry.counts.get("not_evaluated", 0),
     "cost": lambda entry: math.nan if entry.cost is None else entry.cost,
 }
 
@@ -169,7 +170,7 @@ def line(entry: Entry) -> JsonObject:
         "created_at": entry.created_at,
         "n_cases": entry.n_cases,
         "n_done": entry.n_done,
-        "counts": {outcome: entry.counts.get(outcome, 0) for outcome in _OUTCOMES},
+        "counts": {outcome: entry.counts.get(outcome, 0) for outcome in OUTCOMES},
         "cost": entry.cost,
         "problem": entry.problem,
         "damage": entry.damage,
@@ -270,7 +271,8 @@ def _ordered(entries: Sequence[Entry], sort: str) -> list[Entry]:
     name = sort.removeprefix("-")
 
     def of_metric(entry: Entry) -> float:
-        return metric_cell(entry.scores.get(name)).value
+        score = entry.scores.get(name)
+        return metric_cell(score).worse_end(score.direction if score else "neither")
 
     key: Key = _SORTS.get(name, of_metric)
     by_name = sorted(entries, key=lambda entry: entry.name)

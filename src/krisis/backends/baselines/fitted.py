@@ -1,0 +1,250 @@
+"""Classifiers on the shown features, fitted on the training records of the suite."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from krisis.backends.base import BackendResponse, BaseBackend
+from krisis.backends.baselines.constant import fitted_on, training_by_source
+from krisis.data.base import BaseDataSuite, Features, Label, PatientRecord
+from krisis.errors import InvalidValue, MissingExtra
+from krisis.json_values import JsonObject
+
+Array = npt.NDArray[np.float64]
+MAX_WORDS_PER_COLUMN = 12
+DEFAULT_CONFIDENCE = 0.80
+
+
+class Model(Protocol):
+    """What is needed of a classifier of scikit-learn."""
+
+    def fit(self, rows: Array, codes: npt.NDArray[np.int64]) -> Model:
+        """Learn from rows and the codes of their answers."""
+
+    def predict_proba(self, rows: Array) -> Array:
+        """Return the probability of each answer for every row."""
+
+
+class Fitted(BaseBackend):
+    """A calibrated classifier of scikit-learn that abstains where an answer is too uncertain.
+
+    It abstains below ``least_confidence``, by default one minus the price of deferring that the
+    task states, or 0.80 where it states none.
+    """
+
+    name = "fitted"
+    packages = ("scikit-learn", "numpy")
+    fills_gaps = True
+    averages_folds = True
+
+    def __init__(self, *, least_confidence: float | None = None) -> None:
+        if least_confidence is not None and not 0.0 <= least_confidence <= 1.0:
+            raise InvalidValue(
+                f"least_confidence must lie between 0 and 1, not {least_confidence!r}"
+            )
+        self.least_confidence = least_confidence
+        self._fitted: dict[str, _Fit] = {}
+
+    @abstractmethod
+    def model(self) -> Model:
+        """Return an unfitted classifier."""
+
+    def prepare(self, suite: BaseDataSuite) -> None:
+        """Fit a model on the training records of each source."""
+        if self.least_confidence is None:
+            price = suite.task.price
+            self.least_confidence = DEFAULT_CONFIDENCE if price is None else round(1 - price, 9)
+        for source, records in training_by_source(self, suite).items():
+            self._fitted[source] = self._fit(records)
+
+    def _fit(self, records: Sequence[PatientRecord]) -> _Fit:
+        features = [record.features for record in records]
+        table = FeatureTable.fit(features, fills_gaps=self.fills_gaps)
+        answers = sorted({record.label for record in records}, key=str)
+        codes = np.array([answers.index(record.label) for record in records])
+        model = self._calibrated(codes)
+        with _one_thread():
+            model.fit(table.rows(features), codes)
+        return _Fit(table, model, answers)
+
+    def _calibrated(self, codes: npt.NDArray[np.int64]) -> Model:
+        """Return the model, calibrated as far as the rarest answer allows."""
+        try:
+            from sklearn.calibration import CalibratedClassifierCV
+        except ImportError:
+            raise MissingExtra.named("baselines", f"the baseline {self.name!r}") from None
+        counts = Counter(codes.tolist())
+        if len(counts) < 2:
+            raise InvalidValue(
+                f"{self.name!r} needs training records with at least two different labels"
+            )
+        n_folds = min(5, *counts.values())
+        model = self.model()
+        if n_folds > 1:
+            model = CalibratedClassifierCV(
+                model, method="temperature", cv=n_folds, ensemble=self.averages_folds
+            )
+        return model
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        """Judge one record."""
+        return self.evaluate_batch([record])[0]
+
+    def evaluate_batch(self, records: Sequence[PatientRecord]) -> list[BackendResponse]:
+        """Judge several records at once."""
+        fits = [fitted_on(self, self._fitted, record) for record in records]
+        responses: list[BackendResponse | None] = [None] * len(records)
+        for fit in set(map(id, fits)):
+            here = [place for place, one in enumerate(fits) if id(one) == fit]
+            made = fits[here[0]]
+            chances = made.chances([records[place].features for place in here])
+            for place, row in zip(here, chances, strict=True):
+                responses[place] = self._response(row, made.answers)
+        return [response for response in responses if response is not None]
+
+    def _response(self, chances: Array, answers: list[Label]) -> BackendResponse:
+        best = int(np.argmax(chances))
+        confidence = min(1.0, float(chances[best]))
+        signals = {"confidence": confidence}
+        if confidence < (self.least_confidence or 0.0):
+            return BackendResponse(None, abstained=True, signals=signals)
+        return BackendResponse(answers[best], confidence=confidence, signals=signals)
+
+    def identity(self) -> JsonObject:
+        """Return the name and the stated confidence."""
+        return {"backend": self.name, "least_confidence": self.least_confidence}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A fitted model with its columns and answers."""
+
+    table: FeatureTable
+    model: Model
+    answers: list[Label]
+
+    def chances(self, features: Sequence[Features]) -> Array:
+        """Return the probability of each answer for every case."""
+        with _one_thread():
+            return self.model.predict_proba(self.table.rows(features))
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Keep boosted trees to one thread: on a busy machine several take many times as long."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    limits: AbstractContextManager[object] = threadpool_limits(1)
+    return limits
+
+
+class Logistic(Fitted):
+    """Calibrated logistic regression.
+
+    Gaps are filled with training medians; positive numbers also enter as logarithms. That a value
+    is missing is on purpose no input.
+    """
+
+    name = "logistic"
+
+    def model(self) -> Model:
+        """Return a logistic regression on standardised columns."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        model: Model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+        return model
+
+
+class Boosting(Fitted):
+    """Calibrated gradient boosting of decision trees; a missing value is an input like any other.
+
+    Trees are shallow and few: on some thousand patients, deeper ones learn the sample.
+    """
+
+    name = "boosting"
+    fills_gaps = False
+    averages_folds = False  # one model instead of five, each of which is slow to ask
+
+    def model(self) -> Model:
+        """Return boosted trees with a seed of their own."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        model: Model = HistGradientBoostingClassifier(
+            max_iter=150, learning_rate=0.05, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
+        )
+        return model
+
+
+@dataclass(frozen=True, slots=True)
+class NumberColumn:
+    """A column of numbers: its median, and the range beyond which values are drawn in."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> NumberColumn:
+        """Learn from training values; one slip of the pen must not bend the whole model."""
+        low, median, high = np.percentile(values, [2, 50, 98])
+        return cls(float(median), float(low), float(high))
+
+    def cells(self, number: float | None) -> list[float]:
+        """Return the value, and its logarithm where the column is positive."""
+        value = self.median if number is None else min(max(number, self.low), self.high)
+        return [value, math.log(value)] if self.low > 0 else [value]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureTable:
+    """Turns features into numbers, by columns learnt from training features."""
+
+    numbers: dict[str, NumberColumn]
+    words: dict[str, list[str]]
+    fills_gaps: bool = True
+
+    @classmethod
+    def fit(cls, features: Sequence[Features], *, fills_gaps: bool = True) -> FeatureTable:
+        """Learn which columns are numbers and which are words; long texts are left out."""
+        numbers: dict[str, NumberColumn] = {}
+        words: dict[str, list[str]] = {}
+        for name in dict.fromkeys(name for row in features for name in row):
+            values = [n for row in features if (n := _number(row, name)) is not None]
+            given = (row.get(name) for row in features)
+            spoken = sorted({value for value in given if isinstance(value, str)})
+            if values:
+                numbers[name] = NumberColumn.of(values)
+            elif 1 < len(spoken) <= MAX_WORDS_PER_COLUMN:
+                words[name] = spoken
+        return cls(numbers, words, fills_gaps)
+
+    def rows(self, features: Iterable[Features]) -> Array:
+        """Return one row of numbers for each case."""
+        return np.array([self._row(case) for case in features], dtype=float)
+
+    def _row(self, case: Features) -> list[float]:
+        cells: list[float] = []
+        for name, column in self.numbers.items():
+            number = _number(case, name)
+            if self.fills_gaps:
+                cells.extend(column.cells(number))
+            else:  # trees split on order alone, and send what is missing its own way
+                cells.append(math.nan if number is None else number)
+        for name, words in self.words.items():
+            cells.extend(float(case.get(name) == word) for word in words)
+        return cells
+
+
+def _number(case: Features, name: str) -> float | None:
+    value = case.get(name)
+    return float(value) if isinstance(value, int | float) else None

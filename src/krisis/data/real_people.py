@@ -1,0 +1,194 @@
+"""What suites on real people share: who is asked about, the split, the price and the account."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from krisis.data.base import (
+    BaseDataSuite,
+    CostTable,
+    FeatureSet,
+    Label,
+    PatientRecord,
+    SuiteConfig,
+)
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject
+
+P = TypeVar("P")
+_FRACTIONS = {
+    0.5: "half",
+    0.25: "a quarter",
+    0.2: "a fifth",
+    0.1: "a tenth",
+    0.05: "a twentieth",
+    0.02: "a fiftieth",
+    0.01: "a hundredth",
+}
+
+
+def abstain_at_price(price: float) -> str:
+    """Say that one may abstain, and at what price.
+
+    >>> abstain_at_price(0.2)
+    'You may abstain. An abstention costs a fifth of what a wrong answer costs.'
+    """
+    percent = f"{(Decimal(str(price)) * 100).normalize():f} %"  # every digit, no exponent
+    share = _FRACTIONS.get(price, percent)
+    return f"You may abstain. An abstention costs {share} of what a wrong answer costs."
+
+
+def price_of(deferral: JsonMapping | None, default: float) -> float:
+    """Return the price of deferring that ``{"risk": …}`` asks for, or refuse it."""
+    given: object = {} if deferral is None else deferral
+    if not isinstance(given, Mapping):
+        raise InvalidValue(f"deferral must be a mapping such as {{risk: 0.1}}, not {given!r}")
+    for name in given:
+        if name != "risk":
+            raise UnknownName.among("field of deferral", str(name), ["risk"])
+    price = given.get("risk", default)
+    number = isinstance(price, int | float) and not isinstance(price, bool)
+    if not number or not 0.0 < price < 1.0:
+        raise InvalidValue(f"the deferral risk must lie between 0 and 1, not {price!r}")
+    return float(price)
+
+
+def equal_costs(answers: Iterable[Label], price: float) -> CostTable:
+    """Return the costs that the prompt states: every wrong answer 100, a deferral its share."""
+    answers = list(answers)
+    return CostTable(
+        {truth: {answer: 100.0 for answer in answers if answer != truth} for truth in answers},
+        float(Decimal(str(price)) * 100),
+        note="Every wrong answer costs 100 and a deferral the share that the prompt states. These "
+        "costs are value judgements; replace them with your own.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Generic[P]):
+    """The people held out, those to fit on, and how many were left out and why."""
+
+    held_out: Sequence[P]
+    training: Sequence[P]
+    left_out: Counter[str]
+
+
+def split(
+    people: Sequence[P], left_out: Callable[[P], str], *, test_size: float, seed: int
+) -> Parts[P]:
+    """Hold people out by the seed alone, so that one held out in one task is so in all."""
+    n_held_out = min(max(1, round(len(people) * test_size)), len(people) - 1)
+    order = np.random.default_rng(seed).permutation(len(people))
+    held_out: list[P] = []
+    training: list[P] = []
+    reasons: Counter[str] = Counter()
+    for place, index in enumerate(order):
+        if reason := left_out(people[index]):
+            reasons[reason] += 1
+        else:
+            (held_out if place < n_held_out else training).append(people[index])
+    if not held_out:
+        raise InvalidValue(
+            f"test_size={test_size:g} holds out {n_held_out} people, and none of them has the "
+            "values that the task needs; give a larger test_size"
+        )
+    return Parts(held_out, training, reasons)
+
+
+class RealPeopleSuite(BaseDataSuite, Generic[P]):
+    """People of one source, some held out; what happened to them is the truth and is never shown.
+
+    ``deferral`` is ``{"risk": …}``: the price of one deferral relative to one wrong answer.
+    """
+
+    name = "real_people"
+    source_name: str = ""
+    option_words: Mapping[str, str] = {
+        "deferral": "Cost of one deferral relative to one wrong answer (0.2 = a fifth)",
+    }
+    baselines: tuple[str, ...] = (
+        "always-answer",
+        "always-abstain",
+        "majority",
+        "logistic",
+        "boosting",
+    )
+    prices: Mapping[str, float] = {}
+
+    def __init__(
+        self, config: SuiteConfig | None = None, *, deferral: JsonMapping | None = None
+    ) -> None:
+        super().__init__(config)
+        if self.config.features is not FeatureSet.REDUCED:
+            raise InvalidValue(
+                f"features={self.config.features.value!r} is no choice of the suite {self.name!r}, "
+                "whose tasks say what is shown; leave it out"
+            )
+        if self.config.has_chosen_n_synthetic and self.config.n_synthetic:
+            raise InvalidValue(
+                f"n_synthetic={self.config.n_synthetic} asks for synthetic patients, and the suite "
+                f"{self.name!r} has the people of {self.source_name} only; leave it out"
+            )
+        self.price = price_of(deferral, self.prices[self.config.task])
+
+    @abstractmethod
+    def people(self) -> Sequence[P]:
+        """Return everybody in the order of the source."""
+
+    @abstractmethod
+    def left_out(self, person: P) -> str:
+        """Return why a person cannot be asked about; nothing where they can."""
+
+    @abstractmethod
+    def record(self, person: P) -> PatientRecord:
+        """Return the case of a person."""
+
+    @abstractmethod
+    def provenance(self) -> JsonObject:
+        """Return the source, its licence, and the file with its hash."""
+
+    @cached_property
+    def parts(self) -> Parts[P]:
+        """Return who is held out and who is fitted on."""
+        config = self.config
+        return split(self.people(), self.left_out, test_size=config.test_size, seed=config.seed)
+
+    def load(self) -> list[PatientRecord]:
+        """Return the people held out, in an order drawn by the seed."""
+        self.notice = f"{self.account()}\n{self.terms}"
+        return [self.record(person) for person in self.parts.held_out]
+
+    def training_records(self) -> list[PatientRecord]:
+        """Return everybody else."""
+        return [self.record(person) for person in self.parts.training]
+
+    def describe(self) -> JsonObject:
+        """Say who is asked about, how their answers fall, and under which terms."""
+        labels = Counter(str(record.label) for record in self.records())
+        return {
+            **super().describe(),
+            "account": self.account(),
+            "labels": dict(sorted(labels.items())),
+            "price": self.price,
+            "terms": self.terms,
+            "provenance": [self.provenance()],
+        }
+
+    def account(self) -> str:
+        """Return how many people there are in each part, with the reasons of those left out."""
+        parts = self.parts
+        why = "; ".join(f"{reason}: {n}" for reason, n in sorted(parts.left_out.items()))
+        return (
+            f"{self.source_name}: {len(self.people())} adults read; {parts.left_out.total()} left "
+            f"out{f' ({why})' if why else ''}; {len(parts.held_out)} evaluated; "
+            f"{len(parts.training)} kept for fitting baselines (test_size "
+            f"{self.config.test_size:g})"
+        )

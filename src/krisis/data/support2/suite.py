@@ -1,0 +1,244 @@
+"""The suite `support2`: whether a seriously ill patient dies within two or six months."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from types import MappingProxyType
+from typing import Literal
+
+from krisis.data.base import (
+    FeatureDescription,
+    FeatureValue,
+    Judgement,
+    Label,
+    PatientRecord,
+    SuiteConfig,
+    Task,
+)
+from krisis.data.real_people import (
+    Parts,
+    RealPeopleSuite,
+    abstain_at_price,
+    equal_costs,
+)
+from krisis.data.support2.file import DISEASES, SUPPORT2, Patient, read_patients
+from krisis.errors import InvalidValue, UnknownName
+from krisis.json_values import JsonMapping, JsonObject
+
+TERMS = (
+    "SUPPORT2 is licensed CC BY 4.0: name its source. Make no attempt to learn who anybody is. For "
+    "evaluation, never for the care of a patient"
+)
+_AGE_BANDS = ((45, "18–44"), (65, "45–64"), (75, "65–74"), (200, "75+"))
+_GROUPS = {name: name for name in ("disease", "sex", "age_band", "race")}
+_SETTING = (
+    "Seriously ill adults in five teaching hospitals in the USA, 1989 to 1994; the findings are "
+    "those of the third day of the study."
+)
+CASES = ("held-out", "all")
+
+
+def _descriptions() -> Mapping[str, FeatureDescription]:
+    text = resources.files(__package__).joinpath("findings.toml").read_text(encoding="utf-8")
+    found = {}
+    for name, one in tomllib.loads(text).items():
+        coded = {int(k) if k.isdigit() else k: v for k, v in one.pop("values", {}).items()}
+        found[name] = FeatureDescription(values=coded, **one)
+    return found
+
+
+FINDINGS = _descriptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is asked about: by which day, and who foresaw it, by the columns of the file."""
+
+    question: str
+    paraphrase: str
+    answers: Mapping[Label, str]
+    within_days: float | None
+    # Columns with the probability of survival, by who gave it.
+    readers: Mapping[str, str]
+
+
+OUTCOMES: Mapping[str, Outcome] = {
+    "two-months": Outcome(
+        "Will this patient die within two months (60 days)?",
+        "In two months (60 days), will this patient have died?",
+        {0: "alive after two months", 1: "dead within two months"},
+        60,
+        {"physician": "prg2m", "support-model": "surv2m"},
+    ),
+    "six-months": Outcome(
+        "Will this patient die within six months (180 days)?",
+        "In six months (180 days), will this patient have died?",
+        {0: "alive after six months", 1: "dead within six months"},
+        180,
+        {"physician": "prg6m", "support-model": "surv6m"},
+    ),
+    "hospital": Outcome(
+        "Will this patient die during this stay in hospital?",
+        "Will this hospital stay end with the death of the patient?",
+        {0: "leaves hospital alive", 1: "dies in hospital"},
+        None,
+        {},
+    ),
+}
+
+
+class Support2Suite(RealPeopleSuite[Patient]):
+    """Death of seriously ill adults (SUPPORT2), beside the forecasts of their own physicians.
+
+    ``cases`` is ``held-out`` (the default) or ``all``, which leaves nobody to fit baselines on.
+    ``without`` names a disease group that is neither asked about nor fitted on; ``only`` asks about
+    all patients of one group, with baselines fitted on patients of the others.
+    """
+
+    name = "support2"
+    source_name = "SUPPORT2"
+    terms = TERMS
+    option_words: Mapping[str, str] = {
+        **RealPeopleSuite.option_words,
+        "cases": "held-out, or all patients, which leaves nobody to fit baselines on",
+        "without": "A disease group to leave out: " + ", ".join(DISEASES.values()),
+        "only": "The one disease group to ask about; baselines are fitted on the others",
+    }
+    # Where nobody gave a forecast (death in hospital), the last two are left out.
+    baselines = (*RealPeopleSuite.baselines, "physician", "reader/support-model")
+    prices: Mapping[str, float] = MappingProxyType(dict.fromkeys(OUTCOMES, 0.20))
+    tasks: Mapping[str, Task | Callable[..., Task]] = MappingProxyType(
+        {name: lambda suite: suite.asked() for name in OUTCOMES}
+    )
+
+    def __init__(
+        self,
+        config: SuiteConfig | None = None,
+        *,
+        deferral: JsonMapping | None = None,
+        cases: Literal["held-out", "all"] = "held-out",
+        without: str | None = None,
+        only: str | None = None,
+    ) -> None:
+        super().__init__(config, deferral=deferral)
+        if cases not in CASES:
+            raise UnknownName.among("choice of cases:", str(cases), CASES)
+        if without is not None and only is not None:
+            raise InvalidValue("without and only both choose disease groups; give one of them")
+        for name in (without, only):
+            if name is not None and name not in DISEASES.values():
+                raise UnknownName.among("disease group", str(name), DISEASES.values())
+        self.cases, self.without, self.only = cases, without, only
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what the chosen task asks about."""
+        return OUTCOMES[self.config.task]
+
+    def people(self) -> Sequence[Patient]:
+        """Return the patients in the order of the file."""
+        return read_patients(tuple(FINDINGS))
+
+    def left_out(self, person: Patient) -> str:
+        """Leave out nobody: every outcome is known (no censoring before day 344)."""
+        return ""
+
+    @cached_property
+    def parts(self) -> Parts[Patient]:
+        """Return who is asked about and who is fitted on."""
+        drawn = super().parts
+        everybody = [*drawn.held_out, *drawn.training]
+        training = [] if self.cases == "all" else drawn.training
+        asked = everybody if self.cases == "all" or self.only else drawn.held_out
+        apart = self.without or self.only
+        if apart:
+            training = [one for one in training if one.disease != apart]
+            asked = [one for one in asked if (one.disease == apart) == bool(self.only)]
+        return Parts(asked, training, drawn.left_out)
+
+    def record(self, person: Patient) -> PatientRecord:
+        """Return the case of a patient: findings of day 3, and what became of them."""
+        age = person.number_in("age")
+        assert age is not None
+        metadata = {
+            "synthetic": False,
+            "source": "SUPPORT2",
+            "disease": person.disease,
+            "sex": person.cells["sex"],
+            "age_band": next(name for limit, name in _AGE_BANDS if age < limit),
+            "race": person.cells["race"] or "not stated",
+        }
+        shown = {name: _finding(person, name) for name in FINDINGS}
+        return PatientRecord(shown, self.truth(person), metadata, f"support2-{person.number}")
+
+    def truth(self, person: Patient) -> Label:
+        """Return whether the patient died by the day that is asked about."""
+        days = self.outcome.within_days
+        if days is None:
+            return int(person.number_in("hospdead") == 1)
+        time = person.number_in("d.time")
+        assert time is not None
+        return int(person.number_in("death") == 1 and time <= days)
+
+    @property
+    def readers(self) -> Mapping[str, Mapping[str, Judgement]]:
+        """Return what the physician and the model of the study foresaw for each patient."""
+        found: dict[str, dict[str, Judgement]] = {}
+        for reader, column in self.outcome.readers.items():
+            found[reader] = {
+                f"support2-{person.number}": Judgement.of_probability(1.0 - survival)
+                for person in self.people()
+                if (survival := person.number_in(column)) is not None
+            }
+        return found
+
+    def provenance(self) -> JsonObject:
+        """Return the source, its licence and the hash of the file."""
+        return {
+            "source": SUPPORT2.source,
+            "licence": SUPPORT2.licence,
+            "file": SUPPORT2.path.name,
+            "sha256": SUPPORT2.sha256,
+            "n_adults": len(self.people()),
+        }
+
+    def account(self) -> str:
+        """Add which disease group was set apart."""
+        apart = f"; without {self.without}" if self.without else ""
+        apart = f"; only {self.only}" if self.only else apart
+        return f"{super().account()}{apart}"
+
+    def asked(self) -> Task:
+        """Return the chosen task."""
+        outcome = self.outcome
+        return Task(
+            self.config.task,
+            outcome.question,
+            outcome.answers,
+            FINDINGS,
+            abstain_at_price(self.price),
+            {"no": 0, "alive": 0, "yes": 1, "dead": 1},
+            paraphrase=outcome.paraphrase,
+            positive=1,
+            groups=_GROUPS,
+            metrics=("disease_auroc", "brier_score"),
+            setting=_SETTING,
+            costs=equal_costs(outcome.answers, self.price),
+            price=self.price,
+        )
+
+
+def _finding(person: Patient, name: str) -> FeatureValue:
+    """Return a finding at the precision at which it is shown: the file has stray digits."""
+    described = FINDINGS[name]
+    if described.decimals is not None:
+        number = person.number_in(name)
+        return None if number is None else round(number, described.decimals)
+    text = person.cells[name]
+    if not text:
+        return None
+    return int(text) if text.isdigit() else text

@@ -1,0 +1,260 @@
+"""A model and a reader on the same cases: each alone, and the model with deferral to the reader."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from krisis.confidence.variants import scores_of
+from krisis.decisions.cost_rules import accepts, best_threshold, cross_fitted
+from krisis.decisions.population import Population, Quantity
+from krisis.decisions.run_sample import ScoreOptions
+from krisis.errors import InvalidValue
+from krisis.json_values import JsonObject
+from krisis.metrics.items import RunItems
+from krisis.metrics.table import BoolArray, FloatArray
+from krisis.statistics.bootstrap import BootstrapOptions
+from krisis.statistics.intervals import Interval
+
+PER = 1000
+_N_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A figure per 1,000 cases with its interval by patient."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """Write the figure with its interval."""
+        sign = "−" if self.value < -0.05 else ""
+        low, high = (f"{one:.1f}".replace("-", "−") for one in (self.low, self.high))
+        return f"{sign}{abs(self.value):.1f} ({low} to {high})"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to answer the cases; ``read`` are those that the reader is asked about."""
+
+    name: str
+    wrong: Rate
+    no_answer: Rate
+    read: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderDecision:
+    """What model, reader and team get wrong on the cases that both have.
+
+    ``threshold`` is the confidence from which on the model answers, chosen on all common cases;
+    None defers everything. Where it was not ``given``, the team's figures are cross-fitted: the
+    threshold of every fold of patients was chosen on the others.
+    """
+
+    model: str
+    reader: str
+    n_common: int
+    n_model: int
+    n_reader: int
+    n_patients: int
+    confidence: str
+    threshold: float | None
+    given: bool
+    ways: Sequence[Way]
+    # The team's wrong answers minus those of the model and of the reader.
+    beyond_model: Rate
+    beyond_reader: Rate
+    level: float
+    seed: int
+    n_folds: int
+
+
+def decide_with_reader(
+    model: RunItems,
+    reader: RunItems,
+    score: ScoreOptions,
+    *,
+    answer_from: float | None = None,
+    n_folds: int = 10,
+    level: float = 0.95,
+) -> ReaderDecision:
+    """Compare a model, a reader, and the model that leaves its unsure cases to the reader.
+
+    Pairs use the cases that both runs have. The model answers from a confidence on, the reader
+    everything below and where the model gave no answer. Unless ``answer_from`` gives it, the
+    threshold is the one with the fewest wrong answers of the team, chosen for each fold of patients
+    on the other folds.
+    """
+    place = _common(model, reader)
+    run = _only(model, place)
+    there = np.array([place[row.record_id] for row in run.table.rows])
+    variant = score.variant(run)
+    confidence = scores_of(run, variant, calibrator=score.calibrator)
+    answered, read = run.predicted, reader.predicted[there]
+    wrong = (answered & ~run.table.correct).astype(np.float64)
+    read_wrong = (read & ~reader.table.correct[there]).astype(np.float64)
+    # A case without a final answer is not a wrong one, and no threshold may be rewarded for it.
+    extra = (wrong + ~answered) - (read_wrong + ~read)
+    best = best_threshold(confidence, extra) if answer_from is None else answer_from
+    if answer_from is None and run.table.patients.n > 1:
+        code = run.table.patients.code
+        accepted = cross_fitted(confidence, extra, code, n_folds=n_folds, seed=score.seed)
+    else:
+        accepted = accepts(confidence, best)
+    accepted &= answered
+    quantities = _quantities(accepted, answered, read, wrong, read_wrong)
+    population = Population.of(run)
+    options = BootstrapOptions(_N_RESAMPLES, seed=score.seed, level=level)
+    intervals = population.intervals(quantities, options)
+
+    def rate(key: tuple[str, str]) -> Rate:
+        return _rate(population.mean(quantities[key].values), intervals[key])
+
+    ways = [
+        Way(name, rate((name, "wrong")), rate((name, "no answer")), rate((name, "read")))
+        for name in ("model alone", "reader alone", "model with reader")
+    ]
+    return ReaderDecision(
+        model=model.source.model or model.source.path,
+        reader=reader.source.model or reader.source.path,
+        n_common=run.n_items,
+        n_model=model.n_items,
+        n_reader=reader.n_items,
+        n_patients=run.table.patients.n,
+        confidence=variant,
+        threshold=best,
+        given=answer_from is not None,
+        ways=ways,
+        beyond_model=rate(("team", "beyond model")),
+        beyond_reader=rate(("team", "beyond reader")),
+        level=level,
+        seed=score.seed,
+        n_folds=min(n_folds, run.table.patients.n),
+    )
+
+
+def _common(model: RunItems, reader: RunItems) -> dict[str, int]:
+    """Return the cases of both runs with their place in the reader's; refuse different truths."""
+    place = {row.record_id: index for index, row in enumerate(reader.table.rows)}
+    common = {}
+    for index, row in enumerate(model.table.rows):
+        found = place.get(row.record_id) if row.record_id else None
+        if found is None:
+            continue
+        truth = model.table.labels[model.table.truth[index]]
+        if truth != reader.table.labels[reader.table.truth[found]]:
+            raise InvalidValue(
+                f"{model.place(index)} has another true answer in the reader's run "
+                f"{reader.source.path}; name a run of the same task"
+            )
+        common[row.record_id] = found
+    if not common:
+        raise InvalidValue(
+            f"the reader's run {reader.source.path} shares no record_id with {model.source.path}; "
+            "name a run of the same cases"
+        )
+    return common
+
+
+def _only(run: RunItems, names: Collection[str]) -> RunItems:
+    kept = np.array([row.record_id in names for row in run.table.rows], dtype=np.bool_)
+    if kept.all():
+        return run
+    return RunItems(run.table.restricted(kept), run.source, run.default_confidence, words=run.words)
+
+
+def _quantities(
+    accepted: BoolArray,
+    answered: BoolArray,
+    read: BoolArray,
+    wrong: FloatArray,
+    read_wrong: FloatArray,
+) -> dict[tuple[str, str], Quantity]:
+    team = np.where(accepted, wrong, read_wrong)
+    found = {
+        ("model alone", "wrong"): wrong,
+        ("model alone", "no answer"): ~answered,
+        ("model alone", "read"): np.zeros(wrong.size),
+        ("reader alone", "wrong"): read_wrong,
+        ("reader alone", "no answer"): ~read,
+        ("reader alone", "read"): np.ones(wrong.size),
+        ("model with reader", "wrong"): team,
+        ("model with reader", "no answer"): ~accepted & ~read,
+        ("model with reader", "read"): ~accepted,
+    }
+    quantities = {key: Quantity(values.astype(np.float64)) for key, values in found.items()}
+    quantities["team", "beyond model"] = Quantity(team - wrong, -1.0, 1.0)
+    quantities["team", "beyond reader"] = Quantity(team - read_wrong, -1.0, 1.0)
+    return quantities
+
+
+def _rate(mean: float, interval: Interval) -> Rate:
+    return Rate(PER * mean, PER * interval.low, PER * interval.high)
+
+
+def reader_facts(decision: ReaderDecision) -> JsonObject:
+    """Return everything that is known, as JSON values."""
+    return {"kind": "krisis reader decision", "per": PER, **asdict(decision)}
+
+
+def reader_lines(decision: ReaderDecision) -> list[str]:
+    """Return the decision in sentences and a table."""
+    level = f"{100 * decision.level:g} %"
+    rows = [("per 1,000 cases", "wrong", "no answer", "read by the reader")]
+    rows += [(w.name, w.wrong.text, w.no_answer.text, f"{w.read.value:.1f}") for w in decision.ways]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = [
+        "  ".join(
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    rule = (
+        "defer every case"
+        if decision.threshold is None
+        else f"answer from a confidence of {decision.threshold:.6g} on"
+    )
+    chosen = (
+        f"The model's threshold was given: {rule}."
+        if decision.given
+        else f"Fewest wrong answers on these cases: {rule}. The figures of the team are "
+        f"cross-fitted over {decision.n_folds} folds of patients, so that no case chose its own "
+        "threshold."
+    )
+    opening = (
+        f"Model {decision.model} and reader {decision.reader} on {decision.n_common:,} common "
+        f"cases of {decision.n_patients:,} patients ({level} intervals by patient); the reader "
+        f"read {decision.n_common:,} of the {decision.n_model:,} cases of the model."
+    )
+    gaps = decision.ways[0].no_answer.value > 0
+    against = {"reader": decision.beyond_reader, "model": decision.beyond_model}
+    compared = [
+        f"Team compared with the {name} alone: {rate.text} wrong per 1,000 ({_verdict(rate)})"
+        + (
+            "; the team has an answer where the model has none."
+            if gaps and name == "model"
+            else "."
+        )
+        for name, rate in against.items()
+    ]
+    unseen = (
+        "The reader judged these cases without the model's answer; a reader who sees it may decide "
+        "otherwise."
+    )
+    return [opening, "", *table, "", *compared, chosen, unseen]
+
+
+def _verdict(rate: Rate) -> str:
+    if rate.high < 0:
+        return "fewer"
+    if rate.low > 0:
+        return "more"
+    return "cannot tell" if not math.isnan(rate.value) else "undefined"

@@ -1,0 +1,100 @@
+"""Whether the cases that one of two runs lacks are like the cases that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from scipy.stats import fisher_exact
+
+from krisis.json_values import JsonObject
+from krisis.metrics.base import EvaluationResult
+from krisis.metrics.partition import verdict
+from krisis.results.comparison.matching import MatchedRuns
+from krisis.results.result import BenchmarkResult
+
+_LIKELY = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class MissingCases:
+    """The cases that ``lacks`` has no reply to, and how ``other`` did on them and on the rest.
+
+    ``p_value`` is that of Fisher's exact test that ``other`` is as often right on both. Rows count
+    as independent.
+
+    Reference: Fisher, Statistical Methods for Research Workers, 5th edition (1934), section 21.02.
+    """
+
+    lacks: str
+    other: str
+    n_missing: int
+    n_right_missing: int
+    n_common: int
+    n_right_common: int
+    p_value: float
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether the missing cases are unlike the rest, as far as accuracy shows it."""
+        return self.p_value <= _LIKELY
+
+    @property
+    def sentence(self) -> str:
+        """Say how the other run did on the cases that one run lacks."""
+        missing, common = (
+            f"{right:,} of {n:,} ({right / n:.1%})"
+            for right, n in (
+                (self.n_right_missing, self.n_missing),
+                (self.n_right_common, self.n_common),
+            )
+        )
+        unlike = (
+            "they are unlike the rest, so the difference may not hold for all cases"
+            if self.differs
+            else "no sign that they are unlike the rest"
+        )
+        return (
+            f"{self.lacks} lacks {self.n_missing:,} cases; on these {self.other} is right on "
+            f"{missing}, on the common ones on {common} (Fisher's p = {self.p_value:.3g}): {unlike}"
+        )
+
+    def to_dict(self) -> JsonObject:
+        """Return everything as JSON values."""
+        return {**asdict(self), "differs": self.differs}
+
+
+def missing_cases(runs: dict[str, BenchmarkResult], matched: MatchedRuns) -> list[MissingCases]:
+    """Return, for each of two runs that lacks cases, how the other did on them."""
+    left, right = runs
+    found = []
+    for lacks, other in ((left, right), (right, left)):
+        rows = runs[other].rows
+        lacking = [rows[at] for at in matched.lacking[other]]
+        if not lacking:
+            continue
+        n_missing, n_right_missing = _right(lacking, runs[other])
+        table = matched.rows[other].table
+        n_common, n_right_common = table.n_scored, int(table.correct.sum())
+        counts = [
+            [n_right_missing, n_missing - n_right_missing],
+            [n_right_common, n_common - n_right_common],
+        ]
+        found.append(
+            MissingCases(
+                lacks=lacks,
+                other=other,
+                n_missing=n_missing,
+                n_right_missing=n_right_missing,
+                n_common=n_common,
+                n_right_common=n_right_common,
+                p_value=float(fisher_exact(counts).pvalue),
+            )
+        )
+    return found
+
+
+def _right(rows: Iterable[EvaluationResult], run: BenchmarkResult) -> tuple[int, int]:
+    """Return how many rows there are and how many of them are right."""
+    found = [verdict(row, run.rows.answers) for row in rows]
+    return len(found), found.count("right")
