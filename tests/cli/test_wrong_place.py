@@ -18,7 +18,7 @@ YAML = """suite: table
 name: t
 source: t.csv
 tasks:
-  main: {question: Is it?, label: {column: y}, answers: {0: 'no', 1: 'yes'}, features: [x]}
+  main: {question: 'Is it?', label: {column: y}, answers: {0: 'no', 1: 'yes'}, features: [x]}
 """
 
 
