@@ -222,7 +222,7 @@ def test_a_rule_never_flips(name: str, task: str, model: str) -> None:
     execution = Execution(perturb=[kind.value for kind in kinds])
     result = Benchmark(suite, backend_from_name(model), [], execution=execution).run(records)
     found = stability_of(result)
-    assert [one.name for one in found.perturbations] == [kind.value for kind in kinds]
+    assert {one.name for one in found.perturbations} == {kind.value for kind in kinds}
     for one in found.perturbations:
         assert one.n_cases + one.n_not_asked == len(records)
         assert one.abstention_flips.value == 0

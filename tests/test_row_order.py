@@ -35,11 +35,11 @@ COMMANDS = {
     "selective": "selective --input run --json",
     "selective of two": "selective --input run --input other --json",
     "compare": "compare run other --json",
-    "certify": "certify run --risk 0.3 --json",
-    "certify by patient": "certify run --risk 0.3 --by sex --json",
-    "decide": "decide run --cost costs.yaml --json",
+    "certify": "certify run --risk 0.3 --max-not-evaluated 0.1 --json",
+    "certify by patient": "certify run --risk 0.3 --by sex --max-not-evaluated 0.1 --json",
+    "decide": "decide run --cost costs.yaml --max-not-evaluated 0.1 --json",
     "audit": "audit run --json",
-    "check": f"{CHECK} --json",
+    "check": f"{CHECK} --max-not-evaluated 0.1 --json",
     "report": "report run -o page.html",
 }
 COSTS = "costs: {0: {1: 1}, 1: {0: 4}}\ndefer: 0.5\n"

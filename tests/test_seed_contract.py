@@ -179,6 +179,17 @@ def test_the_four_cases_of_deferral_are_counted_by_name() -> None:
     assert unlabelled.details["reason"] == "no_should_abstain_metadata"
 
 
+class Saying(Rule):
+    """Answers one label to every question."""
+
+    def __init__(self, label: int | str) -> None:
+        super().__init__()
+        self.label = label
+
+    def evaluate(self, record: PatientRecord) -> BackendResponse:
+        return BackendResponse(self.label, confidence=0.8)
+
+
 @pytest.mark.parametrize(
     ("task", "labels"), [("staging", (1,)), ("staging", (1, 2)), ("progression", ("stable",))]
 )
@@ -186,7 +197,7 @@ def test_brier_is_undefined_by_the_task_whatever_labels_were_drawn(
     task: str, labels: tuple[int | str, ...]
 ) -> None:
     suite = CKDSuite(SuiteConfig(task=task, n_synthetic=5))
-    result = Benchmark(suite, Rule()).run(cases(6, labels))
+    result = Benchmark(suite, Saying(labels[0])).run(cases(6, labels))
     loaded = BenchmarkResult.from_dict(json.loads(result.to_json()))
     again = [calibration.BrierScore()(rows) for rows in (loaded.evaluation_results, loaded.rows)]
     for score in (result.metric_scores["Brier Score"], *again):

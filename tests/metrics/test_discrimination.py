@@ -200,7 +200,8 @@ def test_intervals_hold_their_value_and_influences_are_derivatives(cases):
 @settings(max_examples=25)
 @given(cases=cases)
 def test_groups_are_scored_as_if_alone(cases):
-    rows = rows_of([*cases, (1, 1, 0.5, 0), (0, 0, 0.5, 1), (1, 0, 0.9, 2), (0, 1, 0.6, 3)])
+    made = rows_of([*cases, (1, 1, 0.5, 0), (0, 0, 0.5, 1), (1, 0, 0.9, 2), (0, 1, 0.6, 3)])
+    rows = Rows(made.table.rows, made.answers, as_given=True)
     group = np.arange(len(rows)) % 2
     for kind in NEW:
         by_group = kind().form(rows.table).by_group(group, 2)
@@ -222,6 +223,7 @@ def test_the_variance_by_patient_is_delongs_where_each_has_one_row():
     p, truth = rng.random(60).round(1), rng.random(60) < 0.4
     cases = [(int(t), 1, float(value)) for t, value in zip(truth, p, strict=True)]
     table = rows_of(cases).table
+    p, truth = p[table.positions], truth[table.positions]
     form = DiseaseAUROC().form(table)
     moved = form.on(Units(np.arange(60), 60)).influences(np.ones((60, 1)))[:, 0]
     m, n = int(truth.sum()), int((~truth).sum())

@@ -28,9 +28,17 @@ def test_a_row_without_the_right_answer_is_named() -> None:
 
 def test_a_prediction_that_is_no_label_is_named() -> None:
     rows = [row(0), row(1)]
-    rows[1].prediction = 0.5  # type: ignore[assignment]
-    with pytest.raises(InvalidValue, match=r"row 1 \(case-1\): prediction 0.5 is not a label"):
+    rows[1].prediction = [1]  # type: ignore[assignment]
+    with pytest.raises(InvalidValue, match=r"row 1 \(case-1\): prediction \[1\] is not a label"):
         Table(rows)
+
+
+def test_a_prediction_that_is_no_whole_number_is_a_wrong_answer() -> None:
+    rows = [row(0), row(1)]
+    rows[1].prediction = 0.5  # type: ignore[assignment]
+    table = Table(rows)
+    assert table.answered.tolist() == [True, True]
+    assert not table.correct[1]
 
 
 def test_a_confidence_that_is_no_number_is_not_taken_for_a_bad_label() -> None:
@@ -78,8 +86,8 @@ def test_very_many_patients_are_pooled_at_random_and_evenly() -> None:
     assert few.pools is few.patients
 
 
-def test_patients_are_in_the_order_of_their_names_and_those_without_one_first() -> None:
+def test_patients_are_in_the_order_of_their_names_and_rows_without_one_bear_their_own() -> None:
     names = ["p10", "p1", "", "p2", "p1", ""]
     table = Table([row(i, cluster_id=name) for i, name in enumerate(names)])
-    assert table.patient_names == ["", "", "p1", "p10", "p2"]
+    assert table.patient_names == ["case-2", "case-5", "p1", "p10", "p2"]
     assert table.patients.code.tolist() == [0, 1, 2, 2, 3, 4]

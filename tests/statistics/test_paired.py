@@ -55,7 +55,7 @@ def discordant(left_only: int, right_only: int, n_cases: int = 200) -> PairedDif
         ((5, 0), -0.025, -0.0500, 0.0, 0.0625),
         ((0, 5), 0.025, 0.0, 0.0500, 0.0625),
         ((6, 0), -0.03, -0.0538, -0.0062, 0.03125),
-        ((10, 3), -0.035, -0.0703, 0.0003, 0.0955),
+        ((10, 3), -0.035, -0.0703, 0.0003, 0.0923),  # 2 · P(X ≤ 3) of 13 tosses
     ],
 )
 def test_200_cases_give_the_values_worked_out_by_hand(pairs, delta, low, high, p_value):
@@ -63,7 +63,8 @@ def test_200_cases_give_the_values_worked_out_by_hand(pairs, delta, low, high, p
     assert found.delta == pytest.approx(delta)
     ends = (found.interval.low, found.interval.high)
     assert ends == pytest.approx((low, high), abs=6e-5)
-    assert found.p_value == pytest.approx(p_value, abs=0.002)
+    # 13 pairs that differ are exchanged 3,999 times: three standard errors.
+    assert found.p_value == pytest.approx(p_value, abs=0.014 if sum(pairs) > 10 else 0.002)
     assert found.p_adjusted == found.p_value
 
 

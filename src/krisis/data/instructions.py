@@ -31,7 +31,13 @@ class Instructions(StrEnum):
         return cls(text)
 
 
-_FRACTIONS = {"0.5": "half", "0.25": "a quarter", "0.2": "a fifth", "0.1": "a tenth"}
+_FRACTIONS = {
+    "0.5": "half",
+    "0.25": "a quarter",
+    "0.2": "a fifth",
+    "0.1": "a tenth",
+    "0.05": "a twentieth",
+}
 _BARE = "Do so if the question cannot be answered safely."
 
 

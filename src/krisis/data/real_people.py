@@ -24,26 +24,6 @@ from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import JsonMapping, JsonObject
 
 P = TypeVar("P")
-_FRACTIONS = {
-    0.5: "half",
-    0.25: "a quarter",
-    0.2: "a fifth",
-    0.1: "a tenth",
-    0.05: "a twentieth",
-    0.02: "a fiftieth",
-    0.01: "a hundredth",
-}
-
-
-def abstain_at_price(price: float) -> str:
-    """Say that one may abstain, and at what price.
-
-    >>> abstain_at_price(0.2)
-    'You may abstain. An abstention costs a fifth of what a wrong answer costs.'
-    """
-    percent = f"{(Decimal(str(price)) * 100).normalize():f} %"  # every digit, no exponent
-    share = _FRACTIONS.get(price, percent)
-    return f"You may abstain. An abstention costs {share} of what a wrong answer costs."
 
 
 def price_of(deferral: JsonMapping | None, default: float) -> float:

@@ -104,11 +104,17 @@ class _Kinds(dict[tuple[object, ...], int]):
     def __missing__(self, fields: tuple[object, ...]) -> int:
         truth, prediction, abstained, has_error, due, member = fields
         # A reply that is no answer is neither an answer nor an abstention, whatever it says.
-        labels = self.labels[truth], NO_LABEL if has_error else self.labels[prediction]
+        no_label = has_error or _is_fraction(prediction)
+        labels = self.labels[truth], NO_LABEL if no_label else self.labels[prediction]
         metadata = DEFERRAL.get(due, UNREADABLE), self.groups[member]
         self[fields] = kind = len(self)
         self.codes.append((*labels, bool(abstained and not has_error), bool(has_error), *metadata))
         return kind
+
+
+def _is_fraction(prediction: object) -> bool:
+    """Tell whether a prediction is a number such as 1.5, which is a wrong answer, not a label."""
+    return isinstance(prediction, float | np.floating) and not is_label(prediction)
 
 
 def _say_why_deferred(metadata: Sequence[JsonMapping]) -> bool:

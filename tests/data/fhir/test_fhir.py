@@ -473,5 +473,5 @@ def test_files_that_are_not_fhir_are_named(tmp_path):
 
 def test_without_the_extra_the_command_to_install_it_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "fhirpathpy", None)
-    with pytest.raises(MissingExtra, match=r"krisis\[fhir\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[fhir\]"):
         checked_path("Patient.gender", "feature 'sex'")

@@ -107,7 +107,7 @@ def test_decimals_are_those_that_the_file_asks_for(clinic: Clinic) -> None:
     text = build_prompt(suite.task, [record.features]).user
     assert "- hba1c: 8.10 %\n" in text
     assert "- age: 70\n" in text
-    assert record.features["hba1c"] == 8.0999023
+    assert record.features["hba1c"] == 8.1
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Feature:
             self.meaning,
             shown,
             second_unit=self.second_unit,
-            decimals=self.decimals,
+            decimals=self.decimals or None,
         )
 
 

@@ -24,7 +24,7 @@ from krisis.data.nhanes.survey import (
     Person,
     read_survey,
 )
-from krisis.data.real_people import RealPeopleSuite, abstain_at_price, equal_costs
+from krisis.data.real_people import RealPeopleSuite, equal_costs
 from krisis.json_values import JsonObject
 
 AGE = FeatureDescription(
@@ -93,7 +93,7 @@ class SurveySuite(RealPeopleSuite[Person]):
             question,
             answers,
             self.described,
-            abstain_at_price(self.price),
+            "",
             aliases,
             paraphrase=paraphrase,
             ordered=len(answers) > 2,

@@ -22,7 +22,6 @@ from krisis.data.base import (
 from krisis.data.real_people import (
     Parts,
     RealPeopleSuite,
-    abstain_at_price,
     equal_costs,
 )
 from krisis.data.support2.file import DISEASES, SUPPORT2, Patient, read_patients
@@ -220,7 +219,7 @@ class Support2Suite(RealPeopleSuite[Patient]):
             outcome.question,
             outcome.answers,
             FINDINGS,
-            abstain_at_price(self.price),
+            "",
             {"no": 0, "alive": 0, "yes": 1, "dead": 1},
             paraphrase=outcome.paraphrase,
             positive=1,

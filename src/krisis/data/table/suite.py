@@ -58,7 +58,7 @@ class TableSuite(BaseDataSuite):
 
     name = "table"
     option_words: Mapping[str, str] = {
-        "data_path": "The rows, where they are not below the folder of the YAML file."
+        "data_path": "A file of data in place of the one that the YAML file names"
     }
 
     def __init__(
