@@ -64,9 +64,13 @@ class UnknownName(UserError):
 
         >>> print(UnknownName.among("metric", "acuracy", ["accuracy", "brier_score"]))
         unknown metric 'acuracy'; did you mean 'accuracy'? Known: accuracy, brier_score.
+        >>> print(UnknownName.among("metric", "acc", ["accuracy", "aurc"]))
+        unknown metric 'acc'; did you mean 'accuracy'? Known: accuracy, aurc.
         """
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        # People shorten names: acc is the beginning of accuracy, though aurc has more such letters.
+        near = sorted((one for one in names if name and one.startswith(name)), key=len)
+        near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         suggestion = f"; did you mean {near[0]!r}?" if near else "."
         return cls(f"unknown {kind} {name!r}{suggestion} Known: {', '.join(names) or 'none'}.")
 

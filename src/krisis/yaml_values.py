@@ -6,7 +6,8 @@ values, and can take minutes for a large file. All three are refused in one sent
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -88,6 +89,101 @@ def parse_yaml(text: str, place: str) -> JsonValue:
         raise InvalidFile(f"{place} is YAML nested too deeply; write it flatter") from None
     _check_number_of_values(content, place)
     return content
+
+
+def key_lines(text: str) -> dict[str, int]:
+    """Return the line of every key of a YAML text by its path, and of every text in a list.
+
+    >>> key_lines("tasks:\\n  main:\\n    features: [age]\\n")["tasks.main.features.age"]
+    3
+    """
+    found: dict[str, int] = {}
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        return found
+    remaining: list[tuple[str, yaml.Node | None]] = [("", root)]
+    while remaining and len(found) < _MOST_VALUES:
+        place, node = remaining.pop()
+        members: list[tuple[yaml.Node, yaml.Node | None]] = []
+        if isinstance(node, yaml.MappingNode):
+            members = list(node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            members = [(item, None) for item in node.value]
+        for key, value in members:
+            if isinstance(key, yaml.ScalarNode):
+                path = f"{place}.{key.value}".removeprefix(".")
+                found.setdefault(path, key.start_mark.line + 1)
+                remaining.append((path, value))
+    return found
+
+
+class Noted:
+    """A value to be written as YAML with a comment after it, or lines of comment above it."""
+
+    def __init__(self, value: JsonValue, note: str = "", *, above: Sequence[str] = ()) -> None:
+        self.value, self.note, self.above = value, note, above
+
+
+def yaml_text(content: Mapping[str, object], *, above: Sequence[str] = ()) -> str:
+    """Return a mapping as YAML: a line for each key, mappings of plain values on one line.
+
+    Values may be `Noted`. The text is read back and must give the same values.
+
+    >>> print(yaml_text({"answers": Noted({"Y": "yes"}, "as in the table")}), end="")
+    answers: {Y: 'yes'}  # as in the table
+    """
+    text = "\n".join([*(_comment(line) for line in above), *_yaml_lines(content, "")]) + "\n"
+    if parse_yaml(text, "the draft") != _plain_values(content):
+        raise AssertionError("a YAML text must give back the values that it was made from")
+    return text
+
+
+def _plain_values(value: object) -> JsonValue:
+    if isinstance(value, Noted):
+        return _plain_values(value.value)
+    if isinstance(value, Mapping):
+        return {key: _plain_values(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_values(one) for one in value]
+    return value
+
+
+def _comment(words: str) -> str:
+    """Return a comment on one line; signs of control in a name of a column are spaces."""
+    return f"# {''.join(sign if sign.isprintable() else ' ' for sign in words)}".rstrip()
+
+
+def _yaml_lines(content: Mapping[str, object], indent: str) -> Iterator[str]:
+    for key, given in content.items():
+        noted = given if isinstance(given, Noted) else Noted(given)
+        value = noted.value
+        yield from (f"{indent}{_comment(line)}" for line in noted.above)
+        after = f"  {_comment(noted.note)}" if noted.note else ""
+        name = _on_one_line(key)
+        if isinstance(value, Mapping) and value and _is_deep(value):
+            yield f"{indent}{name}:{after}"
+            yield from _yaml_lines(value, f"{indent}  ")
+        elif isinstance(value, list) and any(isinstance(item, Noted) for item in value):
+            yield f"{indent}{name}:{after}"
+            for item in value:
+                one = item if isinstance(item, Noted) else Noted(item)
+                yield from (f"{indent}  {_comment(line)}" for line in one.above)
+                note = f"  {_comment(one.note)}" if one.note else ""
+                yield f"{indent}  - {_on_one_line(one.value)}{note}"
+        else:
+            yield f"{indent}{name}: {_on_one_line(value)}{after}"
+
+
+def _is_deep(value: Mapping[str, object]) -> bool:
+    return any(isinstance(one, Mapping | Noted) for one in value.values())
+
+
+def _on_one_line(value: JsonValue) -> str:
+    written = yaml.safe_dump(
+        value, sort_keys=False, default_flow_style=True, width=math.inf, allow_unicode=True
+    )
+    return written.removesuffix("\n").removesuffix("\n...")
 
 
 def _check_number_of_values(content: JsonValue, place: str) -> None:

@@ -319,7 +319,7 @@ def test_bad_options_are_one_sentence(run, arguments, message):
 
 
 def test_too_many_inputs_or_modes(run):
-    assert "3 times" in sentence("selective", *["--input", run] * 3)
+    assert "3 runs" in sentence("selective", *["--input", run] * 3)
     text = sentence("selective", "--input", run, *["--mode", "few_shot"] * 3)
     assert "3 modes came with 1 inputs" in text
 

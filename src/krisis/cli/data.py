@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -12,7 +13,8 @@ from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.data.base import SuiteConfig
 from krisis.data.ckd.commands import check_uci
-from krisis.data.table.sheet import data_sheet, sheet_text
+from krisis.data.table.check import check_suite, problem_lines
+from krisis.data.table.sheet import sheet_text
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps
 
@@ -31,11 +33,19 @@ def check(
     sex_column: str | None = typer.Option(
         None, "--sex-column", help="A column of the kidney suite's file that holds sex."
     ),
+    data_path: Path | None = typer.Option(
+        None,
+        "--data-path",
+        metavar="FILE",
+        help="The rows of the YAML file, where they are in another folder.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
 ) -> None:
-    """Print the data sheet of a table suite, or what the kidney suite reads in a file.
+    """Print the data sheet of a table suite and all its problems, or check a kidney table.
 
-    Exits 2 when the file cannot be used: a wrong key, an open TODO, a leak of the label.
+    Problems are listed by severity, each with the line to change. Exits 2 when the file cannot be
+    used: a wrong key, a value that cannot be read, a leak of the label. Columns that no task uses
+    are not checked.
     """
     is_suite = registry.is_suite_file(str(file))
     if is_suite and sex_column is not None:
@@ -45,8 +55,10 @@ def check(
     if not is_suite and task is not None:
         raise InvalidValue(f"--task is for the YAML file of a table suite, and {file} is none")
     if is_suite:
-        _sheet(file, task, as_json=as_json)
+        _sheet(file, SuiteConfig(task=task) if task else SuiteConfig(), data_path, as_json=as_json)
         return
+    if data_path is not None:
+        raise InvalidValue("--data-path is for the YAML file of a table suite")
     try:
         check_uci(file, sex_column=sex_column, as_json=as_json)
     except InvalidFile as error:
@@ -55,19 +67,20 @@ def check(
         raise InvalidFile(f"{error}; if it is another table, type: krisis init {file}") from None
 
 
-def _sheet(file: Path, task: str | None, *, as_json: bool) -> None:
-    config = SuiteConfig(task=task) if task else SuiteConfig()
-    sheet, tables = data_sheet(file, config)
+def _sheet(file: Path, config: SuiteConfig, data_path: Path | None, *, as_json: bool) -> None:
+    checked = check_suite(file, config, data_path)
     prompts = {}
-    for name, (table, first) in tables.items():
+    for name, (table, first) in checked.tables.items():
         if first is not None:
             prompt = build_prompt(table.task, [first.features], context=first.context)
             prompts[name] = f"{prompt.system}\n\n{prompt.user}"
     if as_json:
-        echo_json(dumps({**sheet, "first_prompt": prompts}))
+        problems = [asdict(problem) for problem in checked.problems]
+        echo_json(dumps({**checked.sheet, "problems": problems, "first_prompt": prompts}))
     else:
-        typer.echo(sheet_text(sheet, prompts))
-    leaks = [leak for one in sheet["tasks"].values() for leak in one["leaks"]]
-    if leaks:
-        more = f" (and {len(leaks) - 1} more above)" if len(leaks) > 1 else ""
-        raise InvalidFile(f"{leaks[0]}{more}")
+        if checked.sheet:
+            typer.echo(sheet_text(checked.sheet, prompts) + "\n")
+        typer.echo("\n".join(problem_lines(checked.problems, file)))
+    if fatal := checked.fatal:
+        more = f" (and {len(fatal) - 1} more above)" if len(fatal) > 1 else ""
+        raise InvalidFile(f"{fatal[0].sentence}{more}")

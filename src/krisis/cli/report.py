@@ -39,7 +39,9 @@ app = new_app()
     "krisis report runs/RUN --audit",
 )
 def report(
-    run: Path = typer.Argument(..., help="A run directory or a saved result (JSON)."),
+    runs: list[Path] = typer.Argument(
+        ..., metavar="RUN", help="A run directory or a saved result (JSON)."
+    ),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
     figures: Path | None = typer.Option(
         None, "--figures", help="Also write every chart as SVG, PNG and CSV into this folder."
@@ -71,6 +73,15 @@ def report(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an older page."),
 ) -> None:
     """Write a run as one self-contained HTML page that needs no network."""
+    run, *others_given = runs
+    if others_given:
+        other = others_given[0]
+        raise InvalidValue(
+            f"a report is about one run, and {len(runs)} were named; to compare them, type: krisis "
+            f"compare {' '.join(map(str, runs[:3]))}{' …' if len(runs) > 3 else ''} --html "
+            f"comparison.html; to show others next to one, type: krisis report {run} --baseline "
+            f"{other}"
+        )
     result = load_result(run)
     others = load_results(baseline)
     refuse_other_data({run.name: result, **others})

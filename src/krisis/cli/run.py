@@ -20,6 +20,7 @@ from krisis.json_values import JsonObject, JsonValue
 
 # Plain help: boxes of 80 columns would cut the long names of the options.
 app = new_app()
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".db", ".sqlite", ".duckdb", ".xlsx")
 # The axes of a sweep: each of these options may be given several times.
 _MODE = typer.Option([], "--mode", help="Mode of the suite, as few_shot; repeatable.")
 _MODEL = typer.Option(
@@ -76,6 +77,7 @@ def run(
     if print_prompt:
         typer.echo(built_in_prompt(), nl=False)
         return []
+    _refuse_table(suite)
     stored = read_config(config, check=not print_config) if config is not None else {}
     given = {**given_options(options), **({"suite": suite} if suite else {})}
     axes: JsonObject = {"models": model, "tasks": task, "seeds": seed, "modes": mode}
@@ -101,6 +103,17 @@ def run(
     runs = [carry_out(one, _recorder(one, resume=resume), wait=not detach) for one in settings]
     write_run_file(settings[0], runs)
     return runs
+
+
+def _refuse_table(suite: str | None) -> None:
+    """Say how a table becomes a suite, where one is named in place of it."""
+    if suite is None or Path(suite).suffix.lower() not in _TABLES or not Path(suite).is_file():
+        return
+    file = Path(suite).with_suffix(".yaml")
+    raise InvalidValue(
+        f"{suite} is a table, and a suite says what is asked about it; type: krisis init {suite}, "
+        f"read {file}, then type: krisis run {file} --model NAME"
+    )
 
 
 def _sweep(

@@ -41,6 +41,7 @@ app = new_app()
 _GRID = ",".join(map(str, DEFAULT_GRID))
 
 # The options, one name each.
+Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="The same as --input.")]
 Inputs = Annotated[
     list[Path],
     typer.Option(
@@ -105,8 +106,9 @@ Plot = Annotated[
     "krisis selective --input runs/A --input runs/B --output compared.json",
 )
 def selective(
-    inputs: Inputs,
-    mode: Modes = [],  # noqa: B006 - typer copies defaults
+    named: Runs = None,
+    inputs: Inputs = [],  # noqa: B006 - typer copies defaults
+    mode: Modes = [],  # noqa: B006
     confidence: Confidence = ["default"],  # noqa: B006
     loss: LossName = "",
     coverage_grid: Grid = _GRID,
@@ -127,6 +129,9 @@ def selective(
     check_plot(plot)
     if output is not None and output.exists() and not output.is_dir():
         raise InvalidFile(f"{output} exists already; choose another name")
+    inputs = [*(named or ()), *inputs]
+    if not inputs:
+        raise InvalidValue("name a run, or two to compare; type for instance: krisis selective RUN")
     runs = _runs(inputs, mode, intersection_only=intersection_only)
     options = SelectiveOptions(
         bootstrap=BootstrapOptions(bootstrap_resamples, seed, rng),  # type: ignore[arg-type]
@@ -185,9 +190,7 @@ def _runs(
     if len(inputs) == 1 and len(modes) == 2:
         inputs = [inputs[0], inputs[0]]
     if len(inputs) > 2:
-        raise InvalidValue(
-            f"--input was given {len(inputs)} times; name one run, or two to compare"
-        )
+        raise InvalidValue(f"{len(inputs)} runs were named; name one run, or two to compare")
     if len(modes) not in (0, 1, len(inputs)):
         raise InvalidValue(f"{len(modes)} modes came with {len(inputs)} inputs; give one per input")
     chosen: list[str | None] = list(modes)

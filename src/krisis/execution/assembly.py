@@ -147,12 +147,20 @@ def readable_by(backend: BaseBackend, suite: BaseDataSuite, records: Records) ->
 
 
 def third_party_notice(suite: BaseDataSuite, backend: BaseBackend) -> str:
-    """Say that rows of real people leave this machine; nothing where none do."""
-    if not (suite.terms and backend.third_party):
+    """Say that rows of real people leave this machine; nothing where none do.
+
+    Rules and models of krisis that run in this process send nothing. What a backend of the user's
+    own does with the rows is not known, so it counts as sending them.
+    """
+    receiver = backend.third_party
+    if not receiver and not type(backend).__module__.startswith("krisis."):
+        receiver = f"the backend {backend.name}, which is not part of krisis"
+    if not (suite.terms and receiver):
         return ""
+    stated = "" if suite.terms in suite.notice else f" ({suite.terms})"
     return (
-        f"{suite.name}: rows of real people are sent to a third party, {backend.third_party}; make "
-        "sure that this keeps to the terms of the data"
+        f"{suite.name}: rows of real people are sent to a third party, {receiver}; make sure that "
+        f"this keeps to the terms of the data{stated}"
     )
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from krisis import SuiteConfig
 from krisis.cli.data import app
-from krisis.data.table.sheet import data_sheet
+from krisis.data.table.check import check_suite
 from krisis.errors import InvalidFile, UserError
 
 HEADER = "part,x,y,colour,site,label"
@@ -47,7 +47,7 @@ def write(folder: Path, rows: list[str], **changes: Any) -> Path:
 
 
 def sheet_of(file: Path) -> dict[str, Any]:
-    return data_sheet(file, SuiteConfig())[0]
+    return check_suite(file, SuiteConfig()).sheet
 
 
 BY_HAND = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import sqlite3
@@ -69,7 +70,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "utf-16 without a mark": (CSV.encode("utf-16-le"), "p.csv line 1 is not text in UTF-8"),
     "decimal comma": (
         CSV.replace(",", ";").replace(".", ","),
-        r"row 1 \(line 2\), column hba1c: '5,2' has a comma where a number has a decimal point",
+        r"row 1 \(line 2\), column hba1c: '5,2' is a number with decimal: .,.; write that",
     ),
 }
 YAMLS: dict[str, tuple[Change, str]] = {
@@ -175,8 +176,10 @@ def test_cut_and_foreign_files_are_named(tmp_path: Path, clinic: Clinic) -> None
         with pytest.raises(UserError, match=f"{name}.* cannot be read as") as error:
             clinic.suite(put(source=name), data, name).records()
         assert "\n" not in str(error.value)
-    mixed = '{"age": 1}\n{"age": "old"}\n{"age": 3}'
-    with pytest.raises(UserError, match=r"p.jsonl row 2 \(line 2\), column age: the value is a"):
+    rows = list(csv.DictReader(CSV.splitlines()))
+    ages: list[object] = [45, "old", 38, *range(5)]
+    mixed = "\n".join(json.dumps({**row, "age": age}) for row, age in zip(rows, ages, strict=True))
+    with pytest.raises(UserError, match=r"p.jsonl row 2 \(line 2\), column age: 'old' is not a"):
         clinic.suite(put(source="p.jsonl"), mixed, "p.jsonl").records()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     StrictBool,
@@ -16,10 +18,19 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from krisis.answers import Label
 from krisis.data.fhir.columns import PathColumn, Pick
 from krisis.data.fhir.records import Per
+from krisis.data.table.formats import (
+    AboveDetection,
+    BelowDetection,
+    DateOrder,
+    DecimalSign,
+    NumberFormat,
+    ThousandsSign,
+)
 from krisis.data.table.suite_file import Part, SecondUnitSpec, read_suite_file
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonObject, JsonValue
@@ -88,8 +99,18 @@ class PathSpec(OfPath):
         return self
 
 
+def _known_encoding(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise ValueError("unknown encoding; write utf-8, cp1252, latin-1 or utf-16") from None
+
+
 class SourceSpec(Part):
-    """Where the rows come from: files, a query on a database file, or FHIR resources."""
+    """Where the rows come from and how they are written.
+
+    Files, a query on a database file, or FHIR resources.
+    """
 
     shorthand = "files"
 
@@ -100,6 +121,24 @@ class SourceSpec(Part):
     per: Per = "patient"
     index_date: PathSpec | None = None
     columns: dict[StrictStr, PathSpec] = Field(default_factory=dict)
+    encoding: Annotated[StrictStr, AfterValidator(_known_encoding)] = "utf-8"
+    decimal: DecimalSign = "."
+    thousands: ThousandsSign | None = None
+    dates: DateOrder | None = None
+    missing: Annotated[list[MissingCode], BeforeValidator(_one_or_more)] = Field(
+        default_factory=list
+    )
+
+    @model_validator(mode="after")
+    def _formats_fit(self) -> Self:
+        formats = {"encoding", "decimal", "thousands", "dates", "missing"} & self.model_fields_set
+        if formats and self.fhir is not None:
+            raise ValueError(f"{min(formats)} is for files and databases; FHIR has one format")
+        if "encoding" in formats and self.database is not None:
+            raise ValueError("encoding is for CSV files; a database states its own")
+        if self.thousands == self.decimal:
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}")
+        return self
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -323,6 +362,10 @@ class FeatureSpec(OfPath):
     )
     values: dict[StrictInt | StrictStr, StrictStr] = Field(default_factory=dict)
     text: StrictBool = False
+    below_detection: BelowDetection | None = None
+    above_detection: AboveDetection | None = None
+    decimal: DecimalSign | None = None
+    thousands: ThousandsSign | None = None
     second_unit: SecondUnitSpec | None = None
     decimals: StrictInt | None = Field(None, ge=0, le=10)
     states_label: Accepted | None = None
@@ -342,7 +385,8 @@ class FeatureSpec(OfPath):
     @property
     def is_number(self) -> bool:
         """Say whether the file promises that the column holds numbers."""
-        return bool(self.unit) or self.plausible is not None
+        beyond = self.below_detection or self.above_detection
+        return bool(self.unit or beyond) or self.plausible is not None
 
 
 class BaselineSpec(Part):
@@ -414,6 +458,28 @@ class Declaration(Part):
                 raise ValueError(f"{place}: {strange[0]} is no answer of the task {name!r}")
         return self
 
+    def number_format(self, name: str) -> NumberFormat:
+        """Return how the numbers of a column are written."""
+        spec, source = self.feature(name), self.source
+        return NumberFormat(
+            decimal=spec.decimal or source.decimal,
+            thousands=spec.thousands or source.thousands,
+            below=spec.below_detection,
+            above=spec.above_detection,
+            unit=spec.unit,
+        )
+
+    @property
+    def used_columns(self) -> list[str]:
+        """Return the columns that the file names for a task; expressions may read others."""
+        named = [self.record_id, self.cluster, self.split.column if self.split else None]
+        for task in self.tasks.values():
+            named += [*task.features, task.label.column, *(task.answers.columns or ())]
+            named += [task.deferral.column if task.deferral else None, task.answers.column]
+            named += [] if isinstance(task.question, str) else [task.question.column]
+            named += [name for reader in task.readers.values() for name in reader.columns]
+        return [name for name in dict.fromkeys([*named, *self.groups]) if name]
+
     def rule(self, task: str) -> dict[str, str]:
         """Return the rule of a task by its answers; the one under baselines is the first task's."""
         is_first = task == next(iter(self.tasks))
@@ -440,13 +506,25 @@ def checked_declaration(content: JsonObject, place: str) -> Declaration:
     try:
         return Declaration.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        inner = {"fixed", "files", "str", "ColumnOf", "int", "float", "[key]", "FeatureSpec"}
-        steps = [str(step) for step in first["loc"] if str(step) not in inner]
-        name = ".".join(steps).replace("constrained-", "")
-        if first["type"] == "missing":
-            raise InvalidFile(f"{place}: {name} is missing") from None
-        message = first["msg"].removeprefix("Value error, ")
-        received = "" if first["type"] == "value_error" else f", received {first['input']!r}"
-        where = f"{name}: " if name else ""
-        raise InvalidFile(f"{place}: {where}{message}{received}") from None
+        raise InvalidFile(f"{place}: {_fault(error.errors()[0])}") from None
+
+
+def declaration_faults(content: JsonObject) -> list[str]:
+    """Return every fault of the file in a sentence that begins with its key."""
+    try:
+        Declaration.model_validate(content)
+    except ValidationError as error:
+        return list(dict.fromkeys(map(_fault, error.errors())))
+    return []
+
+
+def _fault(found: ErrorDetails) -> str:
+    inner = {"fixed", "files", "str", "ColumnOf", "int", "float", "[key]", "FeatureSpec"}
+    steps = [str(step) for step in found["loc"] if str(step) not in inner]
+    name = ".".join(steps).replace("constrained-", "")
+    if found["type"] == "missing":
+        return f"{name} is missing"
+    message = found["msg"].removeprefix("Value error, ")
+    received = "" if found["type"] == "value_error" else f", received {found['input']!r}"
+    where = f"{name}: " if name else ""
+    return f"{where}{message}{received}"

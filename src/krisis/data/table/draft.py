@@ -1,399 +1,762 @@
-"""`krisis init`: a first YAML file for a table, with what can be guessed and TODO for the rest.
+"""`krisis init`: a first YAML file for a table, which loads and checks as it is written.
 
-Of the values only aggregates are written: rounded ranges, and the names of frequent categories.
+Columns are recognised by their names and by what they hold. The draft is checked before it is
+written; columns that give the outcome away are left out of what the model sees, with the reason.
+Of the values only the answers, and categories that several rows share, are written.
 """
 
+# SQL is put together from quoted names and constants of krisis.
+# ruff: noqa: S608
 from __future__ import annotations
 
-import math
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
-from krisis.data.table.databases import new_connection
+from krisis.data.table.check import CheckedSuite, check_draft
+from krisis.data.table.columns import (
+    MOST_CATEGORIES,
+    ColumnCounter,
+    ColumnSummary,
+    TableSummary,
+    decimal_format,
+)
+from krisis.data.table.databases import FILE, LOADED, load_database, new_connection
 from krisis.data.table.expressions import quoted
-from krisis.data.table.files import Reading, existing, reading_of, unreadable
-from krisis.data.table.source import is_number
+from krisis.data.table.files import FORMATS, existing, guessed_encoding, reading_of, unreadable
+from krisis.data.table.formats import NumberFormat
 from krisis.data.table.suite_file import TODO
+from krisis.data.table.vocabulary import (
+    OutcomeName,
+    has_role,
+    horizon,
+    is_called_id,
+    is_event,
+    matches,
+    measure_name,
+    outcome_name,
+    value_meaning,
+    vocabulary,
+    words_of,
+    written_out,
+)
 from krisis.errors import InvalidFile
-from krisis.json_values import JsonValue
+from krisis.json_values import JsonObject, JsonValue
+from krisis.yaml_values import Noted, parse_yaml, yaml_text
 
 if TYPE_CHECKING:
     import duckdb
 
-# A category is named only where so many rows share it, and a column has categories up to so many.
-_FEWEST_ROWS, _MOST_CATEGORIES = 5, 12
-_LONG_TEXT = 40
-_MOST_LETTERS = 40
-# Numbers of so few different values may be codes of categories.
-_MOST_CODES = 6
-_UNITS = {
-    "mg_dl": "mg/dL", "mmol_l": "mmol/L", "umol_l": "umol/L", "nmol_l": "nmol/L", "g_dl": "g/dL",
-    "g_l": "g/L", "mg_l": "mg/L", "mg_g": "mg/g", "ng_ml": "ng/mL", "pg_ml": "pg/mL",
-    "iu_l": "IU/L", "u_l": "U/L", "mmol_mol": "mmol/mol", "meq_l": "meq/L", "kg_m2": "kg/m2",
-    "ml_min": "mL/min", "mmhg": "mm[Hg]", "mm_hg": "mm[Hg]", "bpm": "/min", "kg": "kg", "cm": "cm",
-    "pct": "%", "percent": "%", "years": "years", "yrs": "years", "days": "days",
-}  # fmt: skip
-_NAMES = {
-    "record": r"(visit|record|row|encounter|case|sample|exam|stay|hadm)_?(id|nr|no|number)?|id",
-    "cluster": r"(patient|subject|participant|person|pat|subj)_?(id|nr|no|number)?|mrn|pid|seqn",
-    "split": r"split|part|partition|subset|fold|set",
-    "label": r"label|target|outcome|diagnosis|class|y|disease|event|died|death|readmitted|positive",
-    "deferral": r"should_(defer|abstain)|defer|deferral|needs_review|uncertain",
-    "group": r"sex|gender|race|ethnicity|site|hospital|cent(er|re)|region|ward|age_(band|group)",
-    "text": r"(.*_)?(note|notes|text|letter|report|comment|comments|narrative|history|summary)",
-    "identity": (
-        r"(.*_)?(name|surname|firstname|lastname|address|street|phone|telephone|email|e_mail|ssn"
-        r"|nhs|dob|birth|birthdate|birth_date|date_of_birth|zip|zipcode|postcode|city)"
-    ),
-}
-_MISSING_WORDS = ("?", "na", "n/a", "nan", "null", "none", "unknown", "missing", "not done", "-")
-_MISSING_NUMBERS = (-9, -99, -999, -9999, 999, 9999, 99999)
-_ALL_CODES = ", ".join(map(str, _MISSING_NUMBERS))
+# An outcome below this score is a disease that may as well be a finding.
+_CLEAR = 2.0
+_MOST_CHECKS = 12
+# Names of outcomes that do not say what happens.
+_NO_EVENTS = (
+    "outcome",
+    "label",
+    "target",
+    "y",
+    "class",
+    "endpoint",
+    "diagnosis",
+    "event",
+    "result",
+)
+_DATABASES = (".db", ".sqlite", ".sqlite3", ".duckdb", ".ddb", ".db3")
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What is known of one column: counts and rounded bounds, never a value of a patient."""
+class Draft:
+    """The text of a file, what its check found, and what was left out or is uncertain."""
 
-    name: str
-    kind: str
-    n_given: int
-    n_distinct: int
-    n_numbers: int
-    mean_length: float
-    low: float | None
-    high: float | None
-    missing: tuple[JsonValue, ...]
-    categories: tuple[JsonValue, ...]
-    n_rare: int
-
-    def is_called(self, role: str) -> bool:
-        """Say whether the name is one that columns of a role bear."""
-        return re.fullmatch(_NAMES[role], re.sub(r"\W", "_", self.name.lower())) is not None
-
-    @property
-    def is_number(self) -> bool:
-        return is_number(self.kind) or self.n_numbers > 0.9 * max(self.n_given, 1)
-
-    @property
-    def is_date(self) -> bool:
-        return self.kind.startswith(("DATE", "TIMESTAMP", "TIME"))
-
-    @property
-    def is_text(self) -> bool:
-        long = self.mean_length > _LONG_TEXT
-        return self.kind == "VARCHAR" and not self.is_number and (long or self.is_called("text"))
-
-    @property
-    def is_identity(self) -> bool:
-        """Say whether the values may tell who somebody is: by the name, or all different words."""
-        words = self.kind == "VARCHAR" and not self.is_number and not self.is_text
-        return self.is_called("identity") or (words and self.n_distinct > 0.5 * self.n_given > 5)
+    text: str
+    checked: CheckedSuite
+    remarks: list[str] = field(default_factory=list)
 
 
-def draft(file: Path, out: Path) -> str:
-    """Return the text of the YAML file for a table; ``out`` is where it will be written."""
+def draft(file: Path, out: Path, *, table: str | None = None) -> Draft:
+    """Return the YAML file for a table; ``out`` is where it will be written.
+
+    ``table`` names the table of a database of SQLite or DuckDB.
+    """
     if file.is_dir():
         raise InvalidFile(
             f"{file} is a folder; name one table in it, or see the docs for FHIR sources"
         )
     if not file.is_file():
         raise InvalidFile(f"there is no file {file}; give the path of a table")
-    connection = new_connection()
-    reading = reading_of(connection, existing(file), [])
-    looked = _Look(connection, _rows(connection, reading))
-    n_rows = int(looked.ask("count(*)")[0][0])
-    if not n_rows:
-        raise InvalidFile(f"{file} holds no rows; give a table with rows")
-    seen = [looked.at(name, kind) for name, kind in reading.columns.items()]
-    return "\n".join(_lines(file, out, n_rows, seen)) + "\n"
+    name = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
+    if is_database(file):
+        summary, source = _summary_of_database(file, name, table)
+    elif table is not None:
+        raise InvalidFile(f"--table is for a database, and {file} is one table")
+    else:
+        summary, source = _summary_of_file(file, name)
+    columns = Columns(summary)
+    checked, text = CheckedSuite(), ""
+    for _ in range(_MOST_CHECKS):
+        text = _text(file, out, summary, source, columns)
+        content = parse_yaml(text, str(out))
+        assert isinstance(content, dict)
+        checked = check_draft(out, content, text, file)
+        if not columns.learn(checked):
+            break
+    return Draft(text, checked, list(columns.remarks()))
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, reading: Reading) -> str:
-    """Return what rows are selected from: Parquet stays in its file, other files are read once."""
+def is_database(file: Path) -> bool:
+    """Tell whether a file is a database of SQLite or DuckDB, by its name or its first bytes."""
+    with file.open("rb") as opened:
+        start = opened.read(16)
+    return (
+        file.suffix.lower() in _DATABASES or start.startswith(b"SQLite format 3")
+    ) and file.suffix.lower() not in FORMATS
+
+
+# What is in the table
+
+
+def _summary_of_file(file: Path, name: str) -> tuple[TableSummary, JsonValue]:
     import duckdb
 
-    if reading.form == "parquet":
-        return reading.call
+    connection = new_connection()
+    form = FORMATS.get(Path(file.name.lower().removesuffix(".gz")).suffix, "")
+    encoding = guessed_encoding(existing(file)) if form in ("csv", "tsv") else "utf-8"
+    reading = reading_of(connection, existing(file), [], encoding=encoding)
     try:
-        connection.execute(f"create table krisis_rows as select * from {reading.call}")  # noqa: S608
+        rows = reading.call
+        if reading.form != "parquet":  # Parquet stays in its file, other files are read once
+            connection.execute(f"create table krisis_rows as from {reading.call}")
+            rows = "krisis_rows"
+        texts = [n for n, kind in reading.columns.items() if kind == "VARCHAR"]
+        decimal = decimal_format(connection, rows, texts)
+        if form in ("csv", "tsv") and decimal.decimal != ".":
+            reading.close()
+            reading = reading_of(connection, file, [], encoding=encoding, numbers_as_text=True)
+            connection.execute(f"create or replace table krisis_rows as from {reading.call}")
+            texts = [n for n, kind in reading.columns.items() if kind == "VARCHAR"]
+            decimal = decimal_format(connection, rows, texts)
     except duckdb.Error as error:
         raise unreadable(reading, error) from None
-    return "krisis_rows"
+    finally:
+        reading.close()
+    summary = _summary(connection, rows, reading.columns, decimal, file)
+    source: JsonObject = {"files": name}
+    source |= {"encoding": encoding} if encoding != "utf-8" else {}
+    source |= {"decimal": decimal.decimal} if decimal.decimal != "." else {}
+    source |= {"thousands": decimal.thousands} if decimal.thousands else {}
+    return summary, source if len(source) > 1 else name
 
 
-def n_todo(text: str) -> int:
-    """Count the lines of a draft that are still to be written."""
-    return sum(TODO in line and not line.startswith("#") for line in text.splitlines())
+def _summary_of_database(
+    file: Path, name: str, table: str | None
+) -> tuple[TableSummary, JsonValue]:
+    connection = new_connection()
+    tables = _tables(file)
+    if table is None and len(tables) == 1:
+        table = tables[0]
+    if table is None or table not in tables:
+        given = "name one" if table is None else f"there is none called {table!r}; name one"
+        listed = ", ".join(tables) or "none"
+        raise InvalidFile(f"{file} holds the tables {listed}; {given}: --table NAME")
+    query = f"select * from {quoted(table)}"
+    load_database(connection, existing(file), query)
+    described = connection.execute(f"describe {LOADED}").fetchall()
+    columns = {str(row[0]): str(row[1]) for row in described if row[0] != FILE}
+    texts = [n for n, kind in columns.items() if kind == "VARCHAR"]
+    decimal = decimal_format(connection, LOADED, texts)
+    source: JsonObject = {"database": name, "query": query}
+    source |= {"decimal": decimal.decimal} if decimal.decimal != "." else {}
+    source |= {"thousands": decimal.thousands} if decimal.thousands else {}
+    return _summary(connection, LOADED, columns, decimal, file), source
+
+
+def _tables(file: Path) -> list[str]:
+    """Return the tables and views of a database."""
+    import duckdb
+
+    with file.open("rb") as opened:
+        is_sqlite = opened.read(16).startswith(b"SQLite format 3")
+    try:
+        if is_sqlite:
+            address = f"{file.resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True)) as database:
+                rows = database.execute(
+                    "select name from sqlite_master where type in ('table', 'view') "
+                    "and name not like 'sqlite_%' order by 1"
+                ).fetchall()
+        else:
+            with closing(duckdb.connect(str(file), read_only=True)) as opened_database:
+                rows = opened_database.execute(
+                    "select table_name from information_schema.tables order by 1"
+                ).fetchall()
+    except (sqlite3.Error, duckdb.Error):
+        raise InvalidFile(f"{file} is no database of DuckDB or SQLite; give a table") from None
+    return [str(row[0]) for row in rows]
+
+
+def _summary(
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    columns: dict[str, str],
+    decimal: NumberFormat,
+    file: Path,
+) -> TableSummary:
+    n_rows = int(connection.execute(f"select count(*) from {rows}").fetchall()[0][0])
+    if not n_rows:
+        raise InvalidFile(f"{file} holds no rows; give a table with rows")
+    counter = ColumnCounter(connection, rows, n_rows, decimal)
+    return TableSummary(n_rows, [counter.summary(n, k) for n, k in columns.items()], counter.format)
+
+
+# What the columns are
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """Aggregates of the columns of one file."""
+class Outcome:
+    """The column that is taken for the truth, how it is read, and why it was taken."""
 
-    connection: duckdb.DuckDBPyConnection
-    rows: str
+    column: ColumnSummary
+    name: OutcomeName
+    why: str
+    # An expression in place of the column: a date of death that is there or not.
+    sql: str = ""
+    is_guess: bool = False
 
-    def ask(self, cells: str, tail: str = "") -> list[tuple[JsonValue, ...]]:
-        return self.connection.execute(f"select {cells} from {self.rows} {tail}").fetchall()  # noqa: S608
 
-    def at(self, name: str, kind: str) -> _Seen:
-        """Return what is known of one column."""
-        column, text = quoted(name), f"lower(trim({quoted(name)}::varchar))"
-        number = "null::double"
-        if is_number(kind) or kind == "VARCHAR":
-            number = f"try_cast({column} as double)"
-        words = ", ".join(f"'{word}'" for word in _MISSING_WORDS)
-        others = f"isfinite({number}) and {number} not in ({_ALL_CODES})"
-        coded = ", ".join(f"count(*) filter ({number} = {code})" for code in _MISSING_NUMBERS)
-        n_given, n_distinct, n_numbers, length, n_words, low, high, *n_coded = self.ask(
-            f"count({column}), count(distinct {column}), count({number}), avg(length({text})), "
-            f"count(*) filter ({text} in ({words})), min({number}) filter ({others}), "
-            f"max({number}) filter ({others}), {coded}"
-        )[0]
-        missing: list[JsonValue] = []
-        if n_numbers and n_words and kind == "VARCHAR":  # among numbers, a word is no value
-            n_given -= n_words
-            spelled = f"distinct trim({column})"
-            rows = self.ask(spelled, f"where {text} in ({words}) order by 1")
-            missing += [row[0] for row in rows]
-        for code, n in zip(_MISSING_NUMBERS, n_coded, strict=True):
-            if n and low is not None and (low >= 0 if code < 0 else 2 * high < code):
-                missing.append(code)
-            elif n:
-                low, high = min(low or code, code), max(high or code, code)
-        found = []
-        if n_distinct <= _MOST_CATEGORIES:
-            found = self.ask(
-                f"{column}, count(*)", f"where {column} is not null group by 1 order by 1"
-            )
-        named = [v for v, n in found if _may_be_named(v, n)]
-        return _Seen(
-            *(name, kind, n_given, n_distinct, n_numbers, float(length or 0), low, high),
-            *(tuple(missing), tuple(named), len(found) - len(named)),
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The columns of questions with options."""
+
+    question: ColumnSummary
+    options: list[ColumnSummary]
+    answer: ColumnSummary
+
+
+class Columns:
+    """Which column is taken for what, and why; a check of the draft may change it."""
+
+    def __init__(self, summary: TableSummary) -> None:
+        self.all = summary.columns
+        self.left = list(summary.columns)
+        self.n_rows = summary.n_rows
+        self.format = summary.format
+        self.leaks: dict[str, str] = {}
+        self.shuffle = False
+        self.label_form = ""
+        self.cluster = self._cluster()
+        self.record = self._record()
+        self.choice = self._choice()
+        self.split = self._take(
+            lambda one: has_role(one.name, "split") and bool(evaluated_values(one))
         )
+        self.outcome = None if self.choice else self._outcome()
+        self.deferral = self._take(
+            lambda one: has_role(one.name, "deferral") and one.has_few_values
+        )
+        self.texts = [one for one in self.left if one.is_text]
+        self.out = {
+            one.name: why for one in self.left if one not in self.texts and (why := self._why(one))
+        }
+        self.features = [
+            one for one in self.left if one not in self.texts and one.name not in self.out
+        ]
+        # Shown in the first check only, which tells whether they do give the outcome away.
+        self.suspects = {one.name: why for one in self.features if (why := self._suspicion(one))}
+        self.groups = [
+            one
+            for one in self.left
+            if one.has_few_values
+            and one.shared
+            and (has_role(one.name, "group") or has_role(one.name, "site"))
+        ]
+        self._show_something()
 
-
-def _may_be_named(value: JsonValue, n_rows: int) -> bool:
-    """Say whether a category tells nobody apart: many rows share it, or it is a one-digit code."""
-    if isinstance(value, bool | int):
-        return n_rows >= _FEWEST_ROWS or abs(value) < 10
-    return n_rows >= _FEWEST_ROWS and len(str(value)) <= _MOST_LETTERS
-
-
-def _lines(file: Path, out: Path, n_rows: int, seen: Sequence[_Seen]) -> Iterator[str]:
-    source = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
-    roles = _roles(seen, n_rows)
-    yield f"# A draft by `krisis init` from {file.name}: {n_rows} rows, {len(seen)} columns."
-    yield "# Guesses are live; correct what is wrong. What only you can know is marked TODO."
-    yield f"# Then type: krisis data check {out.name}"
-    yield "suite: table"
-    yield f"name: {_scalar(file.stem)}"
-    yield "version: 1"
-    yield f"source: {_scalar(source)}"
-    yield from _identity_lines(roles)
-    yield from _task_lines(roles)
-    yield "features:"
-    for column in roles.features:
-        yield from _feature_lines(column)
-    for column in roles.texts:
-        parts = {"label": _words(column.name), "text": True}
-        yield f"  # {_scalar(column.name)}: {_scalar(parts)}"
-    groups = _scalar([column.name for column in roles.groups])
-    yield f"groups: {groups}  # results are also shown for each of these"
-    yield "provenance:"
-    yield f'  source: "{TODO}: where the rows come from"'
-    yield "  # licence: …      consent: …      synthetic: true   (for invented patients)"
-
-
-@dataclass(frozen=True, slots=True)
-class _Roles:
-    """Which column is taken for what; a column has one role at most, but groups may be shown."""
-
-    record: _Seen | None
-    cluster: _Seen | None
-    split: _Seen | None
-    label: _Seen | None
-    deferral: _Seen | None
-    groups: list[_Seen]
-    texts: list[_Seen]
-    left_out: list[_Seen]
-    features: list[_Seen]
-
-
-def _roles(seen: Sequence[_Seen], n_rows: int) -> _Roles:
-    left = list(seen)
-
-    def taken(role: str, *, fits: Callable[[_Seen], bool]) -> _Seen | None:
-        found = next((one for one in left if one.is_called(role) and fits(one)), None)
+    def _take(self, fits: Callable[[ColumnSummary], bool]) -> ColumnSummary | None:
+        found = next((one for one in self.left if fits(one)), None)
         if found:
-            left.remove(found)
+            self.left.remove(found)
         return found
 
-    def few(one: _Seen) -> bool:
-        return 2 <= one.n_distinct <= _MOST_CATEGORIES
+    def _cluster(self) -> ColumnSummary | None:
+        def is_patient(one: ColumnSummary) -> bool:
+            return has_role(one.name, "patient") and not has_role(one.name, "record")
 
-    cluster = taken("cluster", fits=lambda one: one.n_given == n_rows)
-    record = taken("record", fits=lambda one: one.n_given == one.n_distinct == n_rows)
-    split = taken("split", fits=lambda one: bool(_test_values(one)))
-    label = taken("label", fits=lambda one: few(one) and one.n_given == n_rows)
-    deferral = taken("deferral", fits=few)
-    groups = [one for one in left if one.is_called("group") and few(one)]
-    texts = [one for one in left if one.is_text]
-    out = [
-        one
-        for one in left
-        if one not in texts
-        and (one.is_identity or one.is_date or not one.n_given or one.is_called("record"))
-    ]
-    features = [one for one in left if one not in texts and one not in out]
-    return _Roles(record, cluster, split, label, deferral, groups, texts, out, features)
+        def is_key(one: ColumnSummary) -> bool:
+            whole = len(words_of(one.name)) == 1
+            complete = one.n_given == self.n_rows and not one.is_date and not one.is_text
+            return complete and (is_called_id(one.name) or whole) and one.n_distinct > 1
+
+        return self._take(lambda one: is_patient(one) and is_key(one))
+
+    def _record(self) -> ColumnSummary | None:
+        def is_record(one: ColumnSummary) -> bool:
+            return has_role(one.name, "record") and one.is_unique and not one.is_date
+
+        found = self._take(lambda one: is_record(one) and is_called_id(one.name))
+        found = found or self._take(
+            lambda one: (
+                (is_record(one) or is_called_id(one.name))
+                and one.is_unique
+                and not one.is_text
+                and not has_role(one.name, "identity")
+            )
+        )
+        if found is None and self.cluster is None:
+            # Rows of one stay belong together, where the table names no patient.
+            self.cluster = self._take(
+                lambda one: (
+                    is_called_id(one.name)
+                    and one.n_given == self.n_rows
+                    and one.n_distinct > MOST_CATEGORIES
+                )
+            )
+        return found
+
+    def _choice(self) -> Choice | None:
+        known = vocabulary()["choice"]
+        question = next(
+            (
+                o
+                for o in self.left
+                if {*words_of(o.name)} & {*known["question"]}
+                and o.kind == "VARCHAR"
+                and o.n_distinct > 1
+            ),
+            None,
+        )
+        listed = [o for o in self.left if o.is_list and {*words_of(o.name)} & {*known["options"]}]
+        options = listed[:1] or self._option_columns(known["prefix"])
+        rest = [o for o in self.left if o not in options and o is not question]
+        answer = next(
+            (
+                o
+                for o in rest
+                if {*words_of(o.name), "".join(words_of(o.name))} & {*known["answer"]}
+                and not o.is_list
+            ),
+            None,
+        )
+        if question is None or answer is None or not options:
+            return None
+        self.left = [o for o in rest if o is not answer]
+        return Choice(question, options, answer)
+
+    def _option_columns(self, prefixes: Sequence[str]) -> list[ColumnSummary]:
+        """Return columns such as opa, option_b or A, at least two of them, in their order."""
+        found: dict[str, list[ColumnSummary]] = {}
+        for one in self.left:
+            name = "".join(words_of(one.name))
+            for prefix in ("", *prefixes):
+                if re.fullmatch(rf"{prefix}(?:[a-h]|[0-8])", name) and (prefix or name.isalpha()):
+                    found.setdefault(prefix, []).append(one)
+        best = max(found.values(), key=len, default=[])
+        is_enough = len(best) >= 2 and all(one.kind == "VARCHAR" for one in best)
+        return sorted(best, key=lambda one: one.name) if is_enough else []
+
+    def _outcome(self) -> Outcome | None:
+        rated = [(self._score(one), number, one) for number, one in enumerate(self.left)]
+        score, _, best = max(rated, default=(0.0, 0, None))
+        if best is None:
+            return None
+        if score < _CLEAR and (dated := self._death_date()):
+            return dated
+        if score > 0:
+            why = f"its name and {best.n_distinct} values look like an outcome"
+            if score < _CLEAR:
+                why = f"{why}; it may also be a finding: check that it is what you want to predict"
+            found = Outcome(best, outcome_name(best.name), why)
+        else:
+            guess = self._guess()
+            if guess is None:
+                return None
+            found = guess
+        self.left.remove(found.column)
+        return found
+
+    def _score(self, one: ColumnSummary) -> float:
+        """Rate how likely a column is the outcome, by its name and its values."""
+        score = outcome_name(one.name).score
+        if not score and has_role(one.name, "after") and not one.is_date:
+            score = 0.5  # a discharge code is better than nothing
+        if not score or not one.has_few_values or one.n_given < 0.3 * self.n_rows:
+            return 0.0
+        if one.is_number and (one.n_whole < one.n_numbers or one.n_below or one.n_above):
+            return 0.0
+        if is_called_id(one.name) and one.n_distinct > 2:
+            score -= 1
+        score += 0.6 if one.n_distinct == 2 else 0.0
+        # Tables often end with what is to be predicted.
+        return score + 0.3 * (self.all.index(one) + 1) / len(self.all)
+
+    def _death_date(self) -> Outcome | None:
+        """Take a date of death that some rows lack for the outcome itself."""
+        for one in self.left:
+            died = matches(one.name, vocabulary()["outcome"][0]) or "dod" in words_of(one.name)
+            dated = one.is_date or has_role(one.name, "time")
+            if died and dated and 0 < one.n_given < self.n_rows:
+                self.left.remove(one)
+                name = outcome_name("death")
+                why = "a date of death is given for those who died; no other outcome was found"
+                return Outcome(one, name, why, sql=f"{quoted(one.name)} is not null")
+        return None
+
+    def _guess(self) -> Outcome | None:
+        few = [o for o in self.left if o.has_few_values and not o.is_list and not o.is_date]
+        known = [o for o in few if has_role(o.name, "group") or has_role(o.name, "site")]
+        named = [o for o in few if measure_name(o.name).units or o.name in [k.name for k in known]]
+        unknown = [o for o in few if o not in named]
+        pairs = [o for o in unknown if o.n_distinct == 2] or unknown
+        why = "no column is called like an outcome; this one is a placeholder"
+        for column in (pairs or few)[-1:]:
+            return Outcome(column, OutcomeName(0.0), why, is_guess=True)
+        for column in self.left:
+            if column.is_number and column.median is not None and column.n_distinct > 1:
+                sql = f"{quoted(column.name)} > {column.median:.2g}"
+                return Outcome(column, OutcomeName(0.0), why, sql=sql, is_guess=True)
+        return None
+
+    def _why(self, one: ColumnSummary) -> str:
+        """Return why a column is not shown to the model; nothing where it is."""
+        if one.name in self.leaks:
+            return self.leaks[one.name]
+        if not one.n_given:
+            return "it is empty"
+        if one.n_distinct == 1 and one.n_given == self.n_rows:
+            return "it has the same value in every row"
+        if has_role(one.name, "identity") and not one.has_few_values:
+            return "it may identify somebody"
+        if one.is_date:
+            return "a date or time; add it if the model needs it and it is not after the outcome"
+        if is_called_id(one.name) and not one.has_few_values:
+            return "an identifier"
+        if one.is_list or one.kind == "BLOB":
+            return "it holds lists or bytes"
+        words = one.kind == "VARCHAR" and not one.is_number
+        if words and one.n_distinct > 0.5 * one.n_given > 5:
+            return "nearly every row has another text, which may identify somebody"
+        return ""
+
+    def _suspicion(self, one: ColumnSummary) -> str:
+        """Return why a column may be known only after the outcome, by its name."""
+        # Where the outcome itself is unknown, nothing can be known to come after it.
+        if self.choice or self.outcome is None or self.outcome.is_guess:
+            return ""
+        if has_role(one.name, "after"):
+            return "it is known only after the outcome and may give it away"
+        other = outcome_name(one.name)
+        if other.score >= _CLEAR and one.has_few_values:
+            return "it looks like another outcome"
+        if other.label in ("Death", "Survival") and has_role(one.name, "time"):
+            return "it is known only after the outcome and may give it away"
+        return ""
+
+    def _show_something(self) -> None:
+        """Show at least one column, where there is one."""
+        if self.features or self.choice:
+            return
+        for column in [*(o for o in self.left if o.name in self.out), *self.texts]:
+            if column.n_given and column.name not in self.leaks and column.kind != "BLOB":
+                self.out.pop(column.name, None)
+                if column in self.texts:
+                    self.texts.remove(column)
+                self.features = [column]
+                return
+
+    def learn(self, checked: CheckedSuite) -> bool:
+        """Change what a check of the draft found wrong; tell whether anything was changed."""
+        before = len(self.features), self.shuffle, self.label_form
+        for problem in checked.fatal:
+            column = problem.column
+            if "shuffle: true" in problem.sentence:
+                self.shuffle = True
+            elif "say which, as in" in problem.sentence:
+                self.label_form = "index from 0" if "index from 0" in problem.sentence else "letter"
+            elif column is not None and len(self.features) > 1:
+                self._leave_out(column, problem.sentence, is_leak=problem.severity == "leak")
+        for group in list(self.groups):
+            if any(f"column {group.name}: " in p.sentence for p in checked.fatal):
+                self.groups.remove(group)
+        if checked.tables:  # else the leaks were not looked for yet
+            for name, why in self.suspects.items():
+                if name not in self.out and len(self.features) > 1:
+                    self.out[name] = why
+                    self.features = [one for one in self.features if one.name != name]
+            self.suspects = {}
+        now = len(self.features), self.shuffle, self.label_form
+        return before != now
+
+    def _leave_out(self, name: str, sentence: str, *, is_leak: bool) -> None:
+        why = sentence.partition(f"column {name}: ")[2].partition(";")[0]
+        self.leaks[name] = f"LEAK: {why}" if is_leak else why
+        self.out[name] = self.leaks[name]
+        self.features = [one for one in self.features if one.name != name]
+
+    def remarks(self) -> Iterator[str]:
+        """Say what was decided and deserves a look."""
+        for name, why in self.leaks.items():
+            yield f"left out {name}: {why}"
+        if self.outcome is None and self.choice is None:
+            yield "no column can be the outcome; name it under tasks.main.label"
+        elif self.outcome and self.outcome.is_guess:
+            yield (
+                f"no column is called like an outcome; {self.outcome.column.name} is a "
+                "placeholder: change tasks.main.label, answers and question"
+            )
+        elif self.outcome:
+            yield f"outcome: {self.outcome.column.name} ({self.outcome.why})"
 
 
-def _test_values(column: _Seen) -> list[str]:
+def evaluated_values(column: ColumnSummary) -> list[str]:
+    """Return the values of a column that name the rows to evaluate."""
     names = [str(value) for value in column.categories]
     return [name for name in names if name.lower() in ("test", "testing", "holdout", "eval")]
 
 
-def _identity_lines(roles: _Roles) -> Iterator[str]:
-    record, cluster, split = roles.record, roles.cluster, roles.split
-    if record:
-        yield f"record_id: {_scalar(record.name)}  # different in every row"
+# The file
+
+
+def _text(file: Path, out: Path, summary: TableSummary, source: JsonValue, columns: Columns) -> str:
+    n_columns = len(summary.columns)
+    above = [
+        f"A draft by `krisis init` from {file.name}: {summary.n_rows} rows, {n_columns} columns.",
+        "It loads as it is. Read every line; what is wrong is yours to correct, above all the",
+        f"question, the answers and what the model sees. Then type: krisis data check {out.name}",
+    ]
+    content: dict[str, object] = {"suite": "table", "name": file.stem, "version": 1}
+    content["source"] = _source(source)
+    content |= dict(_identity(columns))
+    content["tasks"] = {"main": dict(_task(columns))}
+    content["features"] = dict(_features(columns)) or {}
+    groups = [column.name for column in columns.groups]
+    content["groups"] = Noted(groups, "results are also shown for each of these")
+    content["provenance"] = Noted(
+        {"source": file.name},
+        "add licence, consent, or synthetic: true for invented patients",
+    )
+    return yaml_text(content, above=above)
+
+
+def _source(source: JsonValue) -> object:
+    if not isinstance(source, dict):
+        return source
+    notes = {"decimal": "numbers are written 12,5", "encoding": "the file is not in UTF-8"}
+    notes["thousands"] = "and 1234 may be written with this sign"
+    notes["query"] = "any SELECT over the tables of the database"
+    return {key: Noted(value, notes.get(key, "")) for key, value in source.items()}
+
+
+def _identity(columns: Columns) -> Iterator[tuple[str, object]]:
+    if columns.record:
+        yield "record_id", Noted(columns.record.name, "different in every row")
+    if columns.cluster:
+        n_patients = columns.cluster.n_distinct
+        yield "cluster", Noted(columns.cluster.name, f"rows of one patient; {n_patients} patients")
+    if columns.split:
+        use = evaluated_values(columns.split)
+        names = columns.split.categories
+        train = [v for v in names if str(v) not in use and "train" in str(v).lower()]
+        yield "split", {"column": columns.split.name, "use": use, "train": train}
+        return
+    whose = columns.cluster or columns.record
+    if (whose.n_distinct if whose else columns.n_rows) > 1:
+        share = {"test_size": 0.3, "by": "cluster"}
+        yield "split", Noted(share, "30 % of the patients are evaluated; the rest fits baselines")
+
+
+def _task(columns: Columns) -> Iterator[tuple[str, object]]:
+    if columns.choice:
+        yield from _choice_task(columns, columns.choice)
+    elif columns.outcome:
+        yield from _outcome_task(columns.outcome)
     else:
-        yield "# record_id: COLUMN   # one that is different in every row, if there is one"
-    if cluster:
-        yield f"cluster: {_scalar(cluster.name)}  # rows of one patient stay together"
+        yield "question", f"{TODO}: the question that the model is asked, in one sentence"
+        yield "label", Noted({"column": TODO}, "the column with the truth, or an SQL expression")
+        yield "answers", {0: f"{TODO}: what 0 means", 1: f"{TODO}: what 1 means"}
+    above = []
+    if columns.deferral:
+        yield "deferral", {"column": columns.deferral.name}
     else:
-        yield "# cluster: COLUMN     # the patient, if one patient can have several rows"
-    if split:
-        use = _test_values(split)
-        train = [
-            value
-            for value in split.categories
-            if str(value) not in use and "train" in str(value).lower()
+        above += [
+            "When should the model defer? A rule over the columns for each reason:",
+            'deferral: {when: {no_value: "COLUMN is null"}}',
         ]
-        given = {"column": split.name, "use": use, "train": train}
-        yield f"split: {_scalar(given)}"
+    above += [f"left out: {name} ({why})" for name, why in columns.out.items()]
+    above += [
+        f"left out: {one.name} (free text: does it name people, or the outcome? To show it, add it "
+        "to features)"
+        for one in columns.texts
+    ]
+    names = [one.name for one in columns.features]
+    yield "features", Noted([Noted(n) for n in names] or [], "what the model sees", above=above)
+
+
+def _choice_task(columns: Columns, choice: Choice) -> Iterator[tuple[str, object]]:
+    yield "question", {"column": choice.question.name}
+    label: JsonObject = {"column": choice.answer.name}
+    if columns.label_form:
+        label["as"] = columns.label_form
+    yield "label", Noted(label, "the right option of each row")
+    names = [one.name for one in choice.options]
+    options: JsonObject = {"column": names[0]} if len(names) == 1 else {"columns": names}
+    options |= {"shuffle": True} if columns.shuffle else {}
+    yield "answers", Noted(options, "multiple choice: every row has options of its own")
+
+
+def _outcome_task(outcome: Outcome) -> Iterator[tuple[str, object]]:
+    column, said = outcome.column, outcome.name
+    answers, positive = _answers(outcome)
+    label = said.label or _event_label(column.name)
+    if outcome.is_guess:
+        yield (
+            "question",
+            f"{TODO}: no outcome was found; name it under label and write the question",
+        )
     else:
-        yield "split: {test_size: 0.3, by: cluster}  # the rest fits the baselines"
+        asked = said.question if positive is not None and len(answers) == 2 else ""
+        when = horizon(column.name)
+        question = (asked or f'What is "{written_out(column.name)}" of this patient?').format(
+            when=when
+        )
+        if not asked and len(answers) == 2 and _is_yes_no(answers):
+            verb = "Will this patient have" if when else "Does this patient have"
+            question = f"{verb} {_in_a_sentence(label)}{when}?"
+            if label.lower() in _NO_EVENTS:
+                question = f'Is "{label}" true of this patient?'
+        yield "question", Noted(question, "in one sentence, as you would ask a colleague")
+    given: JsonValue = outcome.sql or {"column": column.name}
+    n_without = column.n_rows - column.n_given
+    if isinstance(given, dict) and n_without:
+        given["missing"] = "leave out"
+    without = f"; {n_without} rows have no value" if not outcome.sql and n_without else ""
+    yield "label", Noted(given, f"{outcome.why}{without}")
+    yield "answers", {value: Noted(words) for value, words in answers.items()}
+    if positive is not None:
+        yield "positive", Noted(positive, "the answer whose sensitivity is reported")
 
 
-def _task_lines(roles: _Roles) -> Iterator[str]:
-    label = roles.label
-    yield "tasks:"
-    yield "  main:"
-    yield f'    question: "{TODO}: the question that the model is asked, in one sentence"'
-    if label and len(label.categories) < 2:
-        yield f"    label: {_scalar({'column': label.name})}"
-        todo = f"{TODO}: the values of {label.name}, each with its meaning"
-        yield f"    answers: {_scalar(todo)}"
-    elif label:
-        yield f"    label: {_scalar({'column': label.name})}"
-        yield "    answers:"
-        for value in label.categories:
-            key = int(value) if isinstance(value, bool | float) and value == int(value) else value
-            words = key if isinstance(key, str) else f"{TODO}: what {key} means, in words"
-            yield f"      {_scalar(key)}: {_scalar(words)}"
-        if label.n_rare:
-            yield f"      # {label.n_rare} rare values of {label.name} are not named here"
-    else:
-        yield f'    label: {{column: {TODO}}}  # or an expression such as "hba1c >= 6.5"'
-        yield f'    answers: {{0: "{TODO}: what 0 means", 1: "{TODO}: what 1 means"}}'
-    named = [one for one in label.categories if isinstance(one, str)] if label else []
-    if named:  # of 0 and 1, 1 is the positive one
-        first = _scalar(named[0])
-        yield f"    # positive: {first}  # the answer that is the disease: needed for sensitivity"
-    yield "    # ordinal: true    # if the order of the answers means something"
-    if roles.deferral:
-        yield f"    deferral: {_scalar({'column': roles.deferral.name})}"
-    else:
-        yield "    # When should the model defer? A column, or rules with a reason each:"
-        yield '    # deferral: {when: {no_value: "COLUMN is null"}}'
-    yield "    features:  # what the model sees"
-    for column in roles.features:
-        yield f"      - {_scalar(column.name)}"
-    for column in roles.texts:
-        yield f"      # - {_scalar(column.name)}  # free text: does it hold names?"
-    for column in roles.left_out:
-        why = "a date" if column.is_date else "empty" if not column.n_given else "may identify"
-        yield f"      # left out: {_scalar(column.name)} ({why})"
+def _event_label(name: str) -> str:
+    """Return the event that a name speaks of, without its time span and without "flag".
+
+    >>> _event_label("cardiac_arrest_24h"), _event_label("outcome_flag")
+    ('Cardiac arrest', 'Outcome')
+    """
+    words = written_out(name).split()
+    while len(words) > 1 and (words[-1][0].isdigit() or words[-1].lower() in ("flag", "yn", "jn")):
+        words.pop()
+    return " ".join(words)
 
 
-def _feature_lines(column: _Seen) -> Iterator[str]:
-    words, unit = _label_and_unit(column.name)
-    parts: dict[str, JsonValue] = {"label": words}
-    if unit and column.is_number:
-        parts["unit"] = unit
-    is_coded = column.categories and column.n_distinct <= _MOST_CODES and column.is_number
-    if column.is_number and column.low is not None and column.high is not None and not is_coded:
-        parts["plausible"] = list(_bounds(column.low, column.high))
+def _in_a_sentence(label: str) -> str:
+    """Return a label with a small first letter, unless it is an abbreviation."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+
+
+def _is_yes_no(answers: dict[JsonValue, str]) -> bool:
+    return {value_meaning(str(value)) for value in answers} == {True, False}
+
+
+def _answers(outcome: Outcome) -> tuple[dict[JsonValue, str], JsonValue]:
+    """Return the values that are there with their words, and the positive one of two."""
+    if outcome.sql:
+        words = (outcome.name.no, outcome.name.yes) if outcome.name.yes else ("no", "yes")
+        return {0: words[0], 1: words[1]}, 1
+    column, said = outcome.column, outcome.name
+    values = {
+        int(v) if isinstance(v, bool | float) and v == int(v) else v: n
+        for v, n in column.categories.items()
+    }
+    label = _in_a_sentence(said.label or _event_label(column.name))
+    answers: dict[JsonValue, str] = {}
+    is_binary = len(values) == 2 and {value_meaning(str(v)) for v in values} == {True, False}
+    for value in values:
+        if is_binary:
+            yes, no = said.yes or label, said.no or f"no {label}"
+            answers[value] = yes if value_meaning(str(value)) else no
+        else:
+            answers[value] = value if isinstance(value, str) else f"{label} {value}"
+    if len(values) != 2:
+        return answers, None
+    first, second = values
+    if is_binary:
+        wanted = not said.event_is_no
+        return answers, next(v for v in values if value_meaning(str(v)) is wanted)
+    events = [v for v in values if is_event(str(v))]
+    if len(events) == 1:
+        return answers, events[0]
+    return answers, first if values[first] < values[second] else second
+
+
+def _features(columns: Columns) -> Iterator[tuple[str, object]]:
+    for column in columns.features:
+        yield column.name, _feature(column, columns.format)
+    for column in columns.texts:
+        yield (
+            column.name,
+            Noted({"label": measure_name(column.name).label, "text": True}, "not shown yet"),
+        )
+    outcome = columns.outcome
+    if outcome and not outcome.sql and outcome.column.missing:
+        missing: JsonObject = {"missing": list(outcome.column.missing)}
+        yield outcome.column.name, Noted(missing, "the outcome is not known")
+
+
+def _feature(column: ColumnSummary, table_format: NumberFormat) -> Noted:
+    known = measure_name(column.name)
+    parts: JsonObject = {"label": known.label}
+    remarks: list[str] = []
+    is_coded = column.is_number and column.has_few_values and column.n_distinct <= 6
+    if column.is_number and not is_coded:
+        remarks += _unit(column, parts)
+        if column.format != table_format and column.kind == "VARCHAR":
+            parts["decimal"] = column.format.decimal
+        if column.n_below:
+            parts["below_detection"] = "half"
+            remarks.append(
+                f"{column.n_below} values below detection (<) count as half the limit; bound or "
+                "missing are the other choices"
+            )
+        if column.n_above:
+            parts["above_detection"] = "bound"
+            remarks.append(f"{column.n_above} values above detection count as the limit")
+        n_words = column.n_given - column.n_numbers
+        if n_words and column.kind == "VARCHAR":
+            remarks.append(f"{n_words} values are no numbers")
+        if known.plausible:
+            low, high = known.plausible
+            remarks.append(f"add plausible: [{low:g}, {high:g}] to defer impossible values")
+    elif is_coded and column.n_distinct > 1:
+        codes = ", ".join(f"{value:g}: …" for value in column.shared if not isinstance(value, str))
+        remarks += [f"codes? then add values: {{{codes}}}"] if codes else []
+    elif column.shared:
+        remarks.append("values: " + ", ".join(map(str, column.shared)))
+        if n_rare := len(column.categories) - len(column.shared):
+            remarks.append(f"{n_rare} rare values not named")
     if column.missing:
         parts["missing"] = list(column.missing)
-    yield f"  {_scalar(column.name)}: {_scalar(parts)}{_remark(column, unit, bool(is_coded))}"
+        remarks.append("these mean: not measured")
+    return Noted(parts, "; ".join(remarks))
 
 
-def _remark(column: _Seen, unit: str, is_coded: bool) -> str:
-    remarks = []
-    if is_coded:
-        codes = ", ".join(f"{value:g}: …" for value in column.categories)
-        remarks.append(f"codes? then add values: {{{codes}}}")
-    elif column.is_number:
-        remarks.append("the range holds all values: narrow it to what is possible")
-        remarks += [] if unit else ["unit?"]
-    elif column.categories:
-        remarks.append("values: " + ", ".join(map(str, column.categories)))
-    if column.n_rare:
-        remarks.append(f"{column.n_rare} rare values not named")
-    n_words = column.n_given - column.n_numbers
-    if column.kind == "VARCHAR" and column.is_number and n_words and not column.missing:
-        remarks.append(f"{n_words} values are not numbers: list them under missing")
-    if column.missing:
-        remarks.append("delete missing if these are values")
-    return f"  # {'; '.join(remarks)}".replace("\n", " ") if remarks else ""
-
-
-def _label_and_unit(name: str) -> tuple[str, str]:
-    """Return the words of a column's name, and the unit that it ends in.
-
-    >>> _label_and_unit("plasma_glucose_mg_dl")
-    ('Plasma glucose', 'mg/dL')
-    """
-    plain = re.sub(r"\W+", "_", name).strip("_")
-    for ending in sorted(_UNITS, key=len, reverse=True):
-        if plain.lower().endswith(f"_{ending}"):
-            return _words(plain[: -len(ending) - 1]), _UNITS[ending]
-    return _words(plain) or name, ""
-
-
-def _words(name: str) -> str:
-    words = name.replace("_", " ").strip()
-    return words[:1].upper() + words[1:]
-
-
-def _bounds(low: float, high: float) -> tuple[float, float]:
-    """Return round numbers around all values, so that no value of a patient is shown.
-
-    >>> _bounds(3.9, 14.2), _bounds(41, 88), _bounds(-2.5, 2.5), _bounds(0, 0)
-    ((0, 20), (40, 90), (-3, 3), (0, 1))
-    """
-    size = max(abs(low), abs(high)) or 1.0
-    step = 10.0 ** math.floor(math.log10(size))
-    ends = [math.floor(low / step) * step, math.ceil(high / step) * step]
-    if ends[0] == ends[1]:
-        ends[1] += step
-    first, last = (int(end) if end == int(end) else round(end, 12) for end in ends)
-    return first, last
-
-
-def _scalar(value: JsonValue) -> str:
-    """Return a value as YAML writes it on one line."""
-    text = yaml.safe_dump(
-        value, sort_keys=False, default_flow_style=True, width=math.inf, allow_unicode=True
-    )
-    return text.removesuffix("\n").removesuffix("\n...")
+def _unit(column: ColumnSummary, parts: JsonObject) -> Iterator[str]:
+    """Add the unit that the name or the cells state, or that fits the values."""
+    known = measure_name(column.name)
+    unit = known.unit or column.unit
+    if unit:
+        parts["unit"] = column.unit or unit
+        return
+    fits = [
+        str(one["unit"])
+        for one in known.units
+        if column.median is not None and one["usual"][0] <= column.median <= one["usual"][1]  # type: ignore[index]
+    ]
+    if len(fits) == 1:
+        parts["unit"] = fits[0]
+        yield "unit by the size of the values: check it"
+    else:
+        yield "unit?"

@@ -4,10 +4,12 @@
 # ruff: noqa: S608
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import json
 import re
+import tempfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from krisis.errors import InvalidFile
 if TYPE_CHECKING:
     import duckdb
 
-_FORMATS = {
+FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "lines",
@@ -40,6 +42,13 @@ class Reading:
     call: str
     columns: dict[str, str] = field(default_factory=dict)
     n_rows: int | None = None
+    # A copy in UTF-8 of a file in another encoding, to be deleted once it is loaded.
+    copy: Path | None = None
+
+    def close(self) -> None:
+        """Delete the copy, if there is one."""
+        if self.copy is not None:
+            self.copy.unlink(missing_ok=True)
 
 
 def paths_of(folder: Path, name: str) -> list[Path]:
@@ -82,51 +91,115 @@ def existing(path: Path) -> Path:
     return path
 
 
-def reading_of(connection: duckdb.DuckDBPyConnection, path: Path, ids: Sequence[str]) -> Reading:
-    """Return how a file is read, by its ending, and the columns that it has."""
+def reading_of(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    ids: Sequence[str],
+    *,
+    encoding: str = "utf-8",
+    numbers_as_text: bool = False,
+) -> Reading:
+    """Return how a file is read, by its ending, and the columns that it has.
+
+    ``numbers_as_text`` leaves numbers of a CSV file as written, for formats that DuckDB would
+    misread: with a decimal comma, 1.234 is 1234.
+    """
     name = path.name.lower().removesuffix(".gz")
-    form = _FORMATS.get(Path(name).suffix, "")
+    form = FORMATS.get(Path(name).suffix, "")
     if not form:
         hint = "; name a database as {database: FILE, query: SELECT …}"
-        known = ", ".join(_FORMATS)
+        known = ", ".join(FORMATS)
         raise InvalidFile(f"{path} has no known ending; give one of {known}{hint}")
-    place = sql_text(literal(path.resolve()))
+    copy = None
+    if encoding != "utf-8":
+        if form not in ("csv", "tsv"):
+            raise InvalidFile(f"{path} is read as UTF-8; encoding is for CSV and TSV files")
+        copy = _in_utf8(path, encoding)
+    read = copy or path
+    place = sql_text(literal(read.resolve()))
     options = {
         "lines": ", format = 'newline_delimited', sample_size = -1",
         "json": ", format = 'array', sample_size = -1",
         "parquet": ", file_row_number = true",
-    }.get(form) or _dialect(path, form)
+    }.get(form) or _dialect(read, form)
     function = {"csv": "read_csv", "tsv": "read_csv", "parquet": "read_parquet"}
     call = f"{function.get(form, 'read_json')}({place}{options})"
-    reading = Reading(path, form, call)
+    reading = Reading(path, form, call, copy=copy)
     columns = _described(connection, reading)
     as_written: list[str] = []
     if form in ("csv", "tsv"):
-        flags = [name for name, kind in columns.items() if kind == "BOOLEAN"]
         as_written = [name for name in ids if name in columns]
-        as_written += _of_one_letter(connection, f"read_csv({place}{options}", flags)
+        call = f"read_csv({place}{options}"
+        flags = [name for name, kind in columns.items() if kind == "BOOLEAN"]
+        as_written += _where_all(connection, call, flags, r"[A-Za-z]")  # F may be sex, not false
+        dates = [name for name, kind in columns.items() if kind in ("DATE", "TIMESTAMP")]
+        iso = _where_all(connection, call, dates, r"\d{4}-\d{2}-\d{2}.*")
+        as_written += [name for name in dates if name not in iso]  # their order must be stated
+        whole = [name for name, kind in columns.items() if kind == "BIGINT"]
+        plain = _where_all(connection, call, whole, r"[+-]?(0|[1-9]\d*)")
+        as_written += [name for name in whole if name not in plain]  # 07 is a code
+        if numbers_as_text:
+            numbers = ("BIGINT", "DOUBLE", "HUGEINT")
+            as_written += [n for n, kind in columns.items() if kind in numbers]
     if as_written:
-        types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in as_written)
+        types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in dict.fromkeys(as_written))
         reading.call = f"read_csv({place}{options}, types = {{{types}}})"
+        columns = {n: "VARCHAR" if n in as_written else kind for n, kind in columns.items()}
     reading.columns = {name: kind for name, kind in columns.items() if name != "file_row_number"}
     return reading
 
 
-def _of_one_letter(
-    connection: duckdb.DuckDBPyConnection, call: str, flags: Sequence[str]
+def _where_all(
+    connection: duckdb.DuckDBPyConnection, call: str, names: Sequence[str], pattern: str
 ) -> list[str]:
-    """Return the flags that hold one letter only: a column of F is sex rather than false."""
-    if not flags:
+    """Return the columns of a CSV file all of whose values match a pattern as written."""
+    if not names:
         return []
-    cells = ", ".join(f"list(distinct lower(trim({quoted(name)})))" for name in flags)
-    types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in flags)
+    cells = ", ".join(
+        f"bool_and(regexp_full_match(trim({quoted(name)}), {sql_text(pattern)}) or "
+        f"trim({quoted(name)}) = '')"
+        for name in names
+    )
+    types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in names)
     found = connection.execute(f"select {cells} from {call}, types = {{{types}}})").fetchall()[0]
-    letters = [[value for value in values or () if value] for values in found]
-    return [
-        name
-        for name, values in zip(flags, letters, strict=True)
-        if len(values) == len("".join(values)) == 1 and values[0].isalpha()
-    ]
+    return [name for name, fits in zip(names, found, strict=True) if fits]
+
+
+def guessed_encoding(path: Path) -> str:
+    """Return the encoding of a text file: by its mark, else UTF-8 where it fits, else cp1252.
+
+    cp1252 is what Windows writes in Western Europe; every byte of a file in latin-1 that is not a
+    control character means the same in it.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        content = file.read()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
+
+
+def _in_utf8(path: Path, encoding: str) -> Path:
+    """Write a text file again in UTF-8, as a private temporary file."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        content = file.read()
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InvalidFile(
+            f"{path} line {line} is not text in {encoding}; correct source.encoding"
+        ) from None
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".csv", delete=False, encoding="utf-8", newline=""
+    ) as copy:
+        copy.write(text.removeprefix("\ufeff"))
+    return Path(copy.name)
 
 
 def _opened(path: Path) -> TextIO:
@@ -148,7 +221,8 @@ def _dialect(path: Path, form: str) -> str:
     except UnicodeDecodeError:
         line = _line_not_utf8(path)
         raise InvalidFile(
-            f"{path} line {line} is not text in UTF-8; save the file as UTF-8"
+            f"{path} line {line} is not text in UTF-8; save the file as UTF-8, or name its "
+            "encoding: source: {files: …, encoding: cp1252}"
         ) from None
     except (OSError, EOFError, csv.Error) as error:
         raise InvalidFile(f"{path} cannot be read as CSV: {error}") from None
@@ -173,9 +247,12 @@ def _described(connection: duckdb.DuckDBPyConnection, reading: Reading) -> dict[
 
 def unreadable(reading: Reading, error: Exception) -> InvalidFile:
     """Say in one sentence why a file cannot be read, with the line where it can be found."""
-    path, form = reading.path, reading.form
+    path, form = reading.copy or reading.path, reading.form
     if form != "parquet" and path.suffix != ".gz" and (line := _line_not_utf8(path)):
-        return InvalidFile(f"{path} line {line} is not text in UTF-8; save the file as UTF-8")
+        return InvalidFile(
+            f"{path} line {line} is not text in UTF-8; save the file as UTF-8, or name its "
+            "encoding: source: {files: …, encoding: cp1252}"
+        )
     if form in ("csv", "tsv") and (fault := _csv_fault(path, form)):
         return InvalidFile(f"{path} {fault}")
     if form == "lines" and path.suffix != ".gz" and (fault := _line_not_json(path)):

@@ -4,9 +4,9 @@
 # ruff: noqa: S608
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from krisis.answers import AnswerSet
@@ -14,7 +14,7 @@ from krisis.data.base import FeatureDescription, Label, SecondUnit, Task
 from krisis.data.perturbation import in_second_unit
 from krisis.data.table.choices import Options, compiled_options
 from krisis.data.table.databases import interruptible
-from krisis.data.table.declaration import Declaration, FeatureSpec, TaskSpec, UncertaintySpec
+from krisis.data.table.declaration import Declaration, FeatureSpec, TaskSpec
 from krisis.data.table.expressions import (
     Expression,
     checked_expression,
@@ -61,12 +61,43 @@ class Question:
     """A task of the file over its source: what is shown, and SQL that DuckDB has accepted."""
 
     def __init__(self, declaration: Declaration, name: str, source: Source) -> None:
+        self._take(declaration, name, source)
+        for fault in self.column_faults():
+            raise fault
+        self.compiled = self._compile()
+
+    def _take(self, declaration: Declaration, name: str, source: Source) -> None:
         self.declaration, self.name, self.source = declaration, name, source
         self.spec: TaskSpec = declaration.tasks[name]
         self.place = f"tasks.{name}"
         self.evaluated: dict[str, Expression] = {}
-        self._check_columns()
-        self.compiled = self._compile()
+
+    @classmethod
+    def faults(cls, declaration: Declaration, name: str, source: Source) -> list[str]:
+        """Return everything that keeps a task from being asked, in a sentence each."""
+        question = object.__new__(Question)
+        question._take(declaration, name, source)
+        found = list(question.column_faults())
+        for check in question._checks():
+            try:
+                check()
+            except InvalidFile as error:
+                found.append(error)
+        return list(dict.fromkeys(map(str, found)))
+
+    def _checks(self) -> Iterator[Callable[[], object]]:
+        """Return the parts of the task that can be wrong independently of each other."""
+        spec = self.spec
+        yield lambda: self.expression(self._label_sql, f"{self.place}.label")
+        for reason in spec.deferral.when if spec.deferral else {}:
+            yield partial(self._rule, reason)
+        for number in range(len(spec.uncertainty)):
+            yield partial(self._uncertain, number)
+        if spec.deferral and spec.deferral.column in self.source.columns:
+            yield partial(self._deferral_label, str(spec.deferral.column))
+        for feature in spec.features:
+            if feature in self.source.columns and self.declaration.feature(feature).is_number:
+                yield partial(self._number, feature, f"features.{feature}")
 
     @property
     def shown(self) -> list[str]:
@@ -79,9 +110,32 @@ class Question:
         if name not in self.source.columns:
             unknown = UnknownName.among("column", name, self.source.columns)
             raise InvalidFile(f"{self.source.name}: {key}: {unknown}")
+        if name in self.source.faults:
+            raise self.source.faults[name]
         return name
 
-    def _check_columns(self) -> None:
+    def column_faults(self) -> Iterator[InvalidFile]:
+        """Return what is wrong with the columns that the task uses, each once."""
+        seen: set[str] = set()
+        for key, name in self._named_columns():
+            try:
+                self._column(name, key)
+                if self.source.columns[name] == "BLOB" and name in self.spec.features:
+                    raise InvalidFile(
+                        f"{self.source.name}, column {name}: it holds bytes, which cannot be "
+                        f"shown; take it out of {self.place}.features"
+                    )
+            except InvalidFile as error:
+                if str(error) not in seen:
+                    yield error
+                seen.add(str(error))
+        for name in self.declaration.features:
+            if name not in self.source.columns:
+                unknown = UnknownName.among("column", name, self.source.columns)
+                yield InvalidFile(f"{self.source.name}: features: {unknown}")
+
+    def _named_columns(self) -> Iterator[tuple[str, str]]:
+        """Return the columns that the task names, each with the key of the file that does."""
         declared, spec = self.declaration, self.spec
         named = {
             "record_id": declared.record_id,
@@ -90,19 +144,11 @@ class Question:
             f"{self.place}.label": spec.label.column,
             f"{self.place}.deferral": spec.deferral.column if spec.deferral else None,
         }
-        for key, name in named.items():
-            if name is not None:
-                self._column(name, key)
+        yield from ((key, name) for key, name in named.items() if name is not None)
         for name in spec.features:
-            if self.source.columns[self._column(name, f"{self.place}.features")] == "BLOB":
-                raise InvalidFile(
-                    f"{self.source.name}, column {name}: it holds bytes, which cannot be shown; "
-                    f"take it out of {self.place}.features"
-                )
-        for name in declared.features:
-            self._column(name, "features")
+            yield f"{self.place}.features", name
         for name in declared.groups:
-            self._column(name, "groups")
+            yield "groups", name
 
     def expression(self, text: str, place: str) -> Expression:
         """Check an expression of the YAML over the columns of the table."""
@@ -110,6 +156,8 @@ class Question:
         found = checked_expression(
             source.connection, text, place, table=TABLE, columns=source.columns
         )
+        for name in found.columns:
+            self._column(name, place)
         self.evaluated[place] = found
         return found
 
@@ -143,10 +191,14 @@ class Question:
             )
         return found
 
+    @property
+    def _label_sql(self) -> str:
+        label = self.spec.label
+        return quoted(str(label.column)) if label.sql is None else label.sql
+
     def _compile(self) -> Compiled:
         spec = self.spec
-        label_sql = quoted(str(spec.label.column)) if spec.label.sql is None else spec.label.sql
-        compiled = Compiled(self.expression(label_sql, f"{self.place}.label"))
+        compiled = Compiled(self.expression(self._label_sql, f"{self.place}.label"))
         if not isinstance(spec.question, str):
             compiled.question_column = self._column(spec.question.column, f"{self.place}.question")
             self._refuse_no_question(compiled.question_column)
@@ -174,20 +226,25 @@ class Question:
 
     def _rules(self) -> Iterator[Reason]:
         deferral = self.spec.deferral
-        for reason, text in (deferral.when if deferral else {}).items():
-            place = f"{self.place}.deferral.when.{reason}"
-            yield Reason(reason, self.condition(text, place), place)
-        for number, one in enumerate(self.spec.uncertainty):
-            place = f"{self.place}.uncertainty" + (f".{number}" if number else "")
-            yield Reason(UNCERTAIN, self._uncertain(one, place), place)
+        for reason in deferral.when if deferral else {}:
+            yield self._rule(reason)
+        for number in range(len(self.spec.uncertainty)):
+            yield self._uncertain(number)
+
+    def _rule(self, reason: str) -> Reason:
+        assert self.spec.deferral is not None
+        place = f"{self.place}.deferral.when.{reason}"
+        return Reason(reason, self.condition(self.spec.deferral.when[reason], place), place)
 
     def _implausible(self) -> Iterator[Reason]:
         """Return the reasons by values that cannot be right; they are kept and shown."""
         for name in self.declaration.features:
+            if name not in self.spec.features:
+                continue
             spec, place = self.declaration.feature(name), f"features.{name}"
             if spec.is_number:
                 self._number(name, place)
-            if spec.plausible is not None and name in self.spec.features:
+            if spec.plausible is not None:
                 low, high = spec.plausible
                 sql = f"(not ({quoted(name)} between {low!r} and {high!r}))"
                 found = Expression(sql, (name,), "BOOLEAN")
@@ -200,12 +257,14 @@ class Question:
                 f"{self.source.name}, column {name}: it holds {kind}, and {key} asks for numbers"
             )
 
-    def _uncertain(self, given: UncertaintySpec, place: str) -> Expression:
+    def _uncertain(self, number: int) -> Reason:
+        given = self.spec.uncertainty[number]
+        place = f"{self.place}.uncertainty" + (f".{number}" if number else "")
         value = self.expression(given.value, f"{place}.value")
         if not is_number(value.kind):
             raise InvalidFile(f"{place}.value: {given.value!r} gives {value.kind}, not a number")
         sql = f"({p_other_side(value.sql, given.cv, given.limits)} >= {given.risk!r})"
-        return Expression(sql, value.columns, "BOOLEAN")
+        return Reason(UNCERTAIN, Expression(sql, value.columns, "BOOLEAN"), place)
 
     def _deferral_label(self, name: str) -> Expression:
         """Return whether a column says: defer; null where it says nothing."""

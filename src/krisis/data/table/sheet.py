@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from krisis.data.base import PatientRecord, SuiteConfig
 from krisis.data.table.cases import CASES, TaskTable
+from krisis.data.table.declaration import Declaration
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.leaks import accepted, findings
-from krisis.data.table.source import ROW, TABLE, is_number
-from krisis.data.table.suite import TableSuite
+from krisis.data.table.source import ROW, TABLE, Source, is_number
 from krisis.json_values import JsonObject, JsonValue
 
 # A task is saturated where one column, or what is missing, is right in this share of cases.
@@ -35,30 +34,12 @@ class Shortcut:
     rule: str = ""
 
 
-def data_sheet(
-    path: Path, config: SuiteConfig
-) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
-    """Return the figures of a suite file, and of every task its table and its first record."""
-    suite = TableSuite(path, config)
-    with suite.told():
-        return _filled(suite, config)
-
-
-def _filled(
-    suite: TableSuite, config: SuiteConfig
-) -> tuple[JsonObject, dict[str, tuple[TaskTable, PatientRecord | None]]]:
-    declaration, source = suite.declaration, suite.source
-    tables: dict[str, tuple[TaskTable, PatientRecord | None]] = {}
-    tasks: JsonObject = {}
-    columns: JsonObject = {}
-    for name in [suite.config.task] if config.has_chosen_task else declaration.tasks:
-        table = TaskTable(declaration, name, source, config)
-        suite.declared_rule(table)
-        tasks[name] = _task(table, columns)
-        first = table.records("use", 1)
-        tables[name] = (table, first[0] if first else None)
-    sheet = {
-        "file": str(suite.path),
+def sheet_of_suite(
+    path: Path, declaration: Declaration, source: Source, columns: JsonObject, tasks: JsonObject
+) -> JsonObject:
+    """Return the figures of a suite file and of its tasks."""
+    return {
+        "file": str(path),
         "suite": declaration.name,
         "version": str(declaration.version),
         "source": source.name,
@@ -68,7 +49,6 @@ def _filled(
         "left_out": dict(source.notes),
         "tasks": tasks,
     }
-    return sheet, tables
 
 
 def _counted(table: TaskTable, columns: JsonObject) -> JsonObject:
@@ -99,7 +79,8 @@ def _counted(table: TaskTable, columns: JsonObject) -> JsonObject:
     return {"n_deferred": n_due, "deferral": by_reason}
 
 
-def _task(table: TaskTable, columns: JsonObject) -> JsonObject:
+def sheet_of_task(table: TaskTable, columns: JsonObject) -> JsonObject:
+    """Return the figures of a task; add those of columns that are not in ``columns`` yet."""
     deferral = _counted(table, columns)
     if table.is_large:
         table.refuse_equal_ids(CASES)
@@ -321,6 +302,4 @@ def _task_text(name: str, task: JsonObject) -> Iterator[str]:
         )
     for sentence in task["accepted"]:
         yield f"  accepted   {sentence}"
-    yield from (f"  LEAK       {sentence}" for sentence in task["leaks"])
-    if not task["leaks"]:
-        yield "  leaks      none found"
+    yield f"  leaks      {len(task['leaks']) or 'none found'}"

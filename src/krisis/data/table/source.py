@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from functools import cached_property
@@ -22,6 +23,16 @@ from krisis.data.table.databases import FILE, LOADED, load_database, lock, new_c
 from krisis.data.table.declaration import Declaration, FeatureSpec
 from krisis.data.table.expressions import quoted, sql_text
 from krisis.data.table.files import Reading, existing, inside, paths_of, reading_of, unreadable
+from krisis.data.table.formats import (
+    ABOVE,
+    BELOW,
+    DateOrder,
+    NumberFormat,
+    is_code,
+    is_dotted_date,
+    looks_like_date,
+    parsed_date,
+)
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonValue
 
@@ -38,6 +49,8 @@ _PLAIN = {float, int, str, type(None)}
 # So many of the values of a column that are numbers make the others slips of the pen.
 SHARE_OF_NUMBERS = 0.9
 _READ_AT_ONCE = 8
+# A column of at most this many different texts holds categories, whose case is no difference.
+_MOST_CATEGORIES = 50
 
 
 def is_number(kind: str) -> bool:
@@ -77,6 +90,10 @@ class Source:
         self.row_number = "rowid + 1"
         self.cleaned = ""
         self.notes: Mapping[str, int] = {}
+        # Columns that cannot be read as they should be; refused where a task uses them.
+        self.faults: dict[str, InvalidFile] = {}
+        # Spellings of a category that were read as the most frequent one, in a sentence each.
+        self.merged: list[str] = []
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[tuple[JsonValue, ...]]:
         """Run one of krisis's own queries and return its rows."""
@@ -191,13 +208,24 @@ def open_source(declaration: Declaration, folder: Path, data_path: Path | None =
         source = Source(connection, str(place), [Reading(f, "fhir", "") for f in fhir_files(place)])
         _load_fhir(source, declaration, place)
     else:
+        unusual = given.decimal != "." or given.thousands is not None
         readings = [
-            reading_of(connection, path, _ids(declaration))
+            reading_of(
+                connection,
+                path,
+                _ids(declaration),
+                encoding=given.encoding,
+                numbers_as_text=unusual,
+            )
             for name in given.files
             for path in paths_of(folder, name)
         ]
         source = Source(connection, ", ".join(str(one.path) for one in readings), readings)
-        _load_files(source)
+        try:
+            _load_files(source)
+        finally:
+            for reading in readings:
+                reading.close()
     finish(source, declaration)
     return source
 
@@ -223,14 +251,20 @@ def finish(source: Source, declaration: Declaration) -> None:
         what = "the query returns" if source.readings[0].form == "database" else "it has"
         raise InvalidFile(f"{source.name} holds no rows: {what} columns only; give rows")
     is_text_file = source.readings[0].form in ("csv", "tsv")
-    expressions, kinds = [], {}
+    expressions, kinds = {}, {}
     ids = _ids(declaration)
     for name, kind in loaded.items():
-        typed = is_text_file and name not in ids
-        spec = declaration.feature(name)
-        expression, kinds[name] = _cleaned(source, name, kind, spec, is_text_file=typed)
-        expressions.append(f"{expression} as {quoted(name)}")
-    source.cleaned = ", ".join(expressions)
+        column = Column(source, declaration, name, kind)
+        try:
+            found = column.cleaned(is_text=is_text_file and name not in ids)
+        except InvalidFile as error:
+            source.faults[name] = error
+            found = quoted(name), kind
+        expressions[name], kinds[name] = found
+    named = [n for n in declaration.used_columns if kinds.get(n) == "VARCHAR" and n not in ids]
+    texts = [n for n in named if declaration.feature(n).text]
+    _merge_cases(source, expressions, [n for n in named if n not in texts])
+    source.cleaned = ", ".join(f"{sql} as {quoted(name)}" for name, sql in expressions.items())
     source.connection.execute(
         f"create view {TABLE} as select {source.row_number} as {ROW}, {source.cleaned} "
         f"from {LOADED}"
@@ -238,41 +272,198 @@ def finish(source: Source, declaration: Declaration) -> None:
     source.columns = kinds
 
 
-def _cleaned(
-    source: Source, name: str, kind: str, spec: FeatureSpec, *, is_text_file: bool
-) -> tuple[str, str]:
-    """Return the expression of a column without its missing codes, and its type."""
-    column, shown = _retyped(_without_codes(quoted(name), kind, spec), kind, spec)
-    if kind == "JSON":
-        _refuse_mixed_json(source, name)
-    if kind != "VARCHAR":
-        return column, shown
-    if is_text_file:
-        column = f"nullif({column}, '')"
-    if spec.text or spec.values or not (is_text_file or spec.is_number):
-        return column, kind  # a typed source calls its texts texts
-    found = source.query(
-        f"select count(v), count(try_cast(v as double)), "
-        f"count(*) filter (try_cast(v as bigint) is null and v is not null) "
-        f"from (select {column} as v from {LOADED})"
-    )[0]
-    n_given, n_numbers, n_not_whole = (int(cell) for cell in found)
-    _refuse_mixed(source, name, column, spec, n_given=n_given, n_numbers=n_numbers)
-    if n_given and n_numbers == n_given:
-        kind = "DOUBLE" if n_not_whole else "BIGINT"
-        return f"({column})::{kind}", kind
-    return column, kind
+def _merge_cases(source: Source, expressions: dict[str, str], names: Sequence[str]) -> None:
+    """Read values that differ by case or surrounding space as the most frequent of them."""
+    if not names:
+        return
+    plain = "lower(trim(v))"
+    for name in names:
+        column = expressions[name]
+        n_values, n_different = source.query(
+            f"select count(distinct v), count(distinct {plain}) from "
+            f"(select {column} as v from {LOADED})"
+        )[0]
+        if n_values == n_different or n_different > _MOST_CATEGORIES:
+            continue
+        rows = source.query(
+            f"select {plain}, v, count(*) from (select {column} as v from {LOADED}) "
+            "where v is not null group by 1, 2 order by 1, 3 desc, 2"
+        )
+        usual: dict[str, str] = {}
+        whens = []
+        for key, value, n_rows in rows:
+            kept = usual.setdefault(key, value)
+            if value != kept:
+                whens.append(f"when {sql_text(value)} then {sql_text(kept)}")
+                source.merged.append(f"{name}: {value!r} ({n_rows} rows) is read as {kept!r}")
+        expressions[name] = f"case {column} {' '.join(whens)} else {column} end"
 
 
-def _without_codes(column: str, kind: str, spec: FeatureSpec) -> str:
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A loaded column, to be read as the file describes it."""
+
+    source: Source
+    declaration: Declaration
+    name: str
+    kind: str
+
+    @property
+    def spec(self) -> FeatureSpec:
+        """What the file says about the column."""
+        return self.declaration.feature(self.name)
+
+    @property
+    def format(self) -> NumberFormat:
+        """How the numbers of the column are written."""
+        return self.declaration.number_format(self.name)
+
+    def cleaned(self, *, is_text: bool) -> tuple[str, str]:
+        """Return the expression of the column without its missing codes, and its type.
+
+        ``is_text`` tells that the source knows no types, so that numbers and dates are written out.
+        """
+        spec, source, column, kind = self.spec, self.source, quoted(self.name), self.kind
+        if kind == "JSON" and self._is_scalar_json():
+            # SQLite keeps numbers and words in one column.
+            column, kind, is_text = f"json_extract_string({column}, '$')", "VARCHAR", True
+        codes = [*spec.missing, *self.declaration.source.missing]
+        column, shown = _retyped(_without_codes(column, kind, codes), kind, spec)
+        if kind != "VARCHAR":
+            return column, shown
+        if is_text:
+            column = f"nullif({column}, '')"
+        if spec.text or spec.values or not (is_text or spec.is_number):
+            return column, kind  # a typed source calls its texts texts
+        form = self.format
+        if form.dropped("v") != "false":
+            column = f"case when {form.dropped(column)} then null else {column} end"
+        number = f"try_cast({column} as double)"
+        if form != NumberFormat():
+            number = form.number(column)
+        n_given, n_numbers, n_broken, n_dates, n_codes = (
+            int(cell)
+            for cell in source.query(
+                f"select count(v), count(n), count(*) filter (n <> floor(n)), "
+                f"count(*) filter ({looks_like_date('v')}), count(*) filter ({is_code('v')}) "
+                f"from (select {column} as v, {number} as n from {LOADED})"
+            )[0]
+        )
+        if n_codes and not spec.is_number:
+            return column, kind
+        if n_given and n_dates == n_given and n_numbers < n_given and not spec.is_number:
+            return self._dated(column, n_given)
+        if n_numbers < n_given:
+            self._refuse_mixed(column, number, n_given=n_given, n_numbers=n_numbers)
+        if n_given and n_numbers == n_given:
+            kind = "DOUBLE" if n_broken else "BIGINT"
+            return f"({number})::{kind}", kind
+        return column, kind
+
+    def _is_scalar_json(self) -> bool:
+        nested = self.source.query(
+            f"select 1 from {LOADED} where json_type({quoted(self.name)}) in ('ARRAY', 'OBJECT') "
+            "limit 1"
+        )
+        return not nested
+
+    def _dated(self, column: str, n_given: int) -> tuple[str, str]:
+        """Return a column of dates as times, where their order is stated or beyond doubt."""
+        orders: list[DateOrder] = ["day first", "month first"]
+        if self.declaration.source.dates is not None:
+            orders = [self.declaration.source.dates]
+        read = {order: parsed_date(column, order) for order in orders}
+        cells = ", ".join(f"count({sql})" for sql in read.values())
+        dotted, *counts = self.source.query(
+            f"select bool_and({is_dotted_date(column)}), {cells} from {LOADED} "
+            f"where {column} is not null"
+        )[0]
+        fits = [o for o, n in zip(orders, counts, strict=True) if n == n_given]
+        if not fits:
+            return column, "VARCHAR"
+        if len(fits) == 2 and not dotted:
+            first, second = read.values()
+            row, value = self.source.query(
+                f"select min({self.source.row_number}), arg_min({column}, "
+                f"{self.source.row_number}) from {LOADED} where {first} <> {second}"
+            )[0]
+            if row is not None:
+                raise InvalidFile(
+                    f"{self.source.place(row)}, column {self.name}: {value!r} may be day first or "
+                    "month first; write dates: day first, or dates: month first, under source"
+                )
+        has_clock = self.source.query(
+            f"select 1 from {LOADED} where {read[fits[0]]} <> {read[fits[0]]}::date limit 1"
+        )
+        kind = "TIMESTAMP" if has_clock else "DATE"
+        return f"({read[fits[0]]})::{kind}", kind
+
+    def _refuse_mixed(self, column: str, number: str, *, n_given: int, n_numbers: int) -> None:
+        """Refuse texts among numbers, and say which line of the file would read them."""
+        name, source, form = self.name, self.source, self.format
+        self._refuse_other_format(column, n_given)
+        n_words = n_given - n_numbers
+        is_mixed = n_numbers if self.kind == "JSON" else n_numbers >= SHARE_OF_NUMBERS * n_given
+        if not (self.spec.is_number or is_mixed):
+            return
+        row, value = source.query(
+            f"select r, v from (select {source.row_number} as r, {column} as v, {number} as n "
+            f"from {LOADED}) where v is not null and n is null order by 1 limit 1"
+        )[0]
+        why = (
+            "the column has a unit or a range"
+            if self.spec.is_number
+            else f"{n_numbers} of {n_given} values are"
+        )
+        cure = (
+            f"correct it, list it under features.{name}.missing, or name the codes under "
+            f"features.{name}.values"
+        )
+        for key, sign in (("below_detection: half", BELOW), ("above_detection: bound", ABOVE)):
+            words = f"select count(*) from {LOADED} where {form.is_bound(column, sign)}"
+            if source.query(f"select {form.is_bound(sql_text(value), sign)}")[0][0]:
+                n_bounds = source.query(words)[0][0]
+                what = f"is a limit of detection ({n_bounds} of {n_words} such values)"
+                raise InvalidFile(
+                    f"{source.place(row)}, column {name}: {value!r} {what}; say how to read it: "
+                    f"{key} (or bound, or missing) under features.{name}"
+                )
+        raise InvalidFile(
+            f"{source.place(row)}, column {name}: {value!r} is not a number, and {why}; {cure}"
+        )
+
+    def _refuse_other_format(self, column: str, n_given: int) -> None:
+        """Refuse numbers with a decimal comma, which would pass for categories."""
+        other = NumberFormat(",", "." if self.format.decimal == "." else None)
+        if self.format.decimal == ",":
+            other = NumberFormat(".", ",")
+        read = other.number(column)
+        own, number = self.format.number(column), self.source.row_number
+        n_own, n_other, row, value = self.source.query(
+            f"select count(o), count(n), min(r) filter (n is not null and o is null), "
+            "arg_min(v, r) filter (n is not null and o is null) from "
+            f"(select {number} as r, {column} as v, {own} as o, {read} as n from {LOADED})"
+        )[0]
+        if row is None or n_other < SHARE_OF_NUMBERS * n_given or n_other <= n_own:
+            return
+        raise InvalidFile(
+            f"{self.source.place(row)}, column {self.name}: {value!r} is a number with "
+            f'decimal: "{other.decimal}"; write that under source or features.{self.name}, or '
+            "text: true if it is no number"
+        )
+
+
+def _without_codes(column: str, kind: str, missing: Sequence[JsonValue]) -> str:
     """Return a column without the codes that mean: not measured."""
-    if not spec.missing:
+    if not missing:
         return column
-    codes = ", ".join(map(sql_text, spec.missing))
-    numbers = ", ".join(_numbers(spec.missing)) or "null"
+    codes = ", ".join(map(sql_text, missing))
+    numbers = ", ".join(_numbers(missing)) or "null"
     same = f"trim({column}::varchar) in ({codes}) or try_cast({column} as double) in ({numbers})"
     if is_number(kind):
         same = f"{column} in ({numbers})"
+    elif kind not in ("VARCHAR", "JSON"):
+        same = f"{column}::varchar in ({codes})"
     return f"case when {same} then null else {column} end"
 
 
@@ -286,55 +477,6 @@ def _retyped(column: str, kind: str, spec: FeatureSpec) -> tuple[str, str]:
         as_lines = f"array_to_string({column}, chr(10))" if kind == "VARCHAR[]" else column
         return f"({as_lines})::varchar", "VARCHAR"
     return column, kind
-
-
-def _refuse_mixed_json(source: Source, name: str) -> None:
-    """Refuse a column of JSON whose values are numbers here and texts there."""
-    kinds = source.query(
-        f"select case when k in ('BIGINT', 'UBIGINT', 'DOUBLE') then 'number' else lower(k) end, "
-        f"count(*), min(r) from (select json_type({quoted(name)}) as k, {source.row_number} as r "
-        f"from {LOADED}) where k not in ('NULL', 'ARRAY', 'OBJECT') group by 1 order by 2"
-    )
-    if len(kinds) > 1:
-        (kind, _, row), (other, n_rows, _) = kinds[0], kinds[-1]
-        raise InvalidFile(
-            f"{source.place(row)}, column {name}: the value is a {kind}, and {n_rows} others are "
-            f"a {other}; give all of one kind"
-        )
-
-
-def _refuse_mixed(
-    source: Source, name: str, column: str, spec: FeatureSpec, *, n_given: int, n_numbers: int
-) -> None:
-    n_words = n_given - n_numbers
-    promised = spec.is_number and n_words
-    if n_words:
-        _refuse_commas(source, name, column, n_words)
-    if not promised and not (n_words and n_numbers >= SHARE_OF_NUMBERS * n_given):
-        return
-    row, value = source.query(
-        f"select {source.row_number}, {column} from {LOADED} "
-        f"where {column} is not null and try_cast({column} as double) is null order by 1 limit 1"
-    )[0]
-    why = "the column has a unit or a range" if promised else f"{n_numbers} of {n_given} values are"
-    raise InvalidFile(
-        f"{source.place(row)}, column {name}: {value!r} is not a number, and {why}; correct it, "
-        f"list it under features.{name}.missing, or name the codes under features.{name}.values"
-    )
-
-
-def _refuse_commas(source: Source, name: str, column: str, n_words: int) -> None:
-    """Refuse numbers with a decimal comma, which would pass for categories."""
-    with_comma = f"regexp_full_match(trim({column}), '[+-]?[0-9]+,[0-9]+')"
-    n_commas, row, value = source.query(
-        f"select count(*), min({source.row_number}), arg_min({column}, {source.row_number}) "
-        f"from {LOADED} where {with_comma}"
-    )[0]
-    if n_commas >= SHARE_OF_NUMBERS * n_words:
-        raise InvalidFile(
-            f"{source.place(row)}, column {name}: {value!r} has a comma where a number has a "
-            f"decimal point; write points, or text: true under features.{name} if it is no number"
-        )
 
 
 def _numbers(codes: Sequence[JsonValue]) -> Iterator[str]:

@@ -35,6 +35,20 @@ MOST_TRAINING_RECORDS = 10_000
 _DEFER = "defer"
 
 
+@contextmanager
+def readable_rows(path: Path) -> Iterator[None]:
+    """Say in one sentence what DuckDB says of a file that breaks while it is read."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__ not in ("duckdb", "_duckdb"):
+            raise
+        raise InvalidFile(
+            f"{path}: its rows cannot be read: {duckdb_says(error)}; the source may be broken, or "
+            "too large for the memory"
+        ) from error
+
+
 class TableSuite(BaseDataSuite):
     """A table of one's own as a suite, declared in a YAML file: `krisis run clinic.yaml`.
 
@@ -79,58 +93,40 @@ class TableSuite(BaseDataSuite):
         return self.table.task
 
     @property
-    def notice(self) -> str:  # type: ignore[override]
-        """Return what is said before the rows leave this machine."""
+    def terms(self) -> str:  # type: ignore[override]
+        """Return what the file says of licence and consent; nothing where people are invented."""
         if self.declaration.synthetic:
             return ""
         stated = self.declaration.provenance
-        terms = "; ".join(
-            f"{key}: {stated[key]}" for key in ("licence", "consent") if key in stated
-        )
-        return (
-            f"{self.name}: rows of {self.source.name} are sent to the model; make sure that its "
-            f"provider may have them{f' ({terms})' if terms else ''}"
-        )
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Say in one sentence what DuckDB says of a file that breaks while it is read."""
-        try:
-            yield
-        except Exception as error:
-            if type(error).__module__ not in ("duckdb", "_duckdb"):
-                raise
-            raise InvalidFile(
-                f"{self.path}: its rows cannot be read: {duckdb_says(error)}; the source may be "
-                "broken, or too large for the memory"
-            ) from error
+        given = [f"{key}: {stated[key]}" for key in ("licence", "consent") if key in stated]
+        return "; ".join(given) or "licence and consent are not stated"
 
     @cached_property
     def source(self) -> Source:
         """Return the rows behind their locked connection."""
-        with self.told():
+        with readable_rows(self.path):
             return open_source(self.declaration, self.path.parent, self.data_path)
 
     @cached_property
     def table(self) -> TaskTable:
         """Return the cases of the chosen task, checked for leaks."""
-        with self.told():
+        with readable_rows(self.path):
             table = TaskTable(self.declaration, self._task_name(), self.source, self.config)
             for finding in findings(table):
                 raise InvalidFile(finding)
-            self._rule = self.declared_rule(table)
+            self._rule = declared_rule(table)
             return table
 
     def load(self) -> list[PatientRecord]:
         """Return the records of the rows to evaluate, in an order drawn by the seed."""
-        with self.told():
+        with readable_rows(self.path):
             return self._checked(self.table.records("use"))
 
     def first(self, limit: int | None) -> Records:
         """Return the first records without making any other."""
         if limit is None or self._loaded is not None:
             return super().first(limit)
-        with self.told():
+        with readable_rows(self.path):
             return Records(self._checked(self.table.records("use", limit)))
 
     def _checked(self, records: list[PatientRecord]) -> list[PatientRecord]:
@@ -155,7 +151,7 @@ class TableSuite(BaseDataSuite):
 
     def training_records(self) -> list[PatientRecord]:
         """Return records of rows that are held back for baselines."""
-        with self.told():
+        with readable_rows(self.path):
             return (
                 self.table.records("train", MOST_TRAINING_RECORDS) if self.table.has_split else []
             )
@@ -172,7 +168,7 @@ class TableSuite(BaseDataSuite):
     @property
     def readers(self) -> Mapping[str, Mapping[str, Judgement]]:
         """Return what the readers of the file said."""
-        with self.told():
+        with readable_rows(self.path):
             return {name: self.table.readings(name) for name in self.table.spec.readers}
 
     @property
@@ -180,11 +176,6 @@ class TableSuite(BaseDataSuite):
         """Return the rule of the file, where it speaks of the answers of this task."""
         assert self.table
         return {} if self._rule is None else {"declared": self._rule}
-
-    def declared_rule(self, table: TaskTable) -> Rule | None:
-        """Return the rule of a task, checked to read its features alone."""
-        given = self.declaration.rule(table.name)
-        return TableRule(table, given) if given else None
 
     def describe(self) -> JsonObject:
         """Say where the rows come from, how they were split, and what was accepted."""
@@ -199,6 +190,7 @@ class TableSuite(BaseDataSuite):
             "account": self._account(n_records),
             "version": str(declared.version),
             **({"accepted": accepted(table)} if accepted(table) else {}),
+            **({"merged": self.source.merged} if self.source.merged else {}),
             "labels": dict(sorted(table.label_counts("use").items())),
             "deferral_reasons": table.reason_counts("use"),
             "provenance": [
@@ -236,6 +228,12 @@ class TableSuite(BaseDataSuite):
         more = " …" if len(self.source.readings) > 3 else ""
         hidden = "".join(f"; {sentence}" for sentence in accepted(table))
         return f"{names}{more}: {'; '.join(parts)}{hidden}"
+
+
+def declared_rule(table: TaskTable) -> Rule | None:
+    """Return the rule of a task, checked to read its features alone."""
+    given = table.declaration.rule(table.name)
+    return TableRule(table, given) if given else None
 
 
 class TableRule:

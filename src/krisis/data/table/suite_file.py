@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -66,6 +66,14 @@ class SecondUnitSpec(Part):
 
 def read_suite_file(path: Path) -> JsonObject:
     """Return what the file of a suite holds, or say in one sentence why it cannot be used."""
+    content = suite_content(path)
+    for place, words in open_todos(content):
+        raise InvalidFile(f"{path}: {place} is still to be written ({words}); edit that line")
+    return content
+
+
+def suite_content(path: Path) -> JsonObject:
+    """Return what the file of a suite holds, also where something is still to be written."""
     what = "a mapping that begins with `suite: table`"
     content = read_mapping(path, what, option="the name of the suite")
     if content.get("kind") == "krisis.run" or ("model" in content and "tasks" not in content):
@@ -73,20 +81,17 @@ def read_suite_file(path: Path) -> JsonObject:
     if content.get("suite") != "table":
         given = f"has suite: {content['suite']!r}" if "suite" in content else "has no key suite"
         raise InvalidFile(f"{path} {given}; begin the file of a table suite with `suite: table`")
-    if todo := _open_todo(content):
-        raise InvalidFile(f"{path}: {todo[0]} is still to be written ({todo[1]}); edit that line")
     return content
 
 
-def _open_todo(content: JsonObject) -> tuple[str, str] | None:
-    """Return place and text of the first thing that `krisis init` left to be written."""
+def open_todos(content: JsonObject) -> Iterator[tuple[str, str]]:
+    """Return place and text of everything that `krisis init` left to be written."""
     left: list[tuple[str, JsonValue]] = [("", content)]
     while left:
         place, value = left.pop()
         if isinstance(value, str) and value.startswith(TODO):
-            return place, value
+            yield place, value
         if not isinstance(value, dict | list):
             continue
         members = value.items() if isinstance(value, dict) else enumerate(value)
         left += reversed([(f"{place}.{key}".removeprefix("."), one) for key, one in members])
-    return None

@@ -1,0 +1,235 @@
+"""What a column is by its name: the words of `vocabulary.toml` in any hospital's spelling."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+
+from krisis.json_values import JsonObject
+
+# A name that speaks of the past, a risk or a family is no outcome, however strong its words.
+_AGAINST = 3.0
+_HORIZON = 1.0
+
+
+@cache
+def vocabulary() -> JsonObject:
+    """Return the vocabulary."""
+    text = files("krisis.data.table").joinpath("vocabulary.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def plain_text(text: str) -> str:
+    """Return a text in small letters without accents.
+
+    >>> plain_text("Größe"), plain_text("Décès")
+    ('grosse', 'deces')
+    """
+    bare = unicodedata.normalize("NFKD", text.replace("ß", "ss").replace("œ", "oe"))
+    return "".join(sign for sign in bare if not unicodedata.combining(sign)).lower()
+
+
+@cache
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a name, cut at capitals, digits and separators.
+
+    >>> words_of("hospitalExpireFlag"), words_of("MORT30J"), words_of("Décès_à_J28")
+    (('hospital', 'expire', 'flag'), ('mort', '30', 'j'), ('deces', 'a', 'j', '28'))
+    """
+    bare = unicodedata.normalize("NFKD", name.replace("ß", "ss").replace("œ", "oe"))
+    bare = "".join(sign for sign in bare if not unicodedata.combining(sign))
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+", bare)
+    return tuple(part.lower() for part in parts)
+
+
+def matches(name: str, entry: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a name holds a word, a part of a word or a pair of words of an entry."""
+    words = words_of(name)
+    whole = "".join(words)
+    known = set(entry.get("words", ()))
+    if whole in entry.get("names", ()):
+        return True
+    if known & {*words, whole} or known & {a + b for a, b in pairwise(words)}:
+        return True
+    if any(part in word for part in entry.get("parts", ()) for word in (*words, whole)):
+        return True
+    return any(all(any(w.startswith(one) for w in words) for one in pair) for pair in _pairs(entry))
+
+
+def _in_compound(name: str, entry: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a word of an entry begins or ends a longer word of a name."""
+    long = tuple(word for word in entry.get("words", ()) if len(word) >= 5)
+    begins = (*long, *(word for word in entry.get("words", ()) if len(word) == 4))
+    return any(word.startswith(begins) or word.endswith(long) for word in words_of(name))
+
+
+def _pairs(entry: Mapping[str, Sequence[str]]) -> Sequence[Sequence[str]]:
+    return entry.get("pairs", ())
+
+
+def has_role(name: str, role: str) -> bool:
+    """Tell whether a name is one that columns of a role bear."""
+    return matches(name, vocabulary()["role"][role])
+
+
+def is_called_id(name: str) -> bool:
+    """Tell whether a name ends as identifiers do."""
+    entry, words = vocabulary()["role"]["id"], words_of(name)
+    letters = [word for word in words if not word.isdigit()] or [""]
+    is_long = len(letters[-1]) > 5 and letters[-1].endswith(tuple(entry["endings"]))
+    return letters[-1] in entry["words"] or is_long or letters[0] in ("id", "num", "nr", "numero")
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeName:
+    """What the name of a column says about an outcome: how clearly, and in which words."""
+
+    score: float
+    label: str = ""
+    question: str = ""
+    yes: str = ""
+    no: str = ""
+    event_is_no: bool = False
+
+
+@cache
+def outcome_name(name: str) -> OutcomeName:
+    """Return how clearly a name speaks of an outcome; a score of 0 is not at all.
+
+    >>> outcome_name("hospital_expire_flag").score > outcome_name("diabetes").score > 0
+    True
+    >>> outcome_name("family_history_stroke").score, outcome_name("sodium").score
+    (0.0, 0.0)
+    """
+    known, words = vocabulary(), words_of(name)
+    found = [
+        entry for entry in known["outcome"] if matches(name, entry) or _in_compound(name, entry)
+    ]
+    if not found:
+        return OutcomeName(0.0)
+    best = max(found, key=lambda entry: entry["strength"])
+    score = float(best["strength"])
+    score += _HORIZON * bool(horizon(name)) + 0.5 * bool({*known["horizon"]["flags"]} & {*words})
+    against = known["against"]
+    is_later = any(word.isdigit() for word in words) and bool(horizon(name))
+    if {*against["admission"]} & {*words} and not is_later:
+        score -= _AGAINST
+    if matches(name, {"words": against["words"], "parts": against["parts"]}):
+        score -= _AGAINST
+    if {*against["time"]} & {*words} or any(w.endswith(("datum", "date", "time")) for w in words):
+        score -= 2 * _AGAINST
+    # The general entries lend their strength, the others their words.
+    named = [entry for entry in found if entry.get("yes") or entry["label"] not in _GENERAL]
+    says = named[0] if named else {}
+    return OutcomeName(
+        max(score, 0.0),
+        says.get("label", ""),
+        says.get("question", ""),
+        says.get("yes", ""),
+        says.get("no", ""),
+        says.get("event_is_no", False),
+    )
+
+
+_GENERAL = ("Outcome", "Complication", "Deterioration", "Recurrence", "Diagnosis", "Disease")
+_SPANS = {"h": "hours", "s": "hours", "u": "hours", "d": "days", "t": "days", "j": "days"}
+_SPANS |= {"m": "months", "w": "weeks", "y": "years", "a": "years"}
+
+
+def horizon(name: str) -> str:
+    """Return the time span or place that a name ends in, as words of a question.
+
+    >>> horizon("sepsis_24h"), horizon("mort30"), horizon("hospital_expire_flag"), horizon("age")
+    (' within 24 hours', ' within 30 days', ' in hospital', '')
+    """
+    known, words = vocabulary()["horizon"], words_of(name)
+    for number, word in enumerate(words):
+        if not word.isdigit() or int(word) < 2:
+            continue
+        unit = words[number + 1] if number + 1 < len(words) else ""
+        before = words[number - 1] if number else ""
+        if re.fullmatch(known["pattern"], f"{word}{unit}") or not unit or before in ("d", "j"):
+            long = {"stunden": "h", "jahre": "y", "jaar": "y", "semaines": "w", "heures": "h"}
+            letter = long.get(unit, unit[:1]) or "d"
+            return f" within {word} {_SPANS.get(letter, 'days')}"
+    if matches(name, {"words": known["icu"]}):
+        return " in intensive care"
+    is_hospital = {*known["hospital"]} & {*words} or any("hosp" in word for word in words)
+    return " in hospital" if is_hospital else ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureName:
+    """What a column measures: the label people would write, and units with their usual values."""
+
+    label: str
+    unit: str = ""
+    units: Sequence[Mapping[str, object]] = ()
+    plausible: Sequence[float] = ()
+
+
+def measure_name(name: str) -> MeasureName:
+    """Return the label of a column and the unit that its name ends in.
+
+    >>> measure_name("RR_syst_mmHg").label, measure_name("plasma_glucose_mg_dl").unit
+    ('Systolic blood pressure', 'mg/dL')
+    """
+    plain = re.sub(r"[^0-9a-zA-Z]+", "_", plain_text(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
+    plain = plain.strip("_").lower()
+    units: Mapping[str, str] = vocabulary()["units"]
+    unit, rest = "", name
+    for ending in sorted(units, key=len, reverse=True):
+        if plain.endswith((f"_{ending}", f"_{ending.replace('_', '')}")):
+            unit = units[ending]
+            rest = plain[: -len(ending) - 1] if plain.endswith(f"_{ending}") else plain
+            break
+    for entry in vocabulary()["concept"]:
+        if matches(rest, entry) and len(words_of(rest)) <= 5:
+            extra = _qualifier(rest)
+            label = f"{entry['label']}{extra}"
+            return MeasureName(label, unit, entry.get("units", ()), entry.get("plausible", ()))
+    return MeasureName(written_out(rest) or name, unit)
+
+
+def _qualifier(name: str) -> str:
+    """Return which value of several a name means, such as the lowest."""
+    named = {"min": "lowest", "max": "highest", "mean": "mean", "avg": "mean", "last": "last"}
+    named |= {"first": "first", "median": "median", "lowest": "lowest", "highest": "highest"}
+    found = [named[word] for word in words_of(name) if word in named]
+    return f" ({found[0]})" if found else ""
+
+
+def written_out(name: str) -> str:
+    """Return a name as words, as people write them.
+
+    >>> written_out("referral_letter"), written_out("dischargeDisposition")
+    ('Referral letter', 'Discharge disposition')
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.]+", " ", name).strip()
+    words = [word if word.isupper() else word.lower() for word in spaced.split()]
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+def value_meaning(value: str) -> bool | None:
+    """Tell whether a value means yes or no; None where it means neither.
+
+    >>> value_meaning("Ja"), value_meaning("N"), value_meaning("blue")
+    (True, False, None)
+    """
+    known, plain = vocabulary()["values"], plain_text(value).strip()
+    return True if plain in known["yes"] else False if plain in known["no"] else None
+
+
+def is_event(value: str) -> bool:
+    """Tell whether a value names an event, such as expired."""
+    events = vocabulary()["values"]["event"]
+    return plain_text(value).strip() in events or any(
+        word in events and len(word) > 3 for word in words_of(value)
+    )
