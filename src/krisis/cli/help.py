@@ -35,8 +35,9 @@ _VALUES = {
     "--n-patients --output-tokens --permutations --port --requests-per-minute "
     "--rows-per-patient --seed --tokens-per-minute",
     "SHARE": "--alpha --answer-from --area-coverage --assurance --coverage --difference "
-    "--discordance --expected --expected-risk --half-width --icc --power --reader-accuracy "
-    "--reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
+    "--discordance --expected --expected-risk --half-width --icc --max-not-evaluated --power "
+    "--reader-accuracy --reader-sensitivity --reader-specificity --risk --threshold "
+    "--withheld-rate",
     "SHARES": "--coverage-grid --prevalence --thresholds",
     "SECONDS": "--poll-seconds",
     "COLUMN": "--abstained --cluster --failed --group --id --prediction --reader-column "
