@@ -35,8 +35,8 @@ _VALUES = {
     "--n-patients --output-tokens --permutations --port "
     "--rows-per-patient --seed --simulations",
     "SHARE": "--answer-from --area-coverage --assurance --coverage --difference "
-    "--discordance --expected --expected-risk --half-width --icc --power --reader-accuracy "
-    "--reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
+    "--discordance --expected --expected-risk --half-width --icc --max-not-evaluated --power "
+    "--reader-accuracy --reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
     "SHARES": "--coverage-grid --prevalence --thresholds",
     "SECONDS": "--poll-seconds",
     "COLUMN": "--abstained --cluster --failed --group --id --prediction --reader-column "
