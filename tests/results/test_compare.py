@@ -25,7 +25,6 @@ from krisis.results.comparison.compare import (
     compare_runs,
     unpaired_interval,
 )
-from krisis.results.comparison.matching import match_runs
 from krisis.results.comparison.text import compared_by_lines, comparison_parts, heading
 from krisis.results.loading import load_results
 from krisis.results.result import BenchmarkResult
@@ -385,7 +384,7 @@ def test_the_best_is_that_of_the_numbers_compared_in_the_direction_of_the_metric
     comparison = Comparison(
         {"a": run, "b": run},
         {"a": MetricScores(), "b": MetricScores()},
-        [Pair("a", "b", {"aurc": area}, matched=match_runs({"a": run, "b": run}))],
+        [Pair("a", "b", {"aurc": area})],
         CompareOptions(),
     )
     assert comparison.tied_with_best() == {"aurc": ["b"]}
@@ -485,7 +484,7 @@ def test_the_risk_in_force_and_a_mixture_of_patients_are_said_first() -> None:
     words = heading(compare_runs(runs, QUICK))
     assert words.count("another answer has a probability of 0.1 or more") == 1
     assert words.count("is over real and synthetic patients") == 2
-    assert warned(runs["a"]) == ["2 failed", "real and synthetic patients together"]
+    assert warned(runs["a"]) == ["2 not evaluated", "real and synthetic patients together"]
 
 
 class Odds(Accuracy):

@@ -181,7 +181,8 @@ def test_the_difference_within_a_group_is_that_of_a_comparison_of_its_rows_alone
         .pairs[0]
         .deltas["accuracy"]
     )
-    d = right.table.correct.astype(float)[:12] - left.table.correct[:12]
+    hits = [np.array([row.prediction for row in rows[:12]], float) for rows in (left, right)]
+    d = hits[1] - hits[0]
     both = PairedGroup(d, inside, (0.0, 0.0))
     test = paired_groups([both], np.arange(12), n_draws=99, seed=0).within
     assert test.difference[0] == pytest.approx(alone.delta)

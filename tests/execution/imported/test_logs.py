@@ -82,7 +82,12 @@ def check_inspect(folder: Path) -> None:
         assert row.raw_response == sample["output"].get("completion", "")
         assert row.cluster_id == sample["metadata"]["patient"]
         assert row.metadata["should_abstain"] == sample["metadata"]["should_defer"]
-    assert Counter(row.outcome for row in rows) == {"answered": 10, "abstained": 2, "failed": 4}
+    assert Counter(row.outcome for row in rows) == {
+        "answered": 10,
+        "abstained": 2,
+        "no_answer": 2,
+        "not_evaluated": 2,
+    }
 
 
 def test_an_inspect_log_comes_in_as_inspect_reports_it() -> None:
@@ -117,7 +122,12 @@ def test_errors_become_failures_that_say_nothing_of_the_case() -> None:
 def test_a_choice_that_means_i_do_not_know_is_an_abstention_and_a_deferral_label() -> None:
     read_ = read(LOGS / "triage.eval", abstain_answer=["I don't know"])
     rows = read_.taken.rows
-    assert Counter(row.outcome for row in rows) == {"answered": 7, "abstained": 5, "failed": 4}
+    assert Counter(row.outcome for row in rows) == {
+        "answered": 7,
+        "abstained": 5,
+        "no_answer": 2,
+        "not_evaluated": 2,
+    }
     assert {r.record_id for r in rows if r.metadata["should_abstain"]} == {"case-4"}
     assert any("deferral label" in note and "2 of 16" in note for note in read_.imported.notes)
     by_letter = rows_of(LOGS / "triage.eval", abstain_answer=["d"])
@@ -127,7 +137,7 @@ def test_a_choice_that_means_i_do_not_know_is_an_abstention_and_a_deferral_label
 
 def test_what_an_empty_reply_means_can_be_said() -> None:
     failed = rows_of(LOGS / "triage.json", empty="no_answer")
-    assert Counter(r.failure_class for r in failed if r.error)["malformed_reply"] == 4
+    assert Counter(r.failure_class for r in failed if r.error)["no_prediction"] == 4
     abstained = rows_of(LOGS / "triage.json", empty="abstained")
     assert sum(r.abstained for r in abstained) == 4
 
@@ -243,7 +253,7 @@ def test_a_limit_before_any_reply_is_a_failure_however_it_was_scored(
     for answer in ("", None):
         path = changed_log(tmp_path, **cut, scores={scorer: {"value": value, "answer": answer}})
         row = rows_of(path, empty="abstained")[0]
-        assert (row.outcome, row.failure_class) == ("failed", "limit")
+        assert (row.outcome, row.failure_class) == ("not_evaluated", "limit")
     right = changed_log(tmp_path, **cut, scores={scorer: {"value": "C", "answer": "x"}})
     assert rows_of(right)[0].outcome == "answered"
 
@@ -375,8 +385,8 @@ def test_text_that_a_filter_could_not_read_is_a_failure_unless_it_is_said_to_be_
     path = samples_of("dose")
     assert [r.outcome for r in rows_of(path, "lm-eval", filter="number")] == [
         "answered",
-        "failed",
-        "failed",
+        "no_answer",
+        "no_answer",
     ]
     rows = rows_of(path, "lm-eval", filter="number", empty="abstained")
     assert [r.outcome for r in rows] == ["answered", "abstained", "abstained"]
