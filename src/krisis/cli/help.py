@@ -36,7 +36,8 @@ _VALUES = {
     "--rows-per-patient --seed --simulations",
     "SHARE": "--answer-from --area-coverage --assurance --coverage --difference "
     "--discordance --expected --expected-risk --half-width --icc --max-not-evaluated --power "
-    "--reader-accuracy --reader-sensitivity --reader-specificity --risk --threshold --withheld-rate",
+    "--reader-accuracy --reader-sensitivity --reader-specificity --risk --threshold "
+    "--withheld-rate",
     "SHARES": "--coverage-grid --prevalence --thresholds",
     "SECONDS": "--poll-seconds",
     "COLUMN": "--abstained --cluster --failed --group --id --prediction --reader-column "
