@@ -283,6 +283,9 @@ def test_a_usage_of_zero_is_unknown_and_charged_at_its_bound(
     assert provider.n_input + provider.n_output <= 5000
     assert provider.n_calls < 10
     assert result.spending.n_calls_without_usage == provider.n_calls
+    # One of the two counts is unknown whatever the other says.
+    reply = ChatReply("{}", "stop", input_tokens=0, output_tokens=0)
+    assert (reply.input_tokens, reply.output_tokens) == (None, None)
 
 
 def test_a_budget_below_a_token_for_every_byte_begins_on_trust_and_is_kept(
