@@ -28,7 +28,7 @@ def test_the_commands_of_the_tutorial_end_as_it_says(
     monkeypatch.setattr("krisis.reporting.figure.Figure.svg", "<svg></svg>")  # drawing takes long
     page = PAGE.read_text(encoding="utf-8")
     page = page.replace("--n-synthetic 600", "--n-synthetic 70 --no-baselines")
-    page = page.replace("--risk 0.1 ", "--risk 0.3 ").replace(
+    page = page.replace("--risk 0.2 ", "--risk 0.4 ").replace(
         "--half-width 0.04", "--half-width 0.3"
     )
     ends = [
