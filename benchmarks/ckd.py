@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from krisis.backends.baselines.logistic import Logistic
 from scipy.stats import spearmanr
 
 from benchmarks.timing import line
+from krisis.backends.baselines.fitted import Logistic
 from krisis.data.base import Features, SuiteConfig, Task
 from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.cohort_model import PARAMETERS, Parameters

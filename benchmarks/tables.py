@@ -35,9 +35,10 @@ def opened():
 CHECK = """
 from pathlib import Path
 from krisis.data.base import SuiteConfig
-from krisis.data.table.sheet import data_sheet, sheet_text
+from krisis.data.table.check import check_suite
+from krisis.data.table.sheet import sheet_text
 def work():
-    sheet, tables = data_sheet(Path("{folder}/suite.yaml"), SuiteConfig())
+    sheet = check_suite(Path("{folder}/suite.yaml"), SuiteConfig()).sheet
     assert len(sheet_text(sheet, {{}})) > 1000
 """
 FIRST = """

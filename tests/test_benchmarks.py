@@ -8,10 +8,9 @@ from importlib import import_module
 import pytest
 from benchmarks.__main__ import APART, main, present
 
-PARTS = {"__main__", "timing", "coverage_worlds"}
+PARTS = {"__main__", "timing", "coverage_worlds", "decision_skill"}
 # Benchmark → constants that make it small. What is absent here is small by its options, below.
 SMALL: dict[str, dict[str, object]] = {
-    "ckd": {},
     "execution": {"N_CALLS": 10, "N_ROUNDS": 1, "SIZES": (10, 20)},
     "metrics": {"N_ROWS": 500},
     "phq8": {"N_PARTICIPANTS": 5},

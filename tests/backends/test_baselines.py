@@ -195,8 +195,11 @@ def test_kidney_rules_refuse_another_suite(backend):
     sentence = f"the suite 'records' has no rule '{backend.name}' .it has no rules."
     with pytest.raises(InvalidValue, match=sentence):
         backend.prepare(RecordListSuite([]))
-    with pytest.raises(InvalidValue, match=r"'phq8' has no rule .*are: always-0, lexicon"):
-        backend.prepare(PHQ8Suite())
+
+
+def test_a_rule_of_another_suite_is_refused_with_the_rules_there_are():
+    with pytest.raises(InvalidValue, match=r"'phq8' has no rule .*are: always-0, ideal, lexicon"):
+        Guideline().prepare(PHQ8Suite())
 
 
 @dataclass(frozen=True)

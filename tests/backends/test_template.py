@@ -168,6 +168,7 @@ def requests(kind: Any, config: SuiteConfig, asking: Asking) -> list[ChatRequest
     return found
 
 
+@pytest.mark.usefixtures("made_up_support2")
 @pytest.mark.parametrize(("kind", "config"), list(every_suite()))
 def test_the_printed_prompt_unchanged_asks_in_the_very_same_bytes(
     kind: Any, config: SuiteConfig

@@ -181,6 +181,7 @@ def test_what_results_keep_of_a_task_is_json() -> None:
         "person": "patient",
         "unit": "item",
         "costs": None,
+        "price": None,
         "features": {},
     }
 

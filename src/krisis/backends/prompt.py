@@ -271,7 +271,7 @@ def value_in_words(value: object, description: FeatureDescription, wording: Word
         return wording.not_stated if description.values else wording.not_measured
     if isinstance(value, Mapping | list | tuple):
         return _with_unit(_entries(value, description, wording), description, coded=not value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, float):
         value = _number(value, description.decimals)
     known = description.values
     coded = known.get(value) if isinstance(value, int | str) else None
@@ -288,7 +288,7 @@ def _number(value: float, decimals: int | None) -> int | float | str:
     padded = f"{value:.{decimals or 0}f}"
     if decimals and float(padded) == value:
         return padded
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(value) if value.is_integer() else value
 
 
 def _entries(

@@ -9,7 +9,7 @@ from krisis import registry
 from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, read_object
 
-_SCORES = ("show", "report", "compare", "figure", "sheet", "check")
+_SCORES = ("show", "report", "compare", "figure", "sheet")
 _ROWS = (
     *("selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
     *_SCORES,
