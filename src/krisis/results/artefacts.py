@@ -11,7 +11,7 @@ from krisis.json_values import JsonMapping, read_object
 
 _SCORES = ("show", "report", "compare", "figure", "sheet")
 _ROWS = (
-    *("selective", "calibrate", "certify", "decide", "audit", "plan", "export"),
+    *("selective", "calibrate", "certify", "decide", "audit", "check", "plan", "export"),
     *_SCORES,
 )
 # More commands than this are not listed in a sentence.
