@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
+from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord, Task
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.data.base import RecordListSuite
 from krisis.errors import (
@@ -435,8 +435,10 @@ def test_a_number_that_is_not_whole_is_kept_and_is_no_answer(given: Any, kept: s
         def evaluate(self, record: PatientRecord) -> BackendResponse:
             return BackendResponse(given) if record.record_id == "r1" else super().evaluate(record)
 
-    rows = Benchmark(RecordListSuite(some_records(3)), Between()).run().evaluation_results
+    suite = RecordListSuite(some_records(3), Task("parity", "Odd?", {0: "no", 1: "yes"}))
+    rows = Benchmark(suite, Between()).run().evaluation_results
     assert [row.outcome for row in rows] == ["answered", "no_answer", "answered"]
+    assert rows[1].prediction == kept
     assert kept in str(rows[1].error)
 
 
