@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
+from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord, Task
 from krisis.backends.chat import ChatBackend, ChatReply, ChatRequest, PromptMode
 from krisis.data.base import RecordListSuite
 from krisis.errors import (
@@ -154,7 +154,8 @@ def test_a_malformed_batch_is_halved_until_it_can_be_read() -> None:
     assert [row.outcome for row in result.evaluation_results] == ["answered"] * 8
     assert result.extras["n_batch_splits"] == 3
     assert (result.extras["lost_input_tokens"], result.extras["lost_output_tokens"]) == (30, 6)
-    assert (result.extras["input_tokens"], result.extras["output_tokens"]) == (40, 8)
+    # 40 and 8 of the replies that were read, with those of the three that were not.
+    assert (result.extras["input_tokens"], result.extras["output_tokens"]) == (70, 14)
 
 
 def test_a_wrong_number_of_responses_is_malformed() -> None:
@@ -427,9 +428,23 @@ def test_a_prediction_is_kept_as_a_row_can_be_read_back(given: Any, kept: Any) -
 
 
 @pytest.mark.parametrize(
+    ("given", "kept"), [(1.5, "1.5"), (np.float32(1.5), "1.5"), (float("inf"), "inf")]
+)
+def test_a_number_that_is_not_whole_is_kept_and_is_no_answer(given: Any, kept: str) -> None:
+    class Between(Parity):
+        def evaluate(self, record: PatientRecord) -> BackendResponse:
+            return BackendResponse(given) if record.record_id == "r1" else super().evaluate(record)
+
+    suite = RecordListSuite(some_records(3), Task("parity", "Odd?", {0: "no", 1: "yes"}))
+    rows = Benchmark(suite, Between()).run().evaluation_results
+    assert [row.outcome for row in rows] == ["answered", "no_answer", "answered"]
+    assert rows[1].prediction == kept
+    assert kept in str(rows[1].error)
+
+
+@pytest.mark.parametrize(
     "fields",
     [
-        {"prediction": 1.5},
         {"prediction": [1]},
         {"prediction": 1, "raw_response": {"answer": 1}},
     ],

@@ -99,9 +99,14 @@ def test_a_plug_in_metric_is_shown_compared_ranked_and_gated(
     place = lines.index(f"{metrics[1].label} (lower is better)")
     assert [line.split()[0] for line in lines[place + 1 : place + 3]] == ["good", "poor"]
 
-    assert check_run(stored, Gate([f"{key} <= 0.9"]))[0].state == "met"
+    gate = Gate([f"{key} <= 0.9"])
+    assert check_run(stored, gate)[0].state == "not judged"  # 2 % of the calls were lost
+    assert check_run(stored, gate, max_not_evaluated=0.05)[0].state == "met"
     against = check_run(
-        BenchmarkResult.load(paths[1]), Gate(no_worse=[f"{key} by 0.05"]), against=stored
+        BenchmarkResult.load(paths[1]),
+        Gate(no_worse=[f"{key} by 0.05"]),
+        against=stored,
+        max_not_evaluated=0.05,
     )
     assert against[0].state == "failed"
 
@@ -122,7 +127,8 @@ def test_a_metric_with_compute_alone_walks_the_same_way_from_python() -> None:
     assert delta.interval is not None
     assert comparison.n_permutations == 99
     assert "longest_reply" in {column.name for column in side_by_side(runs).columns}
-    assert check_run(runs["a"], Gate(["longest_reply >= 1"]))[0].state == "met"
+    verdicts = check_run(runs["a"], Gate(["longest_reply >= 1"]), max_not_evaluated=0.05)
+    assert verdicts[0].state == "met"
 
 
 def test_a_metric_that_is_not_installed_here_is_named_and_left_out() -> None:

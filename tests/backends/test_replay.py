@@ -40,7 +40,7 @@ def test_a_saved_result_is_replayed_row_by_row(
     for backend in (backend_from_name(f"replay/{path}"), ReplayBackend(result.evaluation_results)):
         again = Benchmark(suite, backend, batch_size=2).run()
         assert [row.outcome for row in again.evaluation_results] == [
-            *("answered", "abstained", "failed")
+            *("answered", "abstained", "not_evaluated")
         ]
         for old, new in zip(result.evaluation_results, again.evaluation_results, strict=True):
             assert (old.prediction, old.confidence, old.prompt, old.signals, old.input_tokens) == (

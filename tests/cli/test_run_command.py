@@ -364,7 +364,7 @@ def test_a_run_in_which_every_record_fails_exits_1_and_shows_no_accuracy(tmp_pat
         check=False,
     )
     assert done.returncode == 1
-    assert done.stdout.startswith("8 of 8 records FAILED")
+    assert done.stdout.startswith("8 of 8 records NOT EVALUATED")
     assert "Accuracy" not in done.stdout
     named = re.search(r"krisis resume (runs/\S+) --failed\n", done.stderr)
     assert named is not None

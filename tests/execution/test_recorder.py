@@ -96,7 +96,7 @@ def test_a_run_directory_reads_back_as_the_result_that_was_returned(tmp_path: Pa
     assert loaded.evaluation_results == list(result.evaluation_results)
     assert loaded.to_dict()["metric_scores"] == result.to_dict()["metric_scores"]
     assert loaded.attrition == result.attrition
-    assert format_report(loaded).startswith("1 of 20 records FAILED")
+    assert format_report(loaded).startswith("1 of 20 records NOT EVALUATED")
 
 
 def test_the_directory_is_named_after_time_suite_model_and_an_id(tmp_path: Path) -> None:

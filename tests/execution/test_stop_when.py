@@ -340,7 +340,10 @@ def test_a_sentence_that_is_no_rule_is_refused_before_anything_is_made(
         ("brier_score >= 0.2", "by one of accuracy, answer_rate, selective_accuracy"),
         ("half_width(balanced_accuracy) <= 0.1", "by one of accuracy"),
         ("disease_sensitivity >= 0.2", "by one of accuracy"),
-        ("selective_accuracy better than PATH", "by one of accuracy, deferral_alignment$"),
+        (
+            "selective_accuracy better than PATH",
+            "by one of accuracy, deferral_alignment, no_answer_rate$",
+        ),
         ("acuracy >= 0.5", "did you mean 'accuracy'"),
         ("better than PATH/nowhere", "does not exist"),
         ("better than OTHER", "different data"),

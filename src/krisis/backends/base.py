@@ -6,6 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 from krisis.backends.secrets import names_secret
@@ -76,13 +77,13 @@ def _checked_prediction(value: Any) -> Label | None:
         return value
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, float) and not value.is_integer():
-        return str(value)  # no answer to a task of whole numbers, and kept as it is
     try:
         if int(value) == value:  # True, 1.0 and the numbers of NumPy
             return int(value)
     except (TypeError, ValueError, OverflowError):
         pass
+    if isinstance(value, Real):
+        return str(value)  # no answer to a task of whole numbers, and kept as it is
     raise InvalidValue(f"prediction must be a whole number, text or None, not {value!r}")
 
 

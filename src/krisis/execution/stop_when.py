@@ -152,7 +152,7 @@ class Watch:
             for position in positions
             if rows[position].outcome != "not_evaluated" and self._is_comparable(position)
         ]
-        table = Table([rows[position] for position in scored], self._answers)
+        table = Table([rows[position] for position in scored], self._answers, as_given=True)
         share = _share(self._metric, table) if scored else None
         if share is None:
             return {}
@@ -192,7 +192,7 @@ def _share(metric: BaseMetric, table: Table) -> Share | None:
 def _share_metric(question: Question, cases: Sequence[Case], answers: Answers) -> BaseMetric:
     """Return the metric of a question, tried on right answers and on abstentions."""
     tables = [
-        Table([_row(case, abstained=abstained) for case in cases], answers)
+        Table([_row(case, abstained=abstained) for case in cases], answers, as_given=True)
         for abstained in (False, True)
     ]
 
@@ -241,7 +241,7 @@ def _hits_of(
             )
         shared.append(case.position)
         rows.append(row)
-    share = _share(metric, Table(rows, answers)) if rows else None
+    share = _share(metric, Table(rows, answers, as_given=True)) if rows else None
     if share is None:
         raise InvalidValue(
             f"{name} has scored no record of this run, so nothing can be better than it; name a "
