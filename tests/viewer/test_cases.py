@@ -26,8 +26,7 @@ from krisis.data.table.suite import TableSuite
 from krisis.execution.prompts import shown_again
 from krisis.json_values import JsonObject, plain
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.metrics.partition import deferral_cell
-from krisis.reporting.costliest import is_correct
+from krisis.metrics.partition import deferral_cell, verdict
 from krisis.results.account import TaskFacts
 from krisis.results.export import csv_text, tidy_table
 from krisis.viewer.catalogue import Catalogue, LoadedRun
@@ -181,9 +180,7 @@ def test_confidently_wrong_is_what_its_name_says(site: Site) -> None:
     query = query_of(PRESETS["confidently wrong"])
     rows = invented_rows(N_ROWS, skill=0.5)
     wrong = [
-        i
-        for i, row in enumerate(rows)
-        if row.outcome == "answered" and not is_correct(row) and (row.confidence or 0) >= 0.8
+        i for i, row in enumerate(rows) if verdict(row) == "wrong" and (row.confidence or 0) >= 0.8
     ]
     listed = site.get(f"/runs/run-b/cases.json?{query}&size=500").json
     assert sorted(row["position"] for row in listed["rows"]) == wrong
@@ -210,7 +207,9 @@ def test_previous_and_next_walk_the_whole_queue_and_stay_in_it(site: Site) -> No
 
 
 def test_a_case_outside_the_queue_says_so(site: Site) -> None:
-    right = next(i for i, row in enumerate(invented_rows(N_ROWS, skill=0.5)) if is_correct(row))
+    right = next(
+        i for i, row in enumerate(invented_rows(N_ROWS, skill=0.5)) if verdict(row) == "right"
+    )
     page = site.get(f"/runs/run-b/cases/{right}?correct=no").text
     assert "not among the" in page
     assert 'rel="next"' not in page

@@ -25,6 +25,7 @@ from krisis.decisions.costs import costs_from
 from krisis.decisions.decide import DecideOptions, decide_run
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.working_point import Desk, Question
+from krisis.errors import InvalidValue
 from krisis.metrics.base import EvaluationResult, Rows
 from krisis.metrics.items import RunItems, Source
 from krisis.metrics.table import Table
@@ -34,7 +35,7 @@ from krisis.results.run_items import read_items
 
 
 def by_hand() -> Rows:
-    """Nine rows: six answers, one without confidence, an abstention and a failure."""
+    """Nine rows: six answers, one without confidence, an abstention and a lost call."""
     confident = [(0.9, 1), (0.9, 1), (0.8, 1), (0.7, 0), (0.7, 1), (0.6, 0)]
     rows = [EvaluationResult(right, 1, confidence=c) for c, right in confident]
     rows += [EvaluationResult(0, 1), EvaluationResult(None, 1, abstained=True)]
@@ -55,15 +56,24 @@ def without_order(rows: Rows, *, per_patient: int) -> Rows:
     return Rows((named[i] for i in order), ANSWERS)
 
 
+def few_lost(rows: Rows, n: int) -> Rows:
+    """Leave out the rows without a reply, but for the first of them."""
+    lost = [i for i, row in enumerate(rows) if row.outcome == "not_evaluated"]
+    assert len(lost) > n
+    return Rows((row for i, row in enumerate(rows) if i not in lost[n:]), ANSWERS)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    many = invented_rows(900, seed=4)
+    lossy = invented_rows(900, seed=4)
+    many = few_lost(lossy, n=8)
     failed: dict[str, Any] = {"error": "x", "failure_class": "timeout", "prediction": None}
     runs = {
         "hand": by_hand(),
         "single": without_order(many, per_patient=1),
         "double": without_order(many, per_patient=3),
+        "lossy": without_order(lossy, per_patient=3),
         "one-level": Rows((replace(r, confidence=0.9) for r in invented_rows(40)), ANSWERS),
         "two-patients": Rows(list(invented_rows(4))[:3], ANSWERS),
         "unsure": Rows((replace(r, confidence=None) for r in invented_rows(30)), ANSWERS),
@@ -92,7 +102,7 @@ def test_the_working_points_by_hand(site: Site) -> None:
     assert (point["threshold"], point["threshold_shown"]) == (0.7, "0.70")
     assert (point["n_rows"], point["n_kept"], point["n_wrong"]) == (8, 5, 1)
     assert (point["n_deferred"], point["n_wrong_deferred"]) == (2, 2)
-    assert (point["n_abstained"], found["n_failed"], found["n_rows"]) == (1, 1, 9)
+    assert (point["n_abstained"], found["n_not_evaluated"], found["n_rows"]) == (1, 1, 9)
     assert (point["risk"], point["coverage"]) == (0.2, 0.625)
     assert facts(site, "hand", "wrong=19.9")["point"]["threshold"] == 0.8
     assert facts(site, "hand", "wrong=0")["point"]["n_kept"] == 3
@@ -132,6 +142,31 @@ def test_the_command_gives_the_threshold_of_the_page(
     printed = CliRunner().invoke(certify_app, [*command[2:], "--json"])
     assert json.loads(printed.stdout)["threshold"] == found["certified"]["threshold"]
     assert json.loads(printed.stdout)["risk"] == found["question"]["share"]
+
+
+def test_a_run_with_many_cases_not_evaluated_is_judged_only_where_that_is_allowed(
+    site: Site, folder: Path
+) -> None:
+    run = read_items(folder / "lossy")
+    costs = "cost.0.1=1&cost.1.0=5&defer=0.5"
+    found = facts(site, "lossy", f"wrong=30&{costs}")
+    with pytest.raises(InvalidValue, match="of 900 cases"):
+        certify_run(run, CertifyOptions(risk=0.3))
+    assert (found["certified"]["tested"], found["certified"]["threshold"]) == (False, None)
+    for reason in (found["certified"]["reason"], found["costs"]["reason"], found["not_judged"]):
+        assert "of 900 cases (2.33 %) were not evaluated, more than 1 %" in reason
+    parts = [found["point"], found["halves"]["checked_on"], *found["groups"]]
+    assert {part["verdict"] for part in parts} == {"not judged"}
+    text = site.get("/runs/lossy/decide?wrong=30").text
+    assert "Nothing is judged on this run: 21 of 900 cases" in text
+    allowed = facts(site, "lossy", f"wrong=30&{costs}&max_not_evaluated=0.05")
+    score = ScoreOptions(max_not_evaluated=0.05)
+    (part,) = certify_run(run, CertifyOptions(risk=0.3, score=score)).parts
+    assert part.threshold is not None
+    assert allowed["certified"]["threshold"] == part.threshold
+    assert allowed["commands"]["certify"].endswith(" --max-not-evaluated 0.05")
+    assert (allowed["not_judged"], allowed["costs"]["reason"]) == ("", "")
+    assert allowed["point"]["verdict"] != "not judged"
 
 
 def test_commands_name_a_run_as_seen_from_the_current_folder(
@@ -240,12 +275,16 @@ def test_the_folder_shows_its_certificates_and_follows_no_link(
     text = json.dumps(certificate.to_json())
     (run / "certificate.json").write_text(text, encoding="utf-8")
     (run / "edited.json").write_text(text.replace("0.3", "0.2"), encoding="utf-8")
-    (tmp_path / "outside.json").write_text(text, encoding="utf-8")
-    (run / "linked.json").symlink_to(tmp_path / "outside.json")
-    found = facts(serve(tmp_path / "runs"), "r")["found_in_the_folder"]
+    site = serve(tmp_path / "runs")
+    found = facts(site, "r")["found_in_the_folder"]
     assert [one["file"] for one in found] == ["certificate.json", "edited.json"]
     assert found[0]["sentences"][0] == certificate.promise  # it is of these rows
     assert "was changed after it was written" in found[1]["problem"]
+    (tmp_path / "outside.json").write_text(text, encoding="utf-8")
+    (run / "linked.json").symlink_to(tmp_path / "outside.json")
+    refused = site.get("/runs/r/decide.json")
+    assert refused.status == 400
+    assert "linked.json is a link" in refused.json["error"]
 
 
 def test_a_certificate_of_other_rows_is_said_to_be_so(

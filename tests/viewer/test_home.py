@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.invented_runs import edited_line, invented_rows, result_of, write_run
+from tests.invented_runs import ANSWERS, edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
+from krisis.metrics.base import Rows
 from krisis.outcomes import OUTCOMES
 from krisis.results.journal import Journal, Spent
 from krisis.results.journal_reading import JournalTail
@@ -133,7 +134,8 @@ def test_a_certificate_in_the_folder_of_a_run_is_named_and_a_changed_one_not_bel
     from krisis.decisions.certify import CertifyOptions, certify_run
     from krisis.results.run_items import read_items
 
-    run = write_run(tmp_path / "run", result_of(invented_rows(400)))
+    rows = Rows((r for r in invented_rows(400) if r.outcome != "not_evaluated"), ANSWERS)
+    run = write_run(tmp_path / "run", result_of(rows))
     content = certify_run(read_items(run), CertifyOptions(risk=0.5)).to_json()
     (run / "certificate.json").write_text(json.dumps(content), encoding="utf-8")
     (run / "edited.json").write_text(json.dumps(content | {"risk": 0.01}), encoding="utf-8")
@@ -152,16 +154,25 @@ def test_home_opens_no_pipe_link_or_folder_beside_the_files_of_a_run(
 ) -> None:
     run = write_run(tmp_path / "runs" / "run", result_of(invented_rows(20)))
     content = '{"kind": "krisis.certificate"}'
-    (tmp_path / "elsewhere.json").write_text(content, encoding="utf-8")
-    (run / "link.json").symlink_to(tmp_path / "elsewhere.json")
     (run / "folder.json").mkdir()
     (run / "own.json").write_text(content, encoding="utf-8")
-    os.mkfifo(run / "pipe.json")
     site = serve(tmp_path / "runs")
     shown = site.get("/index.json").json["tables"][0]["rows"][0]["certificates"]
     assert [one["file"] for one in shown] == ["own.json"]
     shown = site.get("/runs/run/decide.json").json["found_in_the_folder"]
     assert [one["file"] for one in shown] == ["own.json"]
+    (tmp_path / "elsewhere.json").write_text(content, encoding="utf-8")
+    odd = run / "odd.json"
+    for make in (lambda: odd.symlink_to(tmp_path / "elsewhere.json"), lambda: os.mkfifo(odd)):
+        make()
+        home = site.get("/index.json").json
+        assert home["tables"] == []
+        assert "odd.json is a link or a device" in home["runs"][0]["problem"]
+        refused = site.get("/runs/run/decide.json")
+        assert refused.status == 400
+        assert "odd.json is a link or a device" in refused.json["error"]
+        odd.unlink()
+    assert len(site.get("/index.json").json["tables"]) == 1
 
 
 def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(

@@ -31,6 +31,7 @@ from krisis.results import loading
 from krisis.results.journal_lines import sealed
 from krisis.results.loading import load_result
 from krisis.results.rows import row_to_dict
+from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.viewer import catalogue as catalogue_module
 from krisis.viewer import entries, indexing, long_runs, stored_columns
 from krisis.viewer.catalogue import Catalogue, LoadedRun
@@ -84,6 +85,10 @@ def lacking(lines: list[bytes]) -> list[bytes]:
     return [line for line in lines if not 5 <= json.loads(line).get("position", 0) <= 20]
 
 
+def few_resamples() -> BootstrapOptions:
+    return BootstrapOptions(n_resamples=20)
+
+
 class RunReportStub:
     figures = ()
 
@@ -106,7 +111,7 @@ def both(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Loaded
     (path / "rows.jsonl").write_bytes(b"".join(request.param(lines_of(path))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored_columns, "_MOST_VALUES", 50)  # some columns become numbers
-        patch.setattr(loading, "_N_RESAMPLES", 20)
+        patch.setattr(loading, "BootstrapOptions", few_resamples)
         patch.setattr(Figure, "svg", "<svg/>")
         if request.param is not as_is:  # one report is enough: drawing takes long
             patch.setattr(long_runs, "report_of", lambda result, path: RunReportStub())
@@ -383,7 +388,7 @@ def test_every_page_of_an_odd_folder_answers_and_says_what_is_wrong(
     drawn: bool,
 ) -> None:
     if not drawn:
-        monkeypatch.setattr(loading, "_N_RESAMPLES", 20)
+        monkeypatch.setattr(loading, "BootstrapOptions", few_resamples)
         monkeypatch.setattr(report, "chart_sections", lambda result: [])
         monkeypatch.setattr(report, "metric_tables", lambda result, baselines: [])
     site = serve(odd_folder)

@@ -12,7 +12,7 @@ from tests.invented_runs import edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
 
 from krisis.metrics.base import EvaluationResult, Rows
-from krisis.reporting.costliest import is_correct
+from krisis.metrics.partition import verdict
 from krisis.viewer.catalogue import Catalogue
 from krisis.viewer.row_index import RowFilter, RowIndex
 
@@ -77,8 +77,8 @@ def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
     [
         ("outcome=abstained", lambda row: row.outcome == "abstained"),
         ("outcome=not_evaluated", lambda row: row.outcome == "not_evaluated"),
-        ("correct=yes", is_correct),
-        ("correct=no", lambda row: row.outcome == "answered" and not is_correct(row)),
+        ("correct=yes", lambda row: verdict(row) == "right"),
+        ("correct=no", lambda row: verdict(row) == "wrong"),
         ("group=stage:+3", lambda row: row.metadata["ckd_stage"] == 3),
         ("text=CASE-00001", lambda row: row.record_id.startswith("case-00001")),
         (

@@ -12,6 +12,7 @@ from krisis.decisions.certificate import Certificate, certificate_from, certific
 from krisis.decisions.certify import CertifyOptions, assumptions_of, why_none
 from krisis.decisions.costs import OWNERSHIP
 from krisis.decisions.decide import PER, DecideOptions, price_thresholds
+from krisis.decisions.missing_rows import too_many_missing
 from krisis.decisions.run_sample import rows_hash, sample_of
 from krisis.decisions.sample import METHODS, Sample, find_threshold
 from krisis.decisions.verify import score_options
@@ -61,6 +62,9 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "confidence": {"used": variant, "available": available},
         "question": None if asked.question is None else asdict(asked.question),
         "problem": "",
+        "not_judged": too_many_missing(
+            items.table.n_not_evaluated, items.table.n_rows, asked.score.max_not_evaluated
+        ),
         "point": None,
         "curve": [],
         "found_in_the_folder": _artefacts(run),
@@ -69,6 +73,8 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     try:
         desk = _desk(items, asked, variant, available)
         content |= _answered(items, desk, asked)
+        if content["not_judged"]:
+            _take_back_verdicts(content)
     except InvalidValue as error:
         content["problem"] = str(error)
     context: JsonObject = {
@@ -83,6 +89,15 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "links": _links(content, variant == "stated" and not collapsed),
     }
     return Page("decide.html", f"Decide · {name}", content, context)
+
+
+def _take_back_verdicts(content: JsonObject) -> None:
+    """Judge nothing on a run of which too many cases were not evaluated, as the commands do."""
+    halves = content["halves"] or {}
+    parts = [content["point"], *content["groups"]]
+    parts += [halves[name] for name in ("chosen_on", "checked_on") if name in halves]
+    for part in parts:
+        part["verdict"] = part["verdict"] and "not judged"
 
 
 def _source(run: LoadedRun) -> Source:
@@ -207,6 +222,7 @@ def _certified(items: RunItems, sample: Sample, asked: Asked) -> JsonObject:
             method=asked.method,  # type: ignore[arg-type] # checked when it was read
             score=asked.score,
         )
+        options.score.refuse_missing(items)
     except InvalidValue as error:
         return {**blank, "tested": False, "reason": str(error)}
     delta = options.chance
@@ -279,6 +295,7 @@ def _costs(items: RunItems, desk: Desk, asked: Asked, threshold: float | None) -
     try:
         table = cost_table(items, asked)
         options = DecideOptions(costs=table, score=replace(asked.score, loss=""))
+        options.score.refuse_missing(items)
         policies = price_thresholds(items, options, desk.score, {"this threshold": threshold})
     except InvalidValue as error:
         return {"reason": str(error), "policies": []}

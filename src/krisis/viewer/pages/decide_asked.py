@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from krisis.decisions.costs import CostTable, costs_from, costs_of_run
+from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.population import answers_of
 from krisis.decisions.run_sample import ScoreOptions
 from krisis.decisions.sample import METHODS
@@ -31,6 +32,7 @@ class Asked:
     method: str
     seed: int
     rows_per_patient: int | None
+    max_not_evaluated: float | None
     costs: Mapping[str, str]
 
     @classmethod
@@ -50,6 +52,7 @@ class Asked:
             rows_per_patient=whole_of(query, "rows_per_patient", default=1, most=10**9)
             if rows
             else None,
+            max_not_evaluated=number_of(query, "max_not_evaluated"),
             costs={k: v for k in query if k.startswith("cost.") and (v := text_of(query, k))}
             | ({"defer": defer} if (defer := text_of(query, "defer")) else {}),
         )
@@ -62,6 +65,9 @@ class Asked:
             loss="error",
             rows_per_patient=self.rows_per_patient,
             seed=self.seed,
+            max_not_evaluated=MOST_NOT_EVALUATED
+            if self.max_not_evaluated is None
+            else self.max_not_evaluated,
         )
 
 
@@ -141,8 +147,10 @@ def commands(path: Path, asked: Asked, items: RunItems) -> JsonObject:
     parts += ["--loss error"] if items.table.answers.default_loss != "error" else []
     if asked.rows_per_patient:
         parts.append(f"--rows-per-patient {asked.rows_per_patient}")
+    limit = asked.max_not_evaluated
+    allowed = [] if limit is None else [f"--max-not-evaluated {limit!r}"]
     return {
-        "certify": " ".join(parts),
-        "decide": " ".join([f"krisis decide {place}", *score]),
+        "certify": " ".join([*parts, *allowed]),
+        "decide": " ".join([f"krisis decide {place}", *score, *allowed]),
         "audit": " ".join([f"krisis audit {place}", *score]),
     }
