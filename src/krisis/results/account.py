@@ -36,7 +36,7 @@ class Finding:
     meaning: str = ""
     values: Mapping[int | str, str] = field(default_factory=dict)
     text: bool = False
-    decimals: int = 0
+    decimals: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

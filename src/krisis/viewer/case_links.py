@@ -231,7 +231,7 @@ class CaseLinks:
             return replace(wanted, predicted=label_text(labels.get(given, given)))
         if column == NO_ANSWER:
             return replace(wanted, predicted=NO_ANSWER)
-        return wanted if column == "in all" else replace(wanted, outcome=column)
+        return wanted if column == "in all" else replace(wanted, outcome=column.replace(" ", "_"))
 
     def _reason(self, line: JsonMapping, column: str) -> RowFilter | None:
         names = {name.replace("_", " "): name for name in self._run.choices("reason")}
