@@ -35,7 +35,7 @@ def replay(folder: Path, original: Path) -> None:
     execution = Execution(recorder=recorder)
     result = Benchmark(suite("few_shot"), ReplayBackend(original), execution=execution).run()
     assert len(result.evaluation_results) == 8 * N_PARTICIPANTS
-    assert result.extras["n_failed"] == 0
+    assert result.attrition.n_lost == 0
     assert recorder.directory is not None
     path = recorder.directory.path
     write_beside([path])
