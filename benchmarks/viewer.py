@@ -31,7 +31,7 @@ from krisis.viewer.pages.pair import MOST_ROWS
 QUERIES: dict[str, dict[str, str]] = {
     "unfiltered": {},
     "last page": {"page": "1000000"},
-    "outcome": {"outcome": "failed"},
+    "outcome": {"outcome": "not_evaluated"},
     "correctness, surest first": {"correct": "no", "sort": "-confidence"},
     "cell": {"cell": "answer_when_should_defer"},
     "group": {"group": "stage: 3"},
