@@ -307,7 +307,7 @@ class BaseMetric(ABC):
         Rows that were not evaluated are among the results: count them, but in no denominator. A
         metric that has a `form` gets this from it.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # pragma: no cover
 
     # Abstract where there is no form either; for a type checker a form is enough.
     compute.__isabstractmethod__ = True  # type: ignore[attr-defined]

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import overload
 
 import numpy as np
 
 from krisis.errors import InvalidValue
-from krisis.metrics.base import EvaluationResult
 from krisis.metrics.forms import Form, Undefined, Weighted, prior_icc
 from krisis.metrics.partition import verdicts
 from krisis.metrics.rescored import Rescored
@@ -107,35 +104,9 @@ class _Compared:
     floor: float
 
 
-class _Both(Sequence[EvaluationResult]):
-    """The rows of two tables, one after the other; not copied, as long runs are on disk."""
-
-    def __init__(self, left: Sequence[EvaluationResult], right: Sequence[EvaluationResult]) -> None:
-        self._left, self._right = left, right
-
-    def __len__(self) -> int:
-        return len(self._left) + len(self._right)
-
-    def __iter__(self) -> Iterator[EvaluationResult]:
-        return chain(self._left, self._right)
-
-    @overload
-    def __getitem__(self, place: int) -> EvaluationResult: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[EvaluationResult]: ...
-    def __getitem__(self, place: int | slice) -> EvaluationResult | list[EvaluationResult]:
-        n_left = len(self._left)
-        if isinstance(place, slice):
-            start, stop, _ = place.indices(len(self))
-            first = self._left[start:stop]
-            return [*first, *self._right[max(0, start - n_left) : max(0, stop - n_left)]]
-        at = range(len(self))[place]
-        return self._left[at] if at < n_left else self._right[at - n_left]
-
-
 def _joined(left: Table, right: Table) -> Table:
     """Return the rows of both tables, one after the other, keeping their confidences."""
-    both = Table(_Both(left.rows, right.rows), left.answers, as_given=True)
+    both = Table([*left.rows, *right.rows], left.answers, as_given=True)
     both.confidence = np.concatenate([left.confidence, right.confidence])
     return both
 
