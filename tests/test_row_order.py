@@ -86,7 +86,11 @@ def test_a_shuffled_run_has_the_same_figures(folders: tuple[Path, Path], command
     assert len(found[0]) > 100
 
 
-PAGES = ("/runs/run.json", "/runs/run/decide.json?wrong=30", "/compare.json?run=run&run=other")
+PAGES = (
+    "/runs/run.json",
+    "/runs/run/decide.json?wrong=30&max_not_evaluated=0.1",
+    "/compare.json?run=run&run=other",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

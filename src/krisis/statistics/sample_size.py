@@ -56,7 +56,7 @@ def difference_power(n: float, difference: float, discordance: float, z: float) 
     Proportions (2003), section 13.1, for the correction.
 
     >>> round(difference_power(498, 0.05, 0.15, 1.96), 2)
-    0.8
+    0.81
     """
     spread = math.sqrt(max(discordance - difference**2, _ROUNDING))
     net = (difference - 0.5 / n) * math.sqrt(n)
