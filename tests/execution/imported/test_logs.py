@@ -471,3 +471,8 @@ def test_lm_eval_makes_samples_anew(tmp_path: Path) -> None:
     python = environment(tmp_path / "lm", "lm_eval")
     subprocess.run([python, HERE / "make_lm_eval_logs.py", tmp_path / "logs"], check=True)
     check_lm_eval(tmp_path / "logs")
+
+
+def test_a_mistyped_metadata_key_of_the_confidence_is_named() -> None:
+    with pytest.raises(InvalidValue, match=r"'metadata:TYPO' was found in 0 of \d+ .*patient"):
+        read(LOGS / "triage.json", confidence="metadata:TYPO")

@@ -372,3 +372,34 @@ def test_a_log_has_no_reader(tmp_path: Path) -> None:
     path = table(tmp_path, "{}", name="samples.jsonl")
     with pytest.raises(UserError, match="--reader does not go with --as lm-eval"):
         read_file(path, "lm-eval", ImportOptions(reader="dr_a"))
+
+
+@pytest.mark.parametrize("answers", ["", "0=no,1=yes"])
+def test_predictions_in_other_words_than_the_answers_stop_the_import(
+    answers: str, tmp_path: Path
+) -> None:
+    path = table(tmp_path, "label,said", "1,present", "0,absent", "1,present")
+    with pytest.raises(UserError, match=r"none of the 3 predictions .*'present', 'absent'.*1"):
+        read(path, **({"answers": answers} if answers else {}))
+    mixed = table(tmp_path, "label,said", "1,present", "0,0", name="mixed.csv")
+    rows = read(mixed, answers="0=no,1=yes").taken.rows
+    assert [(row.outcome, row.prediction) for row in rows] == [
+        ("no_answer", "present"),
+        ("answered", "0"),
+    ]
+
+
+def test_a_confidence_that_no_row_has_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path, "label,said,sure", "1,1,", "0,0,")
+    with pytest.raises(UserError, match="'sure' was found in 0 of 2 answered rows"):
+        read(path, confidence="sure")
+
+
+def test_a_case_that_a_reader_never_read_is_no_row(tmp_path: Path) -> None:
+    path = table(tmp_path, "label,said", "1,1", "0,", "0,0")
+    found = read(path, empty="unread")
+    assert len(found.taken.rows) == 2
+    assert not found.taken.not_taken
+    assert found.taken.reading_words.startswith("read 2 of 3 cases")
+    assert (found.imported.n_expected, found.imported.n_read) == (2, 2)
+    assert any("read 2 of 3 cases" in note for note in found.imported.notes)
