@@ -16,6 +16,7 @@ from krisis.metrics.forms import Mean, Undefined
 from krisis.metrics.level_form import Outcomes
 from krisis.metrics.partition import Partition
 from krisis.metrics.table import Table
+from krisis.statistics.bootstrap import BootstrapOptions
 
 DUE, SAFE = {"should_abstain": True}, {"should_abstain": False}
 ROWS = [
@@ -49,6 +50,8 @@ def test_the_share_that_was_not_evaluated_is_a_count_of_this_run() -> None:
     assert form.on(table.patients).values(np.ones((table.patients.n, 1))).tolist() == [1 / 8]
     compared = NotEvaluatedRate().comparison_form(table)
     assert isinstance(compared, Undefined)
+    interval = form.uncertainty(table, BootstrapOptions()).interval
+    assert interval.reason == "it_describes_this_run_alone"
 
 
 def test_a_mean_without_a_range_has_no_bounds() -> None:
