@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -533,3 +534,9 @@ def test_the_package_of_the_page_installs(page_files: Path, tmp_path: Path) -> N
     query = "from importlib.metadata import entry_points as e; print(len(e(group='krisis.suites')))"
     found = subprocess.run([str(python), "-c", query], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize("name", ["demo", "local_model", "ward_model"])
+def test_every_example_imports(name: str) -> None:
+    """What `make demo` runs takes minutes; that it starts is seen in a moment."""
+    runpy.run_path(str(Path(__file__).parents[1] / "examples" / f"{name}.py"), run_name="imported")
