@@ -13,7 +13,7 @@ from rich.table import Table
 
 from krisis import Benchmark, SuiteConfig
 from krisis.backends.catalogue import backend_from_name
-from krisis.backends.models import MODELS
+from krisis.backends.models import PULLABLE
 from krisis.data.ckd.suite import CKDSuite
 from krisis.errors import RunFailed
 from krisis.pulling import pull
@@ -33,7 +33,7 @@ def main(n_records: int) -> None:
     console = Console(width=110)
     try:
         with console.status("Obtaining SmolLM2-135M-Instruct (98 MB) …"):
-            pull(MODELS["smollm2"])
+            pull(PULLABLE["smollm2"])
     except RunFailed as error:
         console.print(f"No language model this time: {error}")
         return
