@@ -14,6 +14,7 @@ opened for writing. What a page or a command needs::
         run.rows(start, below)             # many, in order
         run.case(position)                 # CaseOf: ids, metadata, features and context of a row
         run.text(number)                   # a prompt, reply or context by its number in ``rows``
+        run.damaged_positions()            # rows that cannot be believed, by their checksums
         run.not_taken(), run.ledger()      # rows an import left out; decisions taken on the run
         run.contents()                     # RunContents: everything that a resume or a score needs
         run.rows_hash                      # tells two states of a run apart
@@ -299,6 +300,12 @@ class RunFile:
     def rows(self, start: int = 0, below: float = math.inf) -> list[EvaluationResult]:
         """Return the rows of these positions in order; those that are damaged are counted."""
         return [row for _, row in self._rows(start, below)]
+
+    def damaged_positions(self) -> list[int]:
+        """Look through all rows and cases; return the rows that cannot be believed."""
+        known = {line[0] for line in self._lines("cases")}
+        lost = {int(line[0]) for line in self._lines("rows") if line[1] not in known}  # type: ignore[arg-type]
+        return sorted(lost | {at for at in self._left_out["rows"] if isinstance(at, int)})
 
     def case(self, position: int) -> CaseOf | None:
         """Return the record that a position asks about, None where that cannot be believed."""
