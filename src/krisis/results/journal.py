@@ -41,7 +41,7 @@ SYNC_SECONDS = 0.5
 
 
 @dataclass(slots=True)
-class Spent:
+class CallTotals:
     """What the calls behind some rows took; it adds up.
 
     ``lost`` tokens are those of calls that failed or had to be split: paid all the same.
@@ -73,7 +73,7 @@ class Spent:
     n_dropped_fields: int = 0
     latencies_seconds: list[float] = field(default_factory=list)
 
-    def add(self, other: Spent) -> None:
+    def add(self, other: CallTotals) -> None:
         """Add what other rows took."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -119,7 +119,7 @@ class Spent:
             self.assumed_output_tokens += math.ceil(n_output)
 
 
-_COUNTS = tuple(one.name for one in fields(Spent) if one.name != "latencies_seconds")
+_COUNTS = tuple(one.name for one in fields(CallTotals) if one.name != "latencies_seconds")
 
 
 class ShownRecord(Protocol):
@@ -182,7 +182,7 @@ class Journal:
         return size
 
     def append(
-        self, places: Sequence[Place], rows: Sequence[EvaluationResult], spent: Spent
+        self, places: Sequence[Place], rows: Sequence[EvaluationResult], spent: CallTotals
     ) -> None:
         """Write finished rows; what they took is written with the first."""
         lines: list[JsonObject] = []
@@ -203,7 +203,7 @@ class Journal:
         """Write the most that a call can take, before it is sent: its end may not be seen."""
         self._write([{"kind": "sent", "most": [math.ceil(n_input), math.ceil(n_output)]}])
 
-    def note_spent(self, spent: Spent) -> None:
+    def note_spent(self, spent: CallTotals) -> None:
         """Write what calls took that led to no row."""
         self._write([{"kind": "calls", "at": self._now(), "calls": spent.to_dict()}])
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from krisis.json_values import JsonObject, open_private
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import OUTCOMES
+from krisis.results.call_totals import CallTotals
 from krisis.results.cases import Cases
-from krisis.results.journal import Spent
 from krisis.results.journal_lines import Piece, pieces, sealed
 from krisis.results.provider_batches import ProviderBatchLog
 from krisis.results.rows import row_from_dict
@@ -60,7 +60,7 @@ class JournalContents:
 
     rows: dict[int, EvaluationResult] = field(default_factory=dict)
     features: dict[int, JsonObject] = field(default_factory=dict)
-    spent: Spent = field(default_factory=Spent)
+    spent: CallTotals = field(default_factory=CallTotals)
     elapsed_seconds: float = 0.0
     stop: StopCause | None = None
     damage: list[Damage] = field(default_factory=list)
@@ -96,8 +96,8 @@ class JournalContents:
             self.damage.append(Damage(piece.number, piece.start, "its checksum is wrong"))
             return
         try:
-            spent = Spent(**line["calls"]) if "calls" in line else None
-            Spent().add(spent or Spent())  # refuses what does not add up
+            spent = CallTotals(**line["calls"]) if "calls" in line else None
+            CallTotals().add(spent or CallTotals())  # refuses what does not add up
             self._take(piece, line, cases)
         except _Unfit as unfit:
             self.damage.append(Damage(piece.number, piece.start, str(unfit)))
@@ -167,7 +167,7 @@ class JournalContents:
         n_output = max(0, self._most_sent[1] - self.spent.reserved_output_tokens - held[1])
         if n_input or n_output:
             n_calls = max(1, self._n_sent - self.spent.n_calls - waiting.n_calls)
-            open_calls = Spent(n_calls_without_usage=n_calls, n_calls=n_calls)
+            open_calls = CallTotals(n_calls_without_usage=n_calls, n_calls=n_calls)
             open_calls.assumed_input_tokens = open_calls.reserved_input_tokens = n_input
             open_calls.assumed_output_tokens = open_calls.reserved_output_tokens = n_output
             self.spent.add(open_calls)
@@ -237,7 +237,7 @@ class SoFar:
     """
 
     failures: Mapping[str, int]
-    spent: Spent
+    spent: CallTotals
     per_minute: float | None
     cost: float | None
 
@@ -258,7 +258,7 @@ class JournalTail:
         self._n_bytes = 0
         self._outcomes: dict[int, str] = {}
         self._classes: dict[int, str] = {}
-        self._spent = Spent()
+        self._spent = CallTotals()
         self._price: dict[str, float] = {}
         self._started_at = 0.0
         self._ends: deque[float] = deque(maxlen=_N_OF_RATE)
@@ -315,7 +315,7 @@ class JournalTail:
                 self._classes[position] = str(row.get("failure_class") or "unclassified")
             self._ends.append(float(line["at"]))
         if "calls" in line:
-            self._spent.add(Spent(**line["calls"]))
+            self._spent.add(CallTotals(**line["calls"]))
             self._spent.latencies_seconds.clear()
 
     def _per_minute(self, now: float) -> float | None:

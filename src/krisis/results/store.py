@@ -327,7 +327,7 @@ def result_of(run: StoredRun) -> BenchmarkResult:
     result.provenance = replace(
         result.provenance,
         run_id=manifest.run_id,
-        run_directory=str(run.directory.path),
+        run_file=str(run.directory.path),
         git_commit=manifest.git_commit,
         versions=manifest.versions,
         config=manifest.config,
