@@ -17,7 +17,7 @@ from krisis.metrics.base import EvaluationResult, Rows
 from krisis.outcomes import NOT_ALLOWED
 from krisis.results.account import TaskFacts
 from krisis.results.cases import Cases
-from krisis.results.journal import Journal, Spent
+from krisis.results.journal import Journal, CallTotals
 from krisis.results.journal_lines import sealed
 from krisis.results.result import BenchmarkResult
 from krisis.results.store import Manifest, RunDirectory, metrics_text
@@ -140,7 +140,7 @@ def write_run(
         for i, row in enumerate(result.evaluation_results)
     ]
     if cases:
-        journal.append(cases, result.evaluation_results, Spent())
+        journal.append(cases, result.evaluation_results, CallTotals())
     journal.close()
     if n_cases is None:
         n_bytes = directory.rows.stat().st_size

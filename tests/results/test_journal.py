@@ -10,7 +10,7 @@ import pytest
 from krisis.data.base import PatientRecord
 from krisis.metrics.base import EvaluationResult
 from krisis.results.cases import Cases
-from krisis.results.journal import Journal, Spent
+from krisis.results.journal import Journal, CallTotals
 from krisis.results.journal_lines import pieces, sealed
 from krisis.results.journal_reading import JournalTail, mend, read_journal
 from krisis.results.stops import AccountRefused
@@ -36,8 +36,8 @@ FAILED = EvaluationResult(
 
 def written(path: Path) -> None:
     journal = Journal(path, stores_features=True)
-    journal.append([At(0), At(1)], [ANSWERED, FAILED], Spent(n_calls=2, latencies_seconds=[0.1]))
-    journal.note_spent(Spent(n_calls=1, lost_input_tokens=7))
+    journal.append([At(0), At(1)], [ANSWERED, FAILED], CallTotals(n_calls=2, latencies_seconds=[0.1]))
+    journal.note_spent(CallTotals(n_calls=1, lost_input_tokens=7))
     journal.note_stop(AccountRefused("402: the monthly budget is used up"))
     journal.close()
 
@@ -48,7 +48,7 @@ def test_rows_features_spending_and_stop_come_back_as_they_were(tmp_path: Path) 
     contents = read_journal(path)
     assert contents.in_order() == [ANSWERED, FAILED]
     assert contents.features[0] == {"x": 1, "context": "letter"}
-    assert contents.spent == Spent(n_calls=3, lost_input_tokens=7, latencies_seconds=[0.1])
+    assert contents.spent == CallTotals(n_calls=3, lost_input_tokens=7, latencies_seconds=[0.1])
     assert contents.stop == AccountRefused("402: the monthly budget is used up")
     assert type(contents.stop) is AccountRefused
 
@@ -56,7 +56,7 @@ def test_rows_features_spending_and_stop_come_back_as_they_were(tmp_path: Path) 
 def test_a_call_of_which_no_line_tells_the_end_is_charged_at_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     journal = Journal(path)
-    spent = Spent(input_tokens=50, output_tokens=5)
+    spent = CallTotals(input_tokens=50, output_tokens=5)
     for bound in ((900, 100), (700.5, 100)):
         journal.note_sent(*bound)
         spent.send(*bound)
@@ -83,8 +83,8 @@ def test_a_later_session_forgets_the_stop_of_the_earlier_one(tmp_path: Path) -> 
 
 
 def test_what_was_lost_was_paid_and_what_was_cached_was_not() -> None:
-    spent = Spent(input_tokens=10, lost_input_tokens=3, cached_input_tokens=100)
-    spent.add(Spent(output_tokens=5, lost_output_tokens=2, cached_output_tokens=100))
+    spent = CallTotals(input_tokens=10, lost_input_tokens=3, cached_input_tokens=100)
+    spent.add(CallTotals(output_tokens=5, lost_output_tokens=2, cached_output_tokens=100))
     assert spent.paid_tokens == (13, 7)
 
 
@@ -99,7 +99,7 @@ def test_the_last_row_of_a_position_counts(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     written(path)
     journal = Journal(path)
-    journal.append([At(1)], [ANSWERED], Spent())
+    journal.append([At(1)], [ANSWERED], CallTotals())
     journal.close()
     assert read_journal(path).in_order() == [ANSWERED, ANSWERED]
 
@@ -156,7 +156,7 @@ def test_a_row_of_another_run_is_damage_though_its_line_is_intact(
     path = tmp_path / "rows.jsonl"
     written(path)
     journal = Journal(path)
-    journal.append([At(position)], [row], Spent(n_calls=5))
+    journal.append([At(position)], [row], CallTotals(n_calls=5))
     journal.close()
     contents = read_journal(path, CASES)
     assert [one.reason.startswith(reason) for one in contents.damage] == [True]

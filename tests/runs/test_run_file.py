@@ -24,7 +24,7 @@ from krisis.runs.description import Identity, RunDescription
 from krisis.runs.provider_batches import BatchRequest, ProviderBatch
 from krisis.runs.read import open_run
 from krisis.runs.schema import APPLICATION_ID, MAJOR, USER_VERSION
-from krisis.runs.write import Asking, RunWriter, StoredCase, write_briefly
+from krisis.runs.write import RowPlace, RunWriter, StoredCase, write_briefly
 
 N = 40
 
@@ -85,7 +85,7 @@ def written(path: Path, n_rows: int = N) -> Path:
     for start in range(0, n_rows, 8):
         places_ = range(start, min(start + 8, n_rows))
         writer.note_call(100, 50).result()
-        askings = [Asking(i, i) for i in places_]
+        askings = [RowPlace(i, i) for i in places_]
         took = CallTotals(n_calls=1, input_tokens=7)
         took.reserved_input_tokens, took.reserved_output_tokens = 100, 50
         writer.append(askings, [some_row(i) for i in places_], took)
@@ -150,7 +150,7 @@ def test_on_a_network_there_is_no_write_ahead_log(tmp_path: Path) -> None:
     path = tmp_path / "a.krisis"
     writer = RunWriter.create(path, described(), some_cases())
     writer.begin_session({})
-    writer.append([Asking(0, 0)], [some_row(0)], CallTotals())
+    writer.append([RowPlace(0, 0)], [some_row(0)], CallTotals())
     writer.flush()
     assert writer._connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     assert writer._connection.execute("PRAGMA synchronous").fetchone() == (3,)
@@ -170,8 +170,8 @@ def test_a_run_that_goes_on_is_read_from_another_process(tmp_path: Path) -> None
     path = tmp_path / "a.krisis"
     writer = RunWriter.create(path, described(), some_cases())
     writer.begin_session({"input_per_million": 1e6, "output_per_million": 0.0})
-    writer.append([Asking(6, 6)], [some_row(6)], CallTotals(n_calls=1, input_tokens=3))
-    writer.append([Asking(1, 1)], [some_row(1)], CallTotals(n_calls=1, input_tokens=4))
+    writer.append([RowPlace(6, 6)], [some_row(6)], CallTotals(n_calls=1, input_tokens=3))
+    writer.append([RowPlace(1, 1)], [some_row(1)], CallTotals(n_calls=1, input_tokens=4))
     writer.flush()
     code = (
         "import sys; from krisis.runs.read import open_run\n"
@@ -184,7 +184,7 @@ def test_a_run_that_goes_on_is_read_from_another_process(tmp_path: Path) -> None
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
     assert told.stdout.split(maxsplit=4) == ["True", "2", "1", "7.0", "{'timeout': 1}\n"]
-    writer.append([Asking(2, 2)], [some_row(2)], CallTotals())
+    writer.append([RowPlace(2, 2)], [some_row(2)], CallTotals())
     writer.close()
     with open_run(path) as run:
         assert run.n_rows == 3
@@ -206,7 +206,7 @@ def test_rows_of_a_later_session_replace_earlier_ones(run_file: Path) -> None:
     writer = RunWriter.resume(run_file, described(), some_cases())
     writer.begin_session({})
     writer.note_stop(Interrupted("enough"))
-    writer.append([Asking(6, 6)], [replace(some_row(6), error=None, prediction=1)], CallTotals())
+    writer.append([RowPlace(6, 6)], [replace(some_row(6), error=None, prediction=1)], CallTotals())
     writer.close()
     with open_run(run_file) as run:
         contents = run.contents()
@@ -223,7 +223,7 @@ def test_repeats_and_other_forms_have_the_name_of_their_case(tmp_path: Path) -> 
     form = {**some_row(3).metadata, "perturbation": "unit", "perturbation_of": "r3"}
     other = replace(some_row(3), record_id="r3~unit", metadata=form)
     own = replace(some_row(3), metadata={"only": "here"})
-    askings = [Asking(N + 3, 3, 1), Asking(50, 3, 0, "unit"), Asking(3, 3)]
+    askings = [RowPlace(N + 3, 3, 1), RowPlace(50, 3, 0, "unit"), RowPlace(3, 3)]
     writer.append(askings, [again, other, own], CallTotals())
     writer.close()
     with open_run(path) as run:
@@ -245,7 +245,7 @@ def test_half_a_character_and_huge_numbers_do_not_stop_a_run(tmp_path: Path) -> 
     odd = replace(
         some_row(0), raw_response="half \ud83d", prediction=10**30, signals={"x": "\ud83d"}
     )
-    writer.append([Asking(0, 0)], [odd], CallTotals())
+    writer.append([RowPlace(0, 0)], [odd], CallTotals())
     writer.close()
     with open_run(path) as run:
         row = run.row(0)
@@ -296,7 +296,7 @@ def test_a_killed_run_opens_at_once_with_everything_that_was_committed(tmp_path:
         "from test_run_file import *\n"
         "writer = RunWriter.create(Path(sys.argv[1]), described(), some_cases())\n"
         "writer.begin_session({})\n"
-        "writer.append([Asking(i, i) for i in range(9)], [some_row(i) for i in range(9)],"
+        "writer.append([RowPlace(i, i) for i in range(9)], [some_row(i) for i in range(9)],"
         " CallTotals())\n"
         "writer.flush()\n"
         "os.kill(os.getpid(), 9)"
@@ -315,7 +315,7 @@ def test_a_copy_without_its_side_files_has_what_was_merged(tmp_path: Path) -> No
     path = tmp_path / "a.krisis"
     writer = RunWriter.create(path, described(), some_cases())
     writer.begin_session({})
-    writer.append([Asking(0, 0)], [some_row(0)], CallTotals())
+    writer.append([RowPlace(0, 0)], [some_row(0)], CallTotals())
     writer.flush()
     writer._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     copy = Path(shutil.copy(path, tmp_path / "copy.krisis"))
@@ -329,7 +329,7 @@ def test_the_main_file_is_never_far_behind(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "a.krisis"
     writer = RunWriter.create(path, described(), some_cases())
     writer.begin_session({})
-    writer.append([Asking(0, 0)], [some_row(0)], CallTotals())
+    writer.append([RowPlace(0, 0)], [some_row(0)], CallTotals())
     for _ in range(200):
         copy = Path(shutil.copy(path, tmp_path / "copy.krisis"))
         try:
@@ -494,7 +494,7 @@ def test_a_row_of_another_run_is_not_believed(run_file: Path) -> None:
     other = run_file.with_name("b.krisis")
     writer = RunWriter.create(other, described(run_id="ffffff"), some_cases())
     writer.begin_session({})
-    writer.append([Asking(3, 3)], [some_row(3)], CallTotals())
+    writer.append([RowPlace(3, 3)], [some_row(3)], CallTotals())
     writer.close()
     with sqlite3.connect(run_file) as connection:
         connection.execute("ATTACH ? AS other", (str(other),))
@@ -540,16 +540,16 @@ def test_a_full_disk_ends_the_run_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.krisis"
     writer = RunWriter.create(path, described(), some_cases())
     writer.begin_session({})
-    writer.append([Asking(0, 0)], [some_row(0)], CallTotals())
+    writer.append([RowPlace(0, 0)], [some_row(0)], CallTotals())
     writer.flush()
     (n_pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
     writer._connection.execute(f"PRAGMA max_page_count = {n_pages}")
     long = replace(some_row(1), raw_response="x" * 100_000)
-    writer.append([Asking(1, 1)], [long], CallTotals())
+    writer.append([RowPlace(1, 1)], [long], CallTotals())
     with pytest.raises(RunFailed, match="free some space"):
         writer.flush()
     with pytest.raises(RunFailed, match="rows already in it are whole"):
-        writer.append([Asking(2, 2)], [some_row(2)], CallTotals())
+        writer.append([RowPlace(2, 2)], [some_row(2)], CallTotals())
     writer.close()
     with open_run(path) as run:
         assert run.n_rows == 1

@@ -46,8 +46,7 @@ _SUFFIX: dict[Kind, str] = {
 def export(
     runs: list[Path] = typer.Argument(
         ...,
-        help="A run directory or a saved result (JSON); with --to run-file one run directory for "
-        "each mode.",
+        help="A run or a saved result (JSON); with --to run-file one run for each mode.",
     ),
     kind: Kind = typer.Option(
         ...,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from krisis.errors import InvalidFile, KrisisError, RunConflict
+from krisis.errors import InvalidFile, RunConflict
 from krisis.json_values import JsonValue
 from krisis.runs.schema import SIDE_FILES, SUFFIX
 
@@ -148,12 +148,16 @@ def is_written(path: Path) -> bool:
     """Say whether a process holds a run file at this moment; nothing is left in the folder."""
     if not lock_file(path).exists():
         return False
+    lock = FileLock(lock_file(path), mode=0o600)
     try:
-        WriterLock(path).release()
-    except RunConflict:
+        lock.acquire(blocking=False)
+    except Timeout:
         return True
-    except (KrisisError, OSError):  # a folder that cannot be written
+    except OSError:  # a folder that cannot be written
         return False
+    with suppress(OSError):
+        lock_file(path).unlink(missing_ok=True)  # left by a process that died
+    lock.release()
     return False
 
 

@@ -70,7 +70,7 @@ from krisis.runs.schema import (
     read_only,
     text_id,
 )
-from krisis.runs.write import Asking, asked_metadata, hash_of, recover
+from krisis.runs.write import RowPlace, asked_metadata, hash_of, recover
 
 _HEADER = b"SQLite format 3\0"
 _N_HEADER = 100
@@ -328,6 +328,19 @@ class RunFile:
         self._left_out["cases"].add(line[1])
         return None
 
+    def features(self) -> list[JsonObject]:
+        """Return what was shown of every asking of a record as it is, context included."""
+        shown: dict[Value, JsonObject] = {}
+        for line in self._lines("cases"):
+            with suppress(ValueError, TypeError, RecursionError):
+                if line[5] is not None:
+                    context = self.text(line[6]) if isinstance(line[6], int) else ""
+                    shown[line[0]] = _object(line[5]) | ({"context": context} if context else {})
+        asked = self._fetched(
+            "SELECT case_position FROM rows WHERE perturbation = '' ORDER BY position"
+        )
+        return [shown[case] for (case,) in asked if case in shown]
+
     def text(self, number: int | None) -> str:
         """Return a text by its number; "" where it is missing or damaged, which is counted."""
         if number is None:
@@ -362,6 +375,10 @@ class RunFile:
                 hashed, version, facts, scores, _ = line
                 return StoredScores(str(hashed), str(version), _object(facts), _object(scores))
         return None
+
+    def believed(self, table: str) -> Iterator[tuple[Value, ...]]:
+        """Yield the lines of a table that can be believed, as they are in the file."""
+        return self._lines(table)
 
     def contents(self, *, with_rows: bool = True) -> RunContents:
         """Return everything that a resume needs: rows, totals, time, provider batches."""
@@ -531,7 +548,7 @@ class RunFile:
                 raise ValueError("a column of the wrong type")
             self._known_types.add(kinds)
         place: JsonValue = line
-        asking = Asking(place[0], place[1], place[2], place[3])
+        asking = RowPlace(place[0], place[1], place[2], place[3])
         if asking.case_position not in self._cases:
             known = self._case_of(self._line("cases", asking.case_position))
             self._cases[asking.case_position] = known

@@ -65,7 +65,7 @@ class StoredCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RowPlace:
     """Where a row belongs: its place in the run, and which asking of which case it is."""
 
     position: int
@@ -74,7 +74,7 @@ class Asking:
     perturbation: str = ""
 
 
-def asked_metadata(metadata: JsonMapping, record_id: str, asking: Asking) -> JsonMapping:
+def asked_metadata(metadata: JsonMapping, record_id: str, asking: RowPlace) -> JsonMapping:
     """Return the metadata that a row has by its case and its asking."""
     if asking.repeat:
         metadata = {**metadata, REPEAT: asking.repeat}
@@ -105,6 +105,7 @@ class RunWriter:
         self._session, self._host = 0, storable(socket.gethostname())
         self._price = "{}"
         self._stop: StopCause | None = None
+        self._has_old_scores = True
         self._connection = connected(path)
         self._ids = {table: count(1) for table in ("calls", "usage")}
         self._thread = threading.Thread(target=self._write, name="krisis-writer", daemon=True)
@@ -158,7 +159,7 @@ class RunWriter:
         self._submit(begin).result()
 
     def append(
-        self, askings: Sequence[Asking], rows: Sequence[EvaluationResult], usage: CallTotals
+        self, askings: Sequence[RowPlace], rows: Sequence[EvaluationResult], usage: CallTotals
     ) -> None:
         """Keep finished rows, their texts and what they took, in one transaction."""
         texts: dict[int, str] = {}
@@ -166,7 +167,18 @@ class RunWriter:
             self._row_line(asking, row, texts) for asking, row in zip(askings, rows, strict=True)
         ]
         took = self._usage_line(askings[0].position if askings else None, len(rows), usage)
-        self._submit(lambda connection: _add(connection, lines, texts, took))
+
+        def add(connection: sqlite3.Connection) -> None:
+            if self._has_old_scores:
+                self._has_old_scores = False
+                connection.execute("DELETE FROM scores")
+            connection.executemany(
+                "INSERT OR IGNORE INTO texts (id, text) VALUES (?, ?)", texts.items()
+            )
+            connection.executemany(insert("rows", replace=True), lines)
+            connection.execute(insert("usage"), took)
+
+        self._submit(add)
 
     def note_call(self, n_input: float, n_output: float) -> Future[None]:
         """Keep the most that a call can take; it may be sent when the future is done."""
@@ -175,7 +187,7 @@ class RunWriter:
         line = self._checksums.sealed("calls", number, self._session, time.time(), *most)
         return self._submit(lambda connection: _execute(connection, insert("calls"), line))
 
-    def note_usage(self, usage: CallTotals) -> None:
+    def note_totals(self, usage: CallTotals) -> None:
         """Keep what calls took that led to no row."""
         took = self._usage_line(None, 0, usage)
         self._submit(lambda connection: _execute(connection, insert("usage"), took))
@@ -340,6 +352,7 @@ class RunWriter:
         if self._fault is not None:
             raise self._fault
         done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # nobody who waits for it can call it off
         with self._wake:
             self._pending.append((work, done))
             self._wake.notify()
@@ -365,7 +378,7 @@ class RunWriter:
         return self._checksums.sealed("usage", *facts, counts)
 
     def _row_line(
-        self, asking: Asking, row: EvaluationResult, texts: dict[int, str]
+        self, asking: RowPlace, row: EvaluationResult, texts: dict[int, str]
     ) -> tuple[Value, ...]:
         case = self._cases[asking.case_position]
         held: str | None = None
@@ -440,14 +453,6 @@ def _execute(connection: sqlite3.Connection, sql: str, line: tuple[Value, ...]) 
 
 def _execute_all(connection: sqlite3.Connection, sql: str, lines: Lines) -> None:
     connection.executemany(sql, lines)
-
-
-def _add(
-    connection: sqlite3.Connection, lines: Lines, texts: Mapping[int, str], took: tuple[Value, ...]
-) -> None:
-    connection.executemany("INSERT OR IGNORE INTO texts (id, text) VALUES (?, ?)", texts.items())
-    connection.executemany(insert("rows", replace=True), lines)
-    connection.execute(insert("usage"), took)
 
 
 def connected(path: Path) -> sqlite3.Connection:
