@@ -1,7 +1,5 @@
 """Which run files a folder holds, and one of them as pages look at it: by SELECT."""
 
-# SQL is put together from constants; every value is bound.
-# ruff: noqa: S608
 from __future__ import annotations
 
 import os
@@ -23,8 +21,9 @@ from krisis.results.loading import place_in_commands, reproduce_command, scored_
 from krisis.results.repeats import mark_agreement
 from krisis.runs.description import RunDescription
 from krisis.runs.load import result_of
+from krisis.runs.places import is_written
 from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
-from krisis.viewer.entries import Entry, Look, found_in, is_written, read_entry, shown
+from krisis.viewer.entries import Entry, Look, found_in, read_entry, shown
 from krisis.viewer.filters import ORDERS, RowFilter, RowFilters
 from krisis.viewer.index import Index
 from krisis.viewer.search import TextSearch
@@ -45,7 +44,7 @@ class ViewedRun:
     def __init__(self, name: str, path: Path, state: State, catalogue: Catalogue) -> None:
         self.name, self.path, self.state = name, path, state
         self._catalogue = catalogue
-        self._report: RunReport | None = None
+        self._remembered: dict[object, object] = {}
         self._lock, self._reporting = threading.Lock(), threading.Lock()
         with self._open() as run:
             self.description: RunDescription = run.description
@@ -158,11 +157,17 @@ class ViewedRun:
     @property
     def report(self) -> RunReport:
         """Return the report, made once."""
-        with self._reporting:
-            if self._report is None:
-                reproduce = reproduce_command(self.path)
-                self._report = build_report(self.result, reproduce=reproduce)
-            return self._report
+        with self._reporting:  # whoever asks meanwhile waits for it
+            return self.remembered(
+                "report",
+                lambda: build_report(self.result, reproduce=reproduce_command(self.path)),
+            )
+
+    def remembered(self, key: object, build: Callable[[], Made]) -> Made:
+        """Return what was worked out from this state of the run before, and never rows."""
+        if key not in self._remembered:
+            self._remembered[key] = build()
+        return self._remembered[key]  # type: ignore[return-value]
 
     def read_result(self) -> BenchmarkResult:
         """Read all rows; refuse more than the server may hold."""

@@ -19,7 +19,6 @@ from krisis.results.base import BenchmarkResult
 from krisis.results.loading import scored_as_it_is
 from krisis.results.rows import scores_from_dict, scores_to_dict
 from krisis.runs.load import result_of, stored_result
-from krisis.runs.places import is_written
 from krisis.runs.read import RunFile, state_of
 from krisis.runs.schema import SUFFIX
 

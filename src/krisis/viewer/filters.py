@@ -132,9 +132,7 @@ class RowFilters:
             f"FROM {tables} WHERE {text}", tuple(value for _, values in parts for value in values)
         )
 
-    def _of_outcome(
-        self, run: RunFile, wanted: RowFilter
-    ) -> list[tuple[str, tuple[Value, ...]]]:
+    def _of_outcome(self, run: RunFile, wanted: RowFilter) -> list[tuple[str, tuple[Value, ...]]]:
         parts: list[tuple[str, tuple[Value, ...]]] = []
         if wanted.outcome:
             names = EVALUATED if wanted.outcome == SCORED else (wanted.outcome,)
@@ -171,13 +169,9 @@ class RowFilters:
             parts.append((f"r.outcome = 'answered' AND NOT {kept}", (wanted.deferred_at,)))
         return parts
 
-    def _of_metadata(
-        self, run: RunFile, wanted: RowFilter
-    ) -> list[tuple[str, tuple[Value, ...]]]:
-        parts = []
-        for cells in ((wanted.cell,) if wanted.cell else (), DUE.get(wanted.due, ())):
-            if cells:
-                parts.append(self._in_cells(run, cells))
+    def _of_metadata(self, run: RunFile, wanted: RowFilter) -> list[tuple[str, tuple[Value, ...]]]:
+        asked = ((wanted.cell,) if wanted.cell else (), DUE.get(wanted.due, ()))
+        parts = [self._in_cells(run, cells) for cells in asked if cells]
         if wanted.reason:
             parts.append(self._meaning(run, "reason", wanted.reason))
         if wanted.group:
@@ -194,9 +188,7 @@ class RowFilters:
             values += bound
         return " OR ".join(parts), tuple(values)
 
-    def _meaning(
-        self, run: RunFile, column: str, *meanings: str
-    ) -> tuple[str, tuple[Value, ...]]:
+    def _meaning(self, run: RunFile, column: str, *meanings: str) -> tuple[str, tuple[Value, ...]]:
         """Find the rows whose metadata mean one of these under a column."""
         sql, values = self._key(column)
         known = self._distinct(run, column)
@@ -262,9 +254,7 @@ class RowFilters:
             self._pairs = json.dumps([pair for pair in pairs if self._answers.same(*pair)])
         return self._pairs
 
-    def _labelled(
-        self, run: RunFile, column: str, label: str
-    ) -> tuple[str, tuple[Value, ...]]:
+    def _labelled(self, run: RunFile, column: str, label: str) -> tuple[str, tuple[Value, ...]]:
         those = [value for value, name in self._names_of(run, column) if name == label]
         return f"r.{column} {_CHOSEN}", (json.dumps(those),)
 
@@ -313,6 +303,4 @@ class RowFilters:
 def _metadata(names: Sequence[str], key: str) -> JsonObject:
     """Return the metadata that a key holds; what a case lacks is null there, and absent here."""
     values = json.loads(key)
-    return {
-        name: value for name, value in zip(names, values, strict=True) if value is not None
-    }
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}

@@ -134,4 +134,3 @@ def _remove(place: Path) -> None:
         place.unlink()
     else:
         shutil.rmtree(place)
-

@@ -98,8 +98,7 @@ def _build(run: RunFile, place: Path, state: tuple[int, ...]) -> None:
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN")
             connection.execute(
-                "CREATE VIRTUAL TABLE texts USING fts5"
-                "(text, tokenize = 'trigram case_sensitive 1')"
+                "CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'trigram case_sensitive 1')"
             )
             connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", _texts(run))
             connection.execute("CREATE TABLE made_of (state TEXT)")
