@@ -13,7 +13,7 @@ from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.reporting.report import build_report, report_html
 from krisis.results.report import format_report
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 from krisis.viewer.app import create_app
 
 

@@ -38,7 +38,6 @@ from krisis.execution.pacing.budget import Limits
 from krisis.execution.recorder import Recorder
 from krisis.metrics import Accuracy, ExpectedCalibrationError
 from krisis.metrics.scoring import metric_from_name
-from krisis.results.store import load_run
 
 SUITE = """
 from krisis import BaseDataSuite, PatientRecord, Task
@@ -131,6 +130,7 @@ NOT_A_BACKEND = 3
 METRIC = """
 from krisis.metrics import BaseMetric
 from krisis.metrics.forms import Share
+from krisis.runs.load import load_run
 
 class Missed(BaseMetric):
     name, direction = "Missed", "lower"

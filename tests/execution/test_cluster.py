@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from distributed import Security
 from distributed.comm import connect
+from krisis.results.journal_reading import read_journal
 
 from krisis import BackendResponse, BaseBackend, Benchmark, BenchmarkResult, PatientRecord
 from krisis.backends.asking import Asking, Elicitation
@@ -34,9 +35,7 @@ from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
-from krisis.results.journal_reading import read_journal
 from krisis.results.stops import ClusterLost, Interrupted
-from krisis.results.store import RunDirectory
 
 PARITY = Task(
     name="parity",

@@ -16,14 +16,13 @@ from typing import Any
 
 import pytest
 
-from krisis.results.store import RunDirectory, list_runs, load_run
-
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
 
 BURN = """
 from krisis import BackendResponse, BaseBackend
+from krisis.runs.load import list_runs, load_run
 
 class Burn(BaseBackend):
     name, max_retries = "burn", 0

@@ -1,6 +1,7 @@
 """The command line against a real server, from the first call to the last token."""
 
-from __future__ import annotations
+from __future__ from krisis.runs.load import list_runs, load_run
+import annotations
 
 import re
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from typing import Any
 import pytest
 from tests.commands import krisis
 
-from krisis.results.store import list_runs, load_run
 
 
 @pytest.fixture

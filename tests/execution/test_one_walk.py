@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from krisis.results.journal_reading import read_journal
 
 from krisis import Benchmark, PatientRecord
 from krisis.backends import chat
@@ -20,9 +21,8 @@ from krisis.execution.config import checked_config
 from krisis.execution.options import Execution
 from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
-from krisis.results.journal_reading import read_journal
 from krisis.results.stops import AccountRefused, KeyRefused, RequestsRefused, StopCause, Unfinished
-from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
+from krisis.runs.load import list_runs, load_run, read_description
 
 TASK = Task("sepsis", "Will this patient have sepsis?", {0: "no", 1: "yes"}, positive=1)
 ANSWER = '{"abstained": false, "prediction": 1, "confidence": 0.7}'
@@ -72,7 +72,7 @@ def test_the_suite_is_loaded_once_and_hashed_once(
     result = benchmark.run(parts.records, suite_description=parts.description)
     assert (len(loads), len(hashes)) == (1, 1)
     (run,) = list_runs(tmp_path)
-    assert read_manifest(run).identity.data == result.provenance.content_hash
+    assert read_description(run).identity.data == result.provenance.content_hash
     assert result.provenance.suite_content_hash == result.provenance.content_hash
 
 

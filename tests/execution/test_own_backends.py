@@ -30,7 +30,7 @@ from krisis.execution.pacing.prices import Price
 from krisis.execution.recorder import Recorder
 from krisis.json_values import write_text
 from krisis.results.report import format_report
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 
 ANSWERS = Task("parity", "Is x odd?", {0: "no", 1: "yes"})
 

@@ -25,7 +25,7 @@ from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.results.stops import Interrupted
-from krisis.results.store import list_runs, load_run, read_run
+from krisis.runs.load import list_runs, load_run
 
 TASK = Task(
     "high",

@@ -20,6 +20,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from krisis.results.journal_reading import JournalTail, read_journal
 from tests.execution.test_command_and_server import krisis
 
 from krisis import Benchmark
@@ -42,9 +43,8 @@ from krisis.execution.recorder import Recorder
 from krisis.execution.stopping import Stop
 from krisis.metrics import Accuracy
 from krisis.results.base import BenchmarkResult
-from krisis.results.journal_reading import JournalTail, read_journal
 from krisis.results.stops import Interrupted
-from krisis.results.store import RunDirectory, list_runs, read_manifest
+from krisis.runs.load import list_runs, read_description
 from krisis.sweep import SweepStop, _Sweep, prepare, run_sweep
 
 HERE = Path(__file__).parent
@@ -679,7 +679,7 @@ def test_a_sweep_asks_no_cell_whose_provider_batches_are_open_and_counts_what_th
     command(*RUN, "--detach")
     (run,) = list_runs(tmp_path / "runs")
     held = read_journal(RunDirectory(run).rows).provider_batches.pending({})
-    content = read_manifest(run).config | {"batch": False, "max_cost": 1.0, "cache": False}
+    content = read_description(run).config | {"batch": False, "max_cost": 1.0, "cache": False}
     plan = plan_of({**content, "prices": str(tmp_path / "prices.yaml")}, "plan.yaml")
     ready, folder = prepare(plan), SweepFolder(run.parent)
     (end,) = run_sweep(plan, folder, ready=ready)

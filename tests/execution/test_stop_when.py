@@ -32,7 +32,7 @@ from krisis.results.comparison.text import heading
 from krisis.results.report import format_report
 from krisis.results.side_by_side import warned
 from krisis.results.stops import BudgetReached, Decided, Interrupted, StopRule
-from krisis.results.store import list_runs, load_run
+from krisis.runs.load import list_runs, load_run
 
 
 def drawn(*named: object) -> float:

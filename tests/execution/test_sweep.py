@@ -23,8 +23,6 @@ from tests.execution.test_accounts import most_in
 
 from krisis.execution.grid import plan_of
 from krisis.reporting import pages
-from krisis.results.lock import RunLock
-from krisis.results.store import list_runs, load_run
 
 KEYS = {
     "OPENAI_API_KEY": "sk-planted-openai-0123456789",
@@ -344,7 +342,7 @@ def test_a_cost_bound_of_a_sweep_needs_every_price_and_local_models_are_free(
 def test_a_second_process_on_a_sweep_is_refused_and_its_plan_is_kept(tmp_path: Path) -> None:
     assert krisis("run", "ckd", *TWO_RULES, cwd=tmp_path)[0] == 0
     sweep = only_sweep(tmp_path)
-    lock = RunLock(sweep)
+    lock = WriterLock(sweep)
     code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
     lock.release()
     assert code == 2
@@ -415,6 +413,8 @@ QUICK_SWEEP = """
 from krisis.execution.pacing import rates
 rates.MINUTE_SECONDS, rates.TRAVEL_SECONDS, rates.BURST_SECONDS = 4.0, 30.0, 0.1
 from krisis.cli.app import main
+from krisis.runs.load import list_runs, load_run
+from krisis.runs.places import WriterLock
 main()
 """
 

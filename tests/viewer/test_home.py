@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from krisis.results.journal import CallTotals, Journal
+from krisis.results.journal_reading import JournalTail
 from tests.invented_runs import ANSWERS, edited_line, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.metrics.base import Rows
 from krisis.outcomes import OUTCOMES
-from krisis.results.journal import Journal, CallTotals
-from krisis.results.journal_reading import JournalTail
 
 
 def described(result: Any, **words: str) -> Any:

@@ -548,18 +548,19 @@ class RunFile:
                 raise ValueError("a column of the wrong type")
             self._known_types.add(kinds)
         place: JsonValue = line
-        asking = RowPlace(place[0], place[1], place[2], place[3])
-        if asking.case_position not in self._cases:
-            known = self._case_of(self._line("cases", asking.case_position))
-            self._cases[asking.case_position] = known
-        case = self._cases[asking.case_position]
+        where = RowPlace(place[0], place[1], place[2], place[3])
+        self._check_place(where)
+        if where.case_position not in self._cases:
+            known = self._case_of(self._line("cases", where.case_position))
+            self._cases[where.case_position] = known
+        case = self._cases[where.case_position]
         if case is None:
             raise ValueError("a row without its case")
         record_id, cluster_id, metadata = case
-        if asking.perturbation or asking.repeat:
-            metadata = asked_metadata(metadata, record_id, asking)
-        if asking.perturbation:
-            record_id = f"{record_id}~{asking.perturbation}"
+        if where.perturbation or where.repeat:
+            metadata = asked_metadata(metadata, record_id, where)
+        if where.perturbation:
+            record_id = f"{record_id}~{where.perturbation}"
         row = EvaluationResult(
             prediction=place[5],
             ground_truth=place[6],
@@ -584,6 +585,15 @@ class RunFile:
         if row.outcome != place[4]:
             raise ValueError("an outcome that its other columns contradict")
         return row
+
+    def _check_place(self, place: RowPlace) -> None:
+        """Refuse a row that cannot be where it is."""
+        described = self.description
+        n_records = described.identity.n_records
+        is_asked_in_turn = n_records and not place.perturbation and described.imported is None
+        expected = place.repeat * n_records + place.case_position
+        if place.position >= described.n_cases or (is_asked_in_turn and place.position != expected):
+            raise ValueError("a row of another place")
 
     def _known_text(self, number: int | None, texts: Mapping[int, str]) -> str:
         if number is None:

@@ -44,8 +44,9 @@ class Salvage:
 
     @property
     def n_rows(self) -> int:
-        """Return how many rows were saved."""
-        return len(self.lines["rows"])
+        """Return how many rows were saved together with their case."""
+        cases = self.lines["cases"]
+        return sum(line[1] in cases for line in self.lines["rows"].values())
 
 
 def repair(path: Path, target: Path) -> Salvage:

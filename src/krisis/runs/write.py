@@ -218,6 +218,19 @@ class RunWriter:
         ]
         self._submit(lambda connection: _execute_all(connection, insert("not_taken"), lines))
 
+    def rewrite_cases(self) -> None:
+        """Write the cases again as the suite gives them, in place of damaged ones."""
+
+        def rewrite(connection: sqlite3.Connection) -> None:
+            texts: dict[int, str] = {}
+            lines = list(self._case_lines(self._cases, texts))
+            connection.executemany(insert("cases", replace=True), lines)
+            connection.executemany(
+                "INSERT OR REPLACE INTO texts (id, text) VALUES (?, ?)", texts.items()
+            )
+
+        self._submit(rewrite).result()
+
     def drop_rows(self, positions: Iterable[int]) -> None:
         """Take rows out whose checksum is wrong, so that they are asked again."""
         places = [(position,) for position in positions]
@@ -319,6 +332,7 @@ class RunWriter:
             for work, _ in pending:
                 work(self._connection)
             self._connection.execute("COMMIT")
+            self._check_still_there()
         except BaseException as error:
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
@@ -332,13 +346,17 @@ class RunWriter:
     def _checkpoint(self) -> None:
         with suppress(sqlite3.Error):  # a reader may be in the way: the next one will do
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        if not self.path.exists() and self._fault is None:
-            self._fault = RunFailed(
+
+    def _check_still_there(self) -> None:
+        if not self.path.exists():
+            raise RunFailed(
                 f"{self.path} was deleted while the run was writing to it; start the run again, "
                 "the reply cache spares what was already paid"
             )
 
     def _failed(self, error: BaseException) -> RunFailed:
+        if self._fault is None and isinstance(error, RunFailed):
+            self._fault = error
         if self._fault is None:
             is_full = "full" in str(error)
             self._fault = RunFailed(

@@ -21,7 +21,7 @@ from krisis.json_values import dumps
 from krisis.metrics.base import EvaluationResult
 from krisis.results.inspect_log import inspect_log
 from krisis.results.rows import row_to_dict
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 
 HERE = Path(__file__).parent
 LOGS = HERE.parents[1] / "fixtures" / "imported"

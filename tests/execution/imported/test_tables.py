@@ -18,7 +18,7 @@ from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.run import ReadFile, read_file
 from krisis.results.base import BenchmarkResult
 from krisis.results.rows import rows_fingerprint
-from krisis.results.store import load_run, read_manifest
+from krisis.runs.load import load_run, read_description
 from krisis.viewer.app import create_app
 
 COLUMNS = {"truth": "label", "prediction": "said"}
@@ -274,7 +274,7 @@ def test_reports_and_the_viewer_mark_it_as_imported(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("krisis.reporting.report.chart_sections", lambda result: [])
-    imported = read_manifest(runs[0]).imported
+    imported = read_description(runs[0]).imported
     assert imported is not None
     loaded = load_run(runs[0])
     saved = loaded.save(tmp_path / "saved.json")
@@ -315,7 +315,7 @@ def test_rows_that_were_not_taken_are_in_the_run_and_its_attrition(tmp_path: Pat
     assert json.loads(line)["place"] == "line 3"
     (run / "metrics.json").unlink()  # also where the scores are lost
     again = load_run(run)
-    assert again.provenance.imported == read_manifest(run).imported
+    assert again.provenance.imported == read_description(run).imported
     assert again.attrition.n_loaded == 3
     assert again.stop is None
     rows = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
