@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from tests.invented_runs import invented_rows, result_of, write_run
+from tests.invented_runs import forge_description, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.errors import InvalidValue
@@ -46,10 +46,8 @@ FEW = CompareOptions(n_permutations=119)
 def written(folder: Path, name: str, rows: Rows, model: str, day: int, **described: str) -> None:
     result = result_of(rows, model)
     result.suite_description |= described
-    manifest = write_run(folder / name, result) / "manifest.json"
-    content = json.loads(manifest.read_text(encoding="utf-8"))
-    content["created_at"] = f"2026-01-{day:02d}T03:04:05Z"
-    manifest.write_text(json.dumps(content), encoding="utf-8")
+    path = write_run(folder / name, result)
+    forge_description(path, created_at=f"2026-01-{day:02d}T03:04:05Z")
 
 
 @pytest.fixture(scope="module")

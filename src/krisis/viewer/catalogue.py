@@ -104,17 +104,15 @@ class ViewedRun:
 
     def _repeated(self, run: RunFile, position: int) -> EvaluationResult | None:
         """Return a row with what the other askings of its record say of it."""
-        row = run.row(position)
-        same = run.select(
+        lines = run.select(
             "SELECT position FROM rows WHERE position < ? AND case_position = "
-            "(SELECT case_position FROM rows WHERE position = ?)",
+            "(SELECT case_position FROM rows WHERE position = ?) ORDER BY position",
             run.n_plain,
             position,
         )
-        others = (run.row(int(at)) for (at,) in same if at != position)  # type: ignore[arg-type]
-        if row is not None:
-            mark_agreement([row, *(other for other in others if other is not None)])
-        return row
+        found = {int(at): run.row(int(at)) for (at,) in lines}  # type: ignore[arg-type]
+        mark_agreement([row for row in found.values() if row is not None])
+        return found.get(position)
 
     def case(self, position: int) -> CaseOf | None:
         """Return the record that a row asks about."""
@@ -233,8 +231,7 @@ class Catalogue:
             gone = known.keys() - seen.keys()
             if fresh or gone:
                 self.index.keep([(k, mark, e.to_json()) for k, mark, e in fresh], gone)
-            for key in gone:
-                self.search.forget(Path(os.fsdecode(key)))
+            self.search.forget_all_but(names.values())
             self._entries = seen
             return [self._live(entry) for _, entry in seen.values()]
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from krisis.runs.read import RunFile
 # Longer replies are searched in their beginning only, so that an index stays small.
 SEARCHED_CHARACTERS = 20_000
 _LETTERS = 3  # of a part that the index finds; shorter parts are looked for in the texts
-_AT_ONCE = 1000
+_AT_ONCE = 200  # rows that are read before they are written
 _ROWS = """
 SELECT r.position, coalesce(c.record_id, ''), coalesce(r.prediction, ''),
-       substr(coalesce(t.text, ''), 1, ?), coalesce(r.error, '')
+       coalesce(t.text, ''), coalesce(r.error, '')
 FROM rows AS r LEFT JOIN cases AS c ON c.position = r.case_position
 LEFT JOIN texts AS t ON t.id = r.reply
 WHERE r.position > ? AND r.position < ? ORDER BY r.position LIMIT ?
@@ -62,10 +62,13 @@ class TextSearch:
             with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as connection:
                 return _found(connection, parts)
 
-    def forget(self, run: Path) -> None:
-        """Remove what is kept of a run that is gone."""
-        with suppress(OSError):
-            self._place(run).unlink()
+    def forget_all_but(self, runs: Iterable[Path]) -> None:
+        """Remove what is kept of runs that are gone."""
+        kept = set(map(self._place, runs)) if self._folder.is_dir() else set()
+        for file in self._folder.glob("*.sqlite"):
+            if file not in kept:
+                with suppress(OSError):
+                    file.unlink()
 
     def _place(self, run: Path) -> Path:
         name = hashlib.sha256(os.fsencode(run)).hexdigest()[:24]
@@ -113,9 +116,10 @@ def _build(run: RunFile, place: Path, state: tuple[int, ...]) -> None:
 def _texts(run: RunFile) -> Iterator[tuple[int, str]]:
     """Yield what a search looks at in every row, some rows at a time."""
     last = -1
-    while lines := run.select(_ROWS, SEARCHED_CHARACTERS, last, run.n_plain, _AT_ONCE):
+    while lines := run.select(_ROWS, last, run.n_plain, _AT_ONCE):
         for position, *parts in lines:
-            yield int(position), _plain("\n".join(map(str, parts)))  # type: ignore[arg-type]
+            shown = (str(part)[:SEARCHED_CHARACTERS] for part in parts)
+            yield int(position), _plain("\n".join(shown))  # type: ignore[arg-type]
         last = int(lines[-1][0])  # type: ignore[arg-type]
 
 
