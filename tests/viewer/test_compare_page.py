@@ -93,7 +93,7 @@ def test_runs_stand_oldest_first_behind_the_reference(
 
 def test_the_page_and_the_command_have_the_same_numbers(site: Site, folder: Path) -> None:
     names = ("z-old", "b-middle", "a-new")
-    told = compare_runs(load_results([folder / name for name in names]), FEW).to_dict()
+    told = compare_runs(load_results([folder / f"{name}.krisis" for name in names]), FEW).to_dict()
     query = "&".join(f"run={name}" for name in names)
     shown = site.get(f"/compare.json?{query}").json["comparison"]
     assert shown == json.loads(dumps(told))
@@ -174,10 +174,7 @@ def test_one_run_offers_all_that_can_be_compared_with_it_by_words(site: Site) ->
 def test_of_many_runs_the_newest_are_shown_and_more_than_six_are_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run-000", result_of(invented_rows(4), "m/x"))
     for number in range(1, N_OFFERED + 5):
-        copy = tmp_path / f"run-{number:03d}"
-        copy.mkdir()
-        for path in run.iterdir():
-            (copy / path.name).write_bytes(path.read_bytes())
+        (tmp_path / f"run-{number:03d}.krisis").write_bytes(run.read_bytes())
     catalogue = Catalogue(tmp_path)
     content = page(catalogue, ["run-000"], {}).content
     assert (content["n_offered"], len(content["offered"])) == (N_OFFERED + 4, N_OFFERED)

@@ -123,7 +123,7 @@ def test_the_certified_threshold_is_that_of_certify(
 ) -> None:
     rest = "".join(f"&{k}={v}" for k, v in asked.items() if k != "risk")
     found = facts(site, run, f"wrong={100 * asked['risk']:g}{rest}")
-    (part,) = certify_run(read_items(folder / run), CertifyOptions(**asked)).parts
+    (part,) = certify_run(read_items(folder / f"{run}.krisis"), CertifyOptions(**asked)).parts
     certified = found["certified"]
     assert certified["threshold"] == part.threshold
     assert (certified["n_kept"], certified["n_wrong"]) == (part.n_accepted, part.loss_sum)
@@ -147,7 +147,7 @@ def test_the_command_gives_the_threshold_of_the_page(
 def test_a_run_with_many_cases_not_evaluated_is_judged_only_where_that_is_allowed(
     site: Site, folder: Path
 ) -> None:
-    run = read_items(folder / "lossy")
+    run = read_items(folder / "lossy.krisis")
     costs = "cost.0.1=1&cost.1.0=5&defer=0.5"
     found = facts(site, "lossy", f"wrong=30&{costs}")
     with pytest.raises(InvalidValue, match="of 900 cases"):
@@ -293,7 +293,9 @@ def test_a_certificate_of_other_rows_is_said_to_be_so(
     row.confidence = 0.123
     elsewhere = read_items(write_run(tmp_path / "other", other))
     certificate = certify_run(elsewhere, CertifyOptions(risk=0.3))
-    (run.parent / "r.certificate.json").write_text(json.dumps(certificate.to_json()), encoding="utf-8")
+    (run.parent / "r.certificate.json").write_text(
+        json.dumps(certificate.to_json()), encoding="utf-8"
+    )
     site = serve(tmp_path / "runs")
     sentences = facts(site, "r")["found_in_the_folder"][0]["sentences"]
     assert "of other rows than those of this run" in sentences[0]

@@ -21,9 +21,7 @@ from krisis.viewer.pages import run as run_page
 
 
 @pytest.fixture(scope="module")
-def site(
-    serve: Callable[[Path], Site], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
+def site(serve: Callable[[Path], Site], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("runs")
     shown = {"serum creatinine": 1.9}
     write_run(folder / "run-a", result_of(invented_rows(), "openai/a"), features=shown)
@@ -116,7 +114,9 @@ def test_pages_of_rows_neither_overlap_nor_miss_any(site: Site) -> None:
 
 def test_rows_without_confidence_come_last_in_either_order(tmp_path: Path) -> None:
     stated = [0.5, None, 0.9, 0.1]
-    write_run(tmp_path / "run", result_of(Rows(EvaluationResult(1, 1, confidence=c) for c in stated)))
+    write_run(
+        tmp_path / "run", result_of(Rows(EvaluationResult(1, 1, confidence=c) for c in stated))
+    )
     run = Catalogue(tmp_path).load("run")
     assert run.select(RowFilter(sort="confidence")) == [3, 0, 2, 1]
     assert run.select(RowFilter(sort="-confidence")) == [2, 0, 3, 1]

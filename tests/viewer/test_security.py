@@ -145,7 +145,9 @@ def test_no_page_hands_on_what_a_model_wrote_as_markup(hostile: Site, path: str)
 
 
 @pytest.mark.parametrize("path", [path for path in app.PAGES if "{run}" in path])
-@pytest.mark.parametrize("name", ["..", "%2e%2e", "..%2f..%2fetc", "link", "folder", "inner", "loop", "%00"])
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e", "..%2f..%2fetc", "link", "folder", "inner", "loop", "%00"]
+)
 def test_no_name_of_a_run_leads_to_files_elsewhere(hostile: Site, path: str, name: str) -> None:
     answer = hostile.get(example(path, name, "run-b"))
     assert answer.status in (200, 400, 404)
