@@ -304,8 +304,8 @@ class RunFile:
     def damaged_positions(self) -> list[int]:
         """Look through all rows and cases; return the rows that cannot be believed."""
         known = {line[0] for line in self._lines("cases")}
-        lost = {int(line[0]) for line in self._lines("rows") if line[1] not in known}  # type: ignore[arg-type]
-        return sorted(lost | {at for at in self._left_out["rows"] if isinstance(at, int)})
+        self._left_out["rows"] |= {line[0] for line in self._lines("rows") if line[1] not in known}
+        return sorted(at for at in self._left_out["rows"] if isinstance(at, int))
 
     def case(self, position: int) -> CaseOf | None:
         """Return the record that a position asks about, None where that cannot be believed."""

@@ -23,7 +23,7 @@ from krisis.runs.description import RunDescription
 from krisis.runs.load import result_of
 from krisis.runs.places import is_written
 from krisis.runs.read import CaseOf, Progress, RunFile, open_run, state_of
-from krisis.viewer.entries import Entry, Look, found_in, read_entry, shown
+from krisis.viewer.entries import Entry, Look, found_in, objection, read_entry, shown
 from krisis.viewer.filters import ORDERS, RowFilter, RowFilters
 from krisis.viewer.index import Index
 from krisis.viewer.search import TextSearch
@@ -318,10 +318,12 @@ class Catalogue:
 
     def _said(self, path: Path, make: Callable[[], Made]) -> Made:
         """Say what is odd about a run in one sentence, and end nothing else."""
-        if path.is_symlink():
-            raise UnknownName(f"{path.name} is a link, and the viewer follows none")
+        if problem := objection(path):
+            raise UnknownName(problem) if path.is_symlink() else InvalidFile(problem)
         try:
             return make()
+        except InvalidFile as error:
+            raise InvalidFile(shown(str(error).replace(str(path), path.name))) from None
         except KrisisError:
             raise
         except Exception as error:

@@ -115,7 +115,9 @@ def found_in(folder: Path) -> dict[str, Path]:
     kept = [name for name, one in seen if _is_of_interest(one)]
     # A run has its name before anything else of the same stem has it.
     named: dict[str, Path] = {}
-    for name in sorted(kept, key=lambda name: (not name.endswith(SUFFIX), name)):
+    for name in sorted(
+        kept, key=lambda name: (not name.endswith(SUFFIX), name.removesuffix(SUFFIX))
+    ):
         named[_page_name(name, named)] = folder / name
     return dict(sorted(named.items(), key=lambda pair: pair[1].name, reverse=True))
 
