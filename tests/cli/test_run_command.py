@@ -21,6 +21,7 @@ from krisis.backends.chat import ChatRequest
 from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
 from krisis.execution.config import checked_config, config_text, read_config
+from krisis.runs.load import list_runs, load_run, read_description
 
 SMALL = ["run", "phq8", "--model", "lexicon", "--limit", "16", "--no-cache"]
 ASKING = ["run", "phq8", "--model", "abstainer", "--limit", "16"]
@@ -388,8 +389,8 @@ def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> N
 
 
 REFUSING_PLUGIN = """
-from krisis import BackendResponse, BaseBackend, registry
 from krisis.errors import AuthenticationFailed, OutOfCredit
+from krisis import BackendResponse, BaseBackend, registry
 
 class Refusing(BaseBackend):
     name = "refusing"
@@ -402,7 +403,6 @@ class Refusing(BaseBackend):
 
 registry.BUILT_IN["backends"]["refusing"] = "__main__:Refusing"
 from krisis.cli.app import main
-from krisis.runs.load import list_runs, load_run, read_description
 main()
 """
 

@@ -1,7 +1,6 @@
 """The command line against a real server, from the first call to the last token."""
 
-from __future__ from krisis.runs.load import list_runs, load_run
-import annotations
+from __future__ import annotations
 
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from tests.commands import krisis
 
+from krisis.runs.load import list_runs, load_run
 
 
 @pytest.fixture

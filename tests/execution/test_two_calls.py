@@ -312,7 +312,7 @@ def test_prompts_and_ways_are_compared_as_models_are(
     assert code == 0, err
     names = {f"openai/parity-1 · prompt {name} · p-true" for name in ("long", "short")}
     assert all(name in out for name in names)
-    (sweep,) = (tmp_path / "runs").iterdir()
+    (sweep,) = [one for one in (tmp_path / "runs").iterdir() if one.is_dir()]
     assert {load_run(one).backend_name for one in list_runs(sweep)} == names
     (tmp_path / "long.txt").unlink()  # the text is kept with the run
     (tmp_path / "short.txt").unlink()
@@ -320,8 +320,7 @@ def test_prompts_and_ways_are_compared_as_models_are(
     code, _, err = krisis("resume", str(sweep), cwd=tmp_path)
     assert code == 0, err
     one = list_runs(sweep)[0]
-    manifest = str(one / "manifest.json")
-    code, _, err = krisis("run", "--config", manifest, "--out", "again", cwd=tmp_path)
+    code, _, err = krisis("run", "--config", str(one), "--out", "again", cwd=tmp_path)
     assert code == 0, err
     assert sum(server.counts()["kinds"].values()) == n_calls
     (again,) = list_runs(tmp_path / "again")

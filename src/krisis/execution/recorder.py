@@ -242,6 +242,12 @@ class Recorder:
                 self._writer.rewrite_cases()  # the identity covers the data: they are the same
             with open_run(path, checked=True) as run:
                 contents = run.contents()
+                if run.left_out["provider_batches"]:
+                    raise InvalidFile(
+                        f"{path}: what it says of its provider batches is damaged, so that going "
+                        "on could buy their answers again; look at them on the provider's page, "
+                        "and start a new run for the records that have no row"
+                    )
                 damage = self._without_damage(run, contents)
             self._writer.begin_session(opening.price)
         except BaseException:

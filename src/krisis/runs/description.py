@@ -12,6 +12,7 @@ from krisis.errors import InvalidFile
 from krisis.json_values import JsonMapping, JsonObject, dumps, plain
 from krisis.results.account import Imported, TaskFacts
 from krisis.results.asking import AskingFacts
+from krisis.runs.schema import storable
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -77,7 +78,7 @@ class RunDescription(BaseModel):
     def entries(self) -> Iterable[tuple[str, str]]:
         """Yield the lines of the table ``run``: key and JSON."""
         for key, value in plain(self.model_dump(mode="json")).items():
-            yield key, dumps(value, indent=None)
+            yield key, storable(dumps(value, indent=None))
 
     @classmethod
     def of(cls, content: JsonMapping, place: str) -> RunDescription:

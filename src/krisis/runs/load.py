@@ -19,7 +19,7 @@ from krisis.results.stops import Unfinished
 from krisis.runs.description import NEVER, RunDescription
 from krisis.runs.places import is_run_file
 from krisis.runs.read import RunContents, RunFile, open_run
-from krisis.runs.schema import SUFFIX, Checksums
+from krisis.runs.schema import SUFFIX, Checksums, storable
 from krisis.runs.write import store_scores, write_briefly
 
 _NOT_ENDED = "the run has not ended: resume it, or wait for its process"
@@ -112,7 +112,7 @@ def stored_parts(result: BenchmarkResult) -> tuple[str, str]:
     """Return what a run file keeps of a result beside its rows: facts, and scores."""
     content = result.to_dict(include_results=False)
     scores = content.pop("metric_scores")
-    return dumps(content, indent=None), dumps(scores, indent=None)
+    return storable(dumps(content, indent=None)), storable(dumps(scores, indent=None))
 
 
 def keep_scores(path: Path, result: BenchmarkResult) -> bool:

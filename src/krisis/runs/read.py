@@ -41,7 +41,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krisis.errors import InvalidFile, InvalidValue, KrisisError
-from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue
+from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, open_private
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import OUTCOMES
 from krisis.results.call_totals import CallTotals
@@ -379,6 +379,20 @@ class RunFile:
     def believed(self, table: str) -> Iterator[tuple[Value, ...]]:
         """Yield the lines of a table that can be believed, as they are in the file."""
         return self._lines(table)
+
+    def copy_to(self, target: Path) -> None:
+        """Write the run as it is at this moment into one file, over an older one."""
+        half = target.with_name(f".{target.name}.half")
+        half.unlink(missing_ok=True)
+        try:
+            os.close(open_private(str(half), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            with closing(sqlite3.connect(half)) as copy:
+                self._connection.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")
+            half.replace(target)
+        except (OSError, sqlite3.Error) as error:
+            half.unlink(missing_ok=True)
+            raise InvalidFile(f"{target} cannot be written: {error}") from None
 
     def contents(self, *, with_rows: bool = True) -> RunContents:
         """Return everything that a resume needs: rows, totals, time, provider batches."""
