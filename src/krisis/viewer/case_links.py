@@ -107,7 +107,7 @@ class CaseLinks:
         """Return the questions asked first: words, address and number of cases."""
         found = []
         for words, wanted in PRESETS.items():
-            n_found = self._count(wanted)
+            n_found = self._run.count(wanted)
             found.append((words, self._address(wanted), n_found))
         return found
 
@@ -154,12 +154,9 @@ class CaseLinks:
         group = f"source: {source}" if source else ""
         asked = (RowFilter(outcome="scored"), _OF_METRIC.get(line.name))
         for wanted in (replace(one, group=group) for one in asked if one is not None):
-            if line.n_evaluated and self._count(wanted) == line.n_evaluated:
+            if line.n_evaluated and self._run.count(wanted) == line.n_evaluated:
                 return self._address(wanted)
         return ""
-
-    def _count(self, wanted: RowFilter) -> int:
-        return self._run.remembered(wanted, lambda: self._run.count(wanted))
 
     def _address(self, wanted: RowFilter) -> str:
         return f"{self._base}?{query_of(wanted)}"

@@ -33,6 +33,7 @@ from krisis.viewer.search import TextSearch
 MOST_ROWS = 250_000
 # So many runs are remembered: what their columns hold, and their reports.
 _N_REMEMBERED = 32
+_MOST_REMEMBERED = 2000  # counts, charts and choices of one run
 
 State = tuple[int, ...]
 Made = TypeVar("Made")
@@ -75,8 +76,8 @@ class ViewedRun:
         return [int(line[0]) for line in lines]  # type: ignore[arg-type]
 
     def count(self, wanted: RowFilter) -> int:
-        """Return how many rows pass a filter."""
-        return self._select(wanted, "count(*)")[0]
+        """Return how many rows pass a filter, counted once."""
+        return self.remembered(wanted, lambda: self._select(wanted, "count(*)")[0])
 
     def select(self, wanted: RowFilter, *, start: int = 0, most: int = -1) -> list[int]:
         """Return the positions of the rows that pass a filter, in its order: one page, or all."""
@@ -85,8 +86,12 @@ class ViewedRun:
 
     def choices(self, column: str) -> list[str]:
         """Return what occurs under group, reason, failure, predicted or truth."""
-        with self._open() as run, self._lock:
-            return self._filters.choices(run, column)
+
+        def found() -> list[str]:
+            with self._open() as run, self._lock:
+                return self._filters.choices(run, column)
+
+        return self.remembered(("choices", column), found)
 
     def row(self, position: int) -> EvaluationResult:
         """Return the row of a position."""
@@ -164,6 +169,8 @@ class ViewedRun:
     def remembered(self, key: object, build: Callable[[], Made]) -> Made:
         """Return what was worked out from this state of the run before, and never rows."""
         if key not in self._remembered:
+            if len(self._remembered) > _MOST_REMEMBERED:  # many searches
+                self._remembered.clear()
             self._remembered[key] = build()
         return self._remembered[key]  # type: ignore[return-value]
 
@@ -208,7 +215,9 @@ class Catalogue:
         """Look through the rows of a run once in every state."""
         known = self._looks.get(run.path)
         if known is None or known[0] != state:
-            known = state, Look.at(run)
+            mark, entry = self._entries.get(os.fsencode(run.path), ("", None))
+            is_sound = entry is not None and mark == str(state) and not entry.damage
+            known = state, Look() if is_sound else Look.at(run)
             with self._changing:
                 self._looks[run.path] = known
                 while len(self._looks) > _N_REMEMBERED:

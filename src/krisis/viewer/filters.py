@@ -19,7 +19,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.labels import Answers
 from krisis.metrics.partition import deferral_cell
-from krisis.outcomes import EVALUATED
+from krisis.outcomes import EVALUATED, NO_PREDICTION
 from krisis.reporting.breakdown import group_headings, group_label
 from krisis.reporting.deferral import CELLS
 from krisis.results.attrition import UNCLASSIFIED
@@ -100,7 +100,7 @@ class RowFilters:
         self._n_plain = run.n_plain
         self._damaged = list(damaged)
         self._keys = group_headings(answers)
-        self._known: dict[str, dict[str, frozenset[str]]] = {}
+        self._known: dict[tuple[str, ...], dict[str, JsonObject]] = {}
         self._pairs: str | None = None
         self._labels: dict[str, list[tuple[Value, str]]] = {}
         unreadable = run.select(
@@ -176,74 +176,73 @@ class RowFilters:
             parts.append(self._meaning(run, "reason", wanted.reason))
         if wanted.group:
             name, _, value = wanted.group.partition(":")
-            parts.append(self._meaning(run, f"group:{name.strip()}", value.strip()))
+            parts.append(self._meaning(run, name.strip(), value.strip()))
         return parts
 
     def _in_cells(self, run: RunFile, cells: Sequence[str]) -> tuple[str, tuple[Value, ...]]:
-        """Find the rows of some cells of the deferral confusion."""
-        parts, values = [], list[Value]()
-        for outcome in EVALUATED:
-            sql, bound = self._meaning(run, f"cell:{outcome}", *cells)
-            parts.append(f"(r.outcome = '{outcome}' AND {sql})")
-            values += bound
-        return " OR ".join(parts), tuple(values)
+        """Find the rows of some cells of the deferral confusion: by what was due and was done."""
+        fields = {
+            "answered": {},
+            "abstained": {"abstained": True},
+            "no_answer": {"error": "", "failure_class": NO_PREDICTION},
+        }
+        names = ("should_abstain",)
+        those = [
+            f"{outcome} {key}"
+            for key, held in self._held(run, names).items()
+            for outcome, given in fields.items()
+            if deferral_cell(EvaluationResult(0, 0, metadata=held, **given)) in cells  # type: ignore[arg-type]
+        ]
+        sql, paths = self._key(names)
+        return f"r.outcome || ' ' || {sql} {_CHOSEN}", (*paths, json.dumps(those))
 
-    def _meaning(self, run: RunFile, column: str, *meanings: str) -> tuple[str, tuple[Value, ...]]:
-        """Find the rows whose metadata mean one of these under a column."""
-        sql, values = self._key(column)
-        known = self._distinct(run, column)
-        those = [key for key, means in known.items() if not means.isdisjoint(meanings)]
-        return f"{sql} {_CHOSEN}", (*values, json.dumps(those))
+    def _meaning(self, run: RunFile, column: str, meaning: str) -> tuple[str, tuple[Value, ...]]:
+        """Find the rows whose metadata mean this under a column."""
+        names, read = self._names(column), self._reader(column)
+        those = [key for key, held in self._held(run, names).items() if meaning in read(held)]
+        sql, paths = self._key(names)
+        return f"{sql} {_CHOSEN}", (*paths, json.dumps(those))
 
-    def _key(self, column: str) -> tuple[str, tuple[Value, ...]]:
-        """Return the metadata that a column is read from, as one JSON text."""
-        names = self._names(column)
-        # A name with quotes is no path; nothing has the name that stands for it.
-        paths = tuple(f'$."{name}"' if '"' not in name else "$.__none" for name in names)
-        return f"json_array({', '.join([f'{self._metadata} -> ?'] * len(paths))})", paths
+    def _key(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """Return some metadata of a row as one JSON text, and the paths that are bound in it."""
+        # A name with quotes is no path; nothing has the name that stands for it. Of one path alone
+        # SQLite would return no list.
+        paths = tuple(
+            f'$."{name}"' if '"' not in name else "$.__none" for name in (*names, names[0])
+        )
+        return f"json_extract({self._metadata}, {', '.join('?' * len(paths))})", paths
 
     def _names(self, column: str) -> tuple[str, ...]:
-        kind, _, heading = column.partition(":")
-        if kind == "reason":
+        """Return the metadata that a column is read from."""
+        if column == "reason":
             return ("abstain_reasons", "abstain_reason")
-        if kind == "cell":
-            return ("should_abstain",)
-        key = self._keys.get(heading, heading)
+        key = self._keys.get(column, column)
         further = ("age",) if key == "age_band" else ()
-        return (key, heading.replace(" ", "_"), *further)
-
-    def _distinct(self, run: RunFile, column: str) -> dict[str, frozenset[str]]:
-        """Return the different values of a column, and what each of them means."""
-        if column not in self._known:
-            sql, values = self._key(column)
-            lines = run.select(
-                f"SELECT DISTINCT {sql} FROM {_TABLES} WHERE r.position < ?",
-                *values,
-                self._n_plain,
-            )
-            names, meaning = self._names(column), self._reader(column)
-            self._known[column] = {
-                str(key): frozenset(meaning(_metadata(names, str(key)))) for (key,) in lines
-            }
-        return self._known[column]
+        return (key, column.replace(" ", "_"), *further)
 
     def _reader(self, column: str) -> Callable[[JsonObject], Sequence[str]]:
-        kind, _, heading = column.partition(":")
-        if kind == "reason":
+        """Return what says what metadata mean under a column."""
+        if column == "reason":
             return reasons_listed
-        if kind == "cell":
-            fields = {
-                "answered": {},
-                "abstained": {"abstained": True},
-                "no_answer": {"error": "", "failure_class": "malformed_reply"},
-            }[heading]
-            return lambda held: [
-                deferral_cell(EvaluationResult(0, 0, metadata=held, **fields))  # type: ignore[arg-type]
-            ]
-        if heading not in self._keys:
+        if column not in self._keys:
             return lambda held: ()
-        key = self._keys[heading]
-        return lambda held: [group_label(EvaluationResult(0, 0, metadata=held), heading, key)]
+        key = self._keys[column]
+        return lambda held: [group_label(EvaluationResult(0, 0, metadata=held), column, key)]
+
+    def _held(self, run: RunFile, names: tuple[str, ...]) -> dict[str, JsonObject]:
+        """Return the different values that cases have under some names, by their JSON text."""
+        if names not in self._known:
+            sql, paths = self._key(names)
+            # Few rows have metadata other than those of their case.
+            lines = run.select(
+                f"SELECT {sql} FROM cases AS c JOIN (SELECT NULL AS metadata) AS r UNION "
+                f"SELECT {sql} FROM rows AS r JOIN (SELECT NULL AS metadata) AS c "
+                "WHERE r.metadata IS NOT NULL",
+                *paths,
+                *paths,
+            )
+            self._known[names] = {str(key): _metadata(names, str(key)) for (key,) in lines if key}
+        return self._known[names]
 
     def _right_pairs(self, run: RunFile) -> str:
         """Return the answers that are right, each with its truth, as JSON."""
@@ -273,15 +272,14 @@ class RowFilters:
     def choices(self, run: RunFile, column: str) -> list[str]:
         """Return what occurs under group, reason, failure, predicted or truth, in order."""
         if column == "group":
-            groups = {heading: self._values(run, f"group:{heading}") for heading in self._keys}
             return [
                 f"{heading}: {value}"
-                for heading, values in groups.items()
+                for heading, values in self._values(run, list(self._keys)).items()
                 for value in values
                 if len(values) > 1
             ]
         if column == "reason":
-            return self._values(run, "reason")
+            return self._values(run, ["reason"])["reason"]
         if column == "failure":
             lines = run.select(
                 "SELECT DISTINCT failure_class FROM rows WHERE error IS NOT NULL AND position < ?",
@@ -296,11 +294,21 @@ class RowFilters:
             found.add(NO_ANSWER)
         return sorted(found)
 
-    def _values(self, run: RunFile, column: str) -> list[str]:
-        return sorted({one for means in self._distinct(run, column).values() for one in means})
+    def _values(self, run: RunFile, columns: Sequence[str]) -> dict[str, list[str]]:
+        """Return what occurs under some columns; all but ages, which are many, in one SELECT."""
+        together = [column for column in columns if "age" not in self._names(column)]
+        alone = [column for column in columns if column not in together]
+        found: dict[str, set[str]] = {column: set() for column in columns}
+        for part in (together, *([column] for column in alone)):
+            names = tuple(dict.fromkeys(name for one in part for name in self._names(one)))
+            readers = [(column, self._reader(column)) for column in part]
+            for held in self._held(run, names).values() if names else ():
+                for column, read in readers:
+                    found[column].update(read(held))
+        return {column: sorted(values) for column, values in found.items()}
 
 
 def _metadata(names: Sequence[str], key: str) -> JsonObject:
     """Return the metadata that a key holds; what a case lacks is null there, and absent here."""
     values = json.loads(key)
-    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    return {name: value for name, value in zip(names, values, strict=False) if value is not None}
