@@ -218,6 +218,8 @@ def test_every_page_of_an_odd_folder_answers_and_says_what_is_wrong(
             assert answer.status in ((200, 400, 404) if may_refuse else (200,)), (file, page)
             if answer.status != 200 and page == ".json":
                 assert word in answer.json["error"], file
+        if "DAMAGED" in word:
+            assert "DAMAGED" in site.get(f"/runs/{quote(name, safe='')}/cases").text, file
     assert listed["good"]["state"] == "ended"
     assert "format before this one" in listed["old-run"]["problem"]
     assert "is a saved result" in listed["saved"]["problem"]

@@ -49,7 +49,9 @@ class ViewedRun:
         self._lock, self._reporting = threading.Lock(), threading.Lock()
         with self._open() as run:
             self.description: RunDescription = run.description
-            self._filters = RowFilters(run, self.answers, catalogue.look(run, state).damaged)
+            look = catalogue.look(run, state)
+            self.damage = look.damage_of(path)
+            self._filters = RowFilters(run, self.answers, look.damaged)
         self.n_rows = self.count(RowFilter())
 
     def _open(self) -> RunFile:

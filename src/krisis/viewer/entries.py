@@ -51,6 +51,10 @@ class Look:
             return cls()
         return cls(tuple(run.damaged_positions()), run.damage)
 
+    def damage_of(self, path: Path) -> str:
+        """Return the sentence, with the name of the file in place of where it is."""
+        return shown(self.damage.replace(str(path), path.name))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -222,7 +226,7 @@ def _run_entry(name: str, run: RunFile, look: Look) -> Entry:
         n_cases=described.n_cases,
         imported=described.imported is not None,
         headline=task.metrics[0] if task and task.metrics else "",
-        damage=shown(look.damage.replace(f"{run.path}", run.path.name)),
+        damage=look.damage_of(run.path),
         **_described(described.suite_description),
     )
     if not ended:

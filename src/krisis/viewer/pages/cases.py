@@ -73,6 +73,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
         "name": name,
         "filter": asdict(queue.wanted),
         "words": queue.words,
+        "damage": run.damage,
         "n_rows": run.n_rows,
         "n_found": n_found,
         "page": number,

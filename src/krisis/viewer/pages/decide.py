@@ -51,6 +51,7 @@ def page(catalogue: Catalogue, name: str, query: Mapping[str, str]) -> Page:
     content: JsonObject = {
         "name": name,
         "words": list(items.words),
+        "damage": run.damage,
         "n_rows": items.table.n_rows,
         "n_scored": items.n_items,
         "n_answered": int(items.predicted.sum()),

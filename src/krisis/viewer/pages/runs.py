@@ -25,7 +25,7 @@ from krisis.results.side_by_side import (
 )
 from krisis.runs.read import Progress, state_of
 from krisis.viewer.catalogue import Catalogue
-from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in
+from krisis.viewer.entries import ARTEFACTS, Entry, artefacts_in, shown
 from krisis.viewer.page import Page, choice_of, text_of, whole_of
 
 STATES = ("ended", "running", "stopped", "unreadable")
@@ -107,8 +107,8 @@ def page(catalogue: Catalogue, query: Mapping[str, str], metrics: Sequence[str])
     view = _view(query, metrics, known)
     found = [entry for entry in entries if view.lets_through(entry)]
     certificates = _certificates(catalogue)
-    shown = [e for e in found if e.state in ("ended", "stopped")]
-    tables = _tables(shown, view, certificates)
+    listed = [e for e in found if e.state in ("ended", "stopped")]
+    tables = _tables(listed, view, certificates)
     content: JsonObject = {
         "folder": catalogue.folder.name,
         "filter": asdict(view),
@@ -164,6 +164,7 @@ def line(entry: Entry) -> JsonObject:
     """Return what is said of a run without its scores."""
     return {
         "name": entry.name,
+        "file": shown(entry.path.name),
         "state": entry.state,
         "backend_name": entry.model,
         "suite": entry.suite,
