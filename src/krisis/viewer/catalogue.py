@@ -55,7 +55,7 @@ class ViewedRun:
         self.n_rows = self.count(RowFilter())
 
     def _open(self) -> RunFile:
-        return self._catalogue.open(self.path, self.state)
+        return self._catalogue.opened(self.path, self.state)
 
     @property
     def model(self) -> str:
@@ -208,7 +208,7 @@ class Catalogue:
         self._viewed: OrderedDict[str, ViewedRun] = OrderedDict()
         self._results: OrderedDict[ViewedRun, BenchmarkResult] = OrderedDict()
 
-    def open(self, path: Path, state: State) -> RunFile:
+    def opened(self, path: Path, state: State) -> RunFile:
         """Open a run file; its structure is looked through once in every state."""
         known = self._looks.get(path)
         return open_run(path, checked=known is not None and known[0] == state)
@@ -278,7 +278,7 @@ class Catalogue:
         """Return what a run that has not ended took so far."""
         if entry.state not in ("running", "stopped"):
             return None
-        with self.open(entry.path, state_of(entry.path)) as run:
+        with self.opened(entry.path, state_of(entry.path)) as run:
             return run.progress()
 
     def paths(self) -> dict[str, Path]:

@@ -199,7 +199,7 @@ def read_entry(name: str, path: Path, catalogue: Catalogue) -> Entry:
     if not problem:
         try:
             state = state_of(path)
-            with catalogue.open(path, state) as run:
+            with catalogue.opened(path, state) as run:
                 return _run_entry(name, run, catalogue.look(run, state))
         except (KrisisError, OSError) as error:
             problem = str(error).replace(f"{path}", path.name)
