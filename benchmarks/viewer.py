@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -21,10 +22,9 @@ import uvicorn
 from tests.invented_runs import invented_rows, result_of, write_run
 
 from benchmarks.timing import line
-from krisis.results.cases import Cases
-from krisis.results.journal_lines import sealed
-from krisis.results.rows import row_to_dict
-from krisis.results.store import Manifest, RunDirectory
+from krisis.results.call_totals import CallTotals
+from krisis.runs.description import Identity, RunDescription
+from krisis.runs.write import RowPlace, RunWriter, StoredCase
 from krisis.viewer.app import create_app
 from krisis.viewer.pages.pair import MOST_ROWS
 
@@ -99,34 +99,46 @@ def serve(folder: Path) -> None:
 
 
 def write_long_run(path: Path, n_rows: int, *, skill: float = 1.0) -> Path:
-    """Write the journal of a long run that has not ended, of about 1 kB a row."""
+    """Write a long run ``PATH.krisis`` that has not ended, of about 1 kB a row."""
     draws = np.random.default_rng(0)
-    kinds = [row_to_dict(row) for row in invented_rows(997, skill=skill)]
-    names = [(f"case-{i:07d}", f"patient-{i // 2:07d}") for i in range(n_rows)]
-    cases = Cases.of((*name, kinds[i % 997]["ground_truth"]) for i, name in enumerate(names))
-    path.mkdir(parents=True)
-    directory = RunDirectory(path)
-    manifest = Manifest(
+    kinds = invented_rows(997, skill=skill)
+    egfr = draws.uniform(10, 90, n_rows).round(3).tolist()
+    cases = [
+        StoredCase(
+            record_id=f"case-{i:07d}",
+            cluster_id=f"patient-{i // 2:07d}",
+            label=kinds[i % 997].ground_truth,
+            metadata={**kinds[i % 997].metadata, "egfr": egfr[i]},
+        )
+        for i in range(n_rows)
+    ]
+    described = RunDescription(
         run_id=path.name,
         created_at="2026-01-02T03:04:05Z",
         backend_name="openai/long",
         n_cases=n_rows,
-        cases_hash=cases.content_hash,
+        identity=Identity(n_records=n_rows),
         suite_description={"suite": "ckd", "task": "detection"},
     )
-    directory.cases.write_text(cases.text, encoding="ascii")
-    directory.manifest.write_text(manifest.model_dump_json(), encoding="utf-8")
-    egfr = draws.uniform(10, 90, n_rows).round(3).tolist()
-    with directory.rows.open("wb") as file:
-        file.write(sealed({"kind": "prompt", "id": "p", "text": kinds[0]["prompt"]}))
-        for i in draws.permutation(n_rows).tolist():  # calls end in no order
-            row = dict(kinds[i % 997], record_id=names[i][0], cluster_id=names[i][1], prompt="p")
-            row["raw_response"] = f"{_REPLY}{row['raw_response']}"
-            row["metadata"] = {**row["metadata"], "egfr": egfr[i]}
-            file.write(sealed({"kind": "row", "position": i, "at": i / 1000, "row": row}))
-    before = time.time() - 3600
-    os.utime(directory.rows, (before, before))
-    return path
+    run = path.with_name(f"{path.name}.krisis")
+    writer = RunWriter.create(run, described, cases)
+    writer.begin_session({})
+    order = draws.permutation(n_rows).tolist()  # calls end in no order
+    for start in range(0, n_rows, 8):
+        places = order[start : start + 8]
+        rows = [
+            replace(
+                kinds[i % 997],
+                record_id=cases[i].record_id,
+                cluster_id=cases[i].cluster_id,
+                metadata=cases[i].metadata,
+                raw_response=f"{_REPLY}{i:07d}{kinds[i % 997].raw_response}",
+            )
+            for i in places
+        ]
+        writer.append([RowPlace(i, i) for i in places], rows, CallTotals())
+    writer.close()
+    return run
 
 
 def _runs(folder: Path, n_runs: int) -> None:
@@ -135,7 +147,8 @@ def _runs(folder: Path, n_runs: int) -> None:
         runs = folder / f"runs-{number}"
         one = write_run(folder / f"one-{number}", result_of(invented_rows(60)))
         for i in range(number):
-            shutil.copytree(one, runs / f"run-{i:04d}")
+            runs.mkdir(exist_ok=True)
+            shutil.copy(one, runs / f"run-{i:04d}.krisis")
         server = Server(runs, folder / "cache")
         seconds[number] = server.get("/index.json")[0]
         again = server.best("/")
@@ -155,8 +168,8 @@ def _rows(folder: Path, n_rows: int) -> None:
     if not runs.is_dir():
         write_long_run(runs / "long", n_rows)
         write_run(runs / "small", result_of(invented_rows(160)))
-    journal = RunDirectory(runs / "long").rows
-    print(f"  a journal of {journal.stat().st_size / 1e6:,.0f} MB and {n_rows:,} rows")
+    size = (runs / "long.krisis").stat().st_size
+    print(f"  a run of {size / 1e6:,.0f} MB and {n_rows:,} rows")
     server = Server(runs, folder / "cache")
     server.get("/runs/small/cases")
     usual = float(np.median([server.get("/runs/small/cases")[0] for _ in range(40)]))

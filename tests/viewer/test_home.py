@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from krisis.results.journal import CallTotals, Journal
-from krisis.results.journal_reading import JournalTail
-from tests.invented_runs import ANSWERS, edited_line, invented_rows, result_of, write_run
+from tests.invented_runs import (
+    ANSWERS,
+    add_line,
+    edit_run,
+    forge_run,
+    grow,
+    invented_rows,
+    result_of,
+    write_run,
+)
 from tests.viewer.conftest import Site, Watched, eventually
 
 from krisis.metrics.base import Rows
 from krisis.outcomes import OUTCOMES
+from krisis.runs.read import open_run
 
 
 def described(result: Any, **words: str) -> Any:
@@ -58,7 +67,7 @@ def test_each_task_has_its_table_and_the_odd_and_running_ones_stand_apart(site: 
     ]
     assert [run["name"] for run in facts["running"]] == ["live"]
     assert [run["name"] for run in facts["odd"]] == ["odd"]
-    assert "manifest.json" in facts["odd"][0]["problem"]
+    assert "format before this one" in facts["odd"][0]["problem"]
 
 
 def test_a_line_holds_the_stored_scores_with_intervals_and_every_denominator(site: Site) -> None:
@@ -137,14 +146,15 @@ def test_a_certificate_in_the_folder_of_a_run_is_named_and_a_changed_one_not_bel
     rows = Rows((r for r in invented_rows(400) if r.outcome != "not_evaluated"), ANSWERS)
     run = write_run(tmp_path / "run", result_of(rows))
     content = certify_run(read_items(run), CertifyOptions(risk=0.5)).to_json()
-    (run / "certificate.json").write_text(json.dumps(content), encoding="utf-8")
-    (run / "edited.json").write_text(json.dumps(content | {"risk": 0.01}), encoding="utf-8")
-    (run / "notes.json").write_text("not JSON", encoding="utf-8")
+    texts = {"certificate": json.dumps(content), "notes": "not JSON"}
+    texts["edited"] = json.dumps(content | {"risk": 0.01})
+    for name, text in texts.items():
+        (run.parent / f"run.{name}.json").write_text(text, encoding="utf-8")
     (table,) = serve(tmp_path).get("/index.json").json["tables"]
     marks = {one["file"]: one["words"] for one in table["rows"][0]["certificates"]}
     assert marks == {
-        "certificate.json": "certified: risk ≤ 0.5",
-        "edited.json": "certificate not valid",
+        "run.certificate.json": "certified: risk ≤ 0.5",
+        "run.edited.json": "certificate not valid",
     }
 
 
@@ -154,25 +164,19 @@ def test_home_opens_no_pipe_link_or_folder_beside_the_files_of_a_run(
 ) -> None:
     run = write_run(tmp_path / "runs" / "run", result_of(invented_rows(20)))
     content = '{"kind": "krisis.certificate"}'
-    (run / "folder.json").mkdir()
-    (run / "own.json").write_text(content, encoding="utf-8")
-    site = serve(tmp_path / "runs")
-    shown = site.get("/index.json").json["tables"][0]["rows"][0]["certificates"]
-    assert [one["file"] for one in shown] == ["own.json"]
-    shown = site.get("/runs/run/decide.json").json["found_in_the_folder"]
-    assert [one["file"] for one in shown] == ["own.json"]
+    (run.parent / "run.folder.json").mkdir()
+    (run.parent / "run.own.json").write_text(content, encoding="utf-8")
+    (run.parent / "other.json").write_text(content, encoding="utf-8")
     (tmp_path / "elsewhere.json").write_text(content, encoding="utf-8")
-    odd = run / "odd.json"
+    odd = run.parent / "run.odd.json"
+    site = serve(tmp_path / "runs")
     for make in (lambda: odd.symlink_to(tmp_path / "elsewhere.json"), lambda: os.mkfifo(odd)):
         make()
-        home = site.get("/index.json").json
-        assert home["tables"] == []
-        assert "odd.json is a link or a device" in home["runs"][0]["problem"]
-        refused = site.get("/runs/run/decide.json")
-        assert refused.status == 400
-        assert "odd.json is a link or a device" in refused.json["error"]
+        shown = site.get("/index.json").json["tables"][0]["rows"][0]["certificates"]
+        assert [one["file"] for one in shown] == ["run.own.json"]
+        shown = site.get("/runs/run/decide.json").json["found_in_the_folder"]
+        assert [one["file"] for one in shown] == ["run.own.json"]
         odd.unlink()
-    assert len(site.get("/index.json").json["tables"]) == 1
 
 
 def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(
@@ -188,34 +192,27 @@ def test_a_long_table_shows_its_first_runs_and_leads_to_the_others(
     assert len(names(site, "?suite=ckd&task=detection")) == 12
 
 
-def test_the_tail_of_a_journal_tells_failures_tokens_cost_and_rate(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=9) / "rows.jsonl"
-    first = json.loads(path.read_bytes().splitlines()[-1])
-    path.unlink()
-    journal = Journal(path, price={"input_per_million": 2.0, "output_per_million": 10.0})
-    journal.note_spent(CallTotals(n_calls=1, n_retries=2, lost_input_tokens=1000))
-    journal.close()
-    spent = {"n_calls": 1, "input_tokens": 4000, "output_tokens": 200}
-    failed = first["row"] | {"outcome": "not_evaluated", "error": "x", "failure_class": "timeout"}
-    with path.open("ab") as file:
-        for position, at in ((0, 10.0), (1, 20.0), (2, 40.0)):
-            row = failed if position else first["row"]
-            file.write(
-                edited_line(json.dumps(first), position=position, at=at, calls=spent, row=row)
-            )
-    tail = JournalTail()
-    assert tail.read_on(path) == {"answered": 1, "abstained": 0, "no_answer": 0, "not_evaluated": 2}
-    started = json.loads(path.read_bytes().splitlines()[0])["started_at"]
-    so_far = tail.so_far(started + 70)
+def test_progress_tells_failures_tokens_cost_and_rate(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=9)
+    price = json.dumps({"input_per_million": 2.0, "output_per_million": 10.0})
+    now = time.time()
+    forge_run(path, "sessions", price=price, started_at=now - 70)
+    counts = json.dumps({"n_calls": 1, "n_retries": 2, "input_tokens": 4000, "output_tokens": 200})
+    forge_run(path, "usage", counts=counts, n_rows=1, seconds=10.0)
+    for number in (2, 3):
+        add_line(path, "usage", number, 1, 10.0 * number, 0, 1, counts)
+    failed = {"outcome": "not_evaluated", "error": "x", "failure_class": "timeout"}
+    failed |= {"prediction": None, "abstained": 0, "confidence": None}
+    forge_run(path, "rows", "position > 0", **failed)
+    forge_run(path, "rows", "position = 0", outcome="answered", error=None, failure_class="")
+    with open_run(path) as run:
+        so_far = run.progress()
+    assert so_far.outcomes["answered"] == 1
     assert so_far.failures == {"timeout": 2}
-    assert (so_far.spent.n_calls, so_far.spent.n_retries) == (4, 2)
-    assert so_far.spent.paid_tokens == (13000, 600)
-    assert so_far.cost == pytest.approx(13000 * 2e-6 + 600 * 10e-6)
-    assert so_far.per_minute == pytest.approx(2)  # two records in the minute after the first
-    with path.open("ab") as file:  # asked again, and answered: no failure any more
-        file.write(edited_line(json.dumps(first), position=2, at=41.0, row=first["row"]))
-    tail.read_on(path)
-    assert tail.so_far(started + 70).failures == {"timeout": 1}
+    assert (so_far.totals.n_calls, so_far.totals.n_retries) == (3, 6)
+    assert so_far.totals.paid_tokens == (12000, 600)
+    assert so_far.cost == pytest.approx(12000 * 2e-6 + 600 * 10e-6)
+    assert so_far.per_minute == pytest.approx(2, rel=0.05)  # two in the minute after the first
 
 
 def test_the_live_page_says_what_a_run_took_so_far(site: Site) -> None:
@@ -245,9 +242,7 @@ def test_ticks_focus_and_search_survive_new_rows_and_lead_to_the_comparison(
     page.check("input[value=b]")
     assert page.locator(".with-it").count() == 0
     page.focus("tr[data-key=b] a")
-    lines = (run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    with (run / "rows.jsonl").open("ab") as file:
-        file.write(edited_line(lines[-1], position=20))
+    grow(run)
     page.wait_for_selector("progress[value='21']", state="attached", timeout=15_000)
     assert page.is_checked("input[value=a]")
     assert page.evaluate("document.activeElement.textContent") == "m/b"
@@ -323,8 +318,7 @@ def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
     watched: Watched, serve: Callable[..., Site], tmp_path: Path
 ) -> None:
     run = write_run(tmp_path / "live", result_of(invented_rows(21), "m/live"), n_cases=21)
-    *lines, last = (run / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    (run / "rows.jsonl").write_bytes(b"".join(lines))
+    edit_run(run, "DELETE FROM rows WHERE position = 20")
     page = watched.page
     page.emulate_media(reduced_motion="reduce")  # no smooth scrolling
     page.goto(f"{serve(tmp_path).address}/runs/live")
@@ -333,8 +327,7 @@ def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
     page.keyboard.press("Enter")
     place = page.evaluate("scrollY")
     assert place > 100
-    with (run / "rows.jsonl").open("ab") as file:
-        file.write(last)
+    grow(run)
     page.wait_for_selector("#live progress[value='21']", state="attached", timeout=30_000)
     eventually(page.locator("main > .warning, main > .muted").first).to_contain_text("21 sent")
     assert details.get_attribute("open") is not None
@@ -342,13 +335,10 @@ def test_the_page_of_a_run_follows_it_to_the_end_without_moving_the_reader(
     assert page.evaluate("scrollY") == pytest.approx(place, abs=60)
 
 
-@pytest.mark.parametrize("with_journal", [True, False])
 def test_a_run_that_has_just_begun_has_its_pages(
-    serve: Callable[..., Site], tmp_path: Path, with_journal: bool
+    serve: Callable[..., Site], tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "new", result_of(invented_rows(0), "m/new"), n_cases=9)
-    if not with_journal:
-        (run / "rows.jsonl").unlink()
+    write_run(tmp_path / "new", result_of(invented_rows(0), "m/new"), n_cases=9)
     site = serve(tmp_path)
     for path in ("/", "/runs/new", "/runs/new/progress"):
         assert site.get(path).status == 200

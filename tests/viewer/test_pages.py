@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.invented_runs import edited_line, invented_rows, result_of, write_run
+from tests.invented_runs import edit_run, forge_run, grow, invented_rows, result_of, write_run
 from tests.viewer.conftest import Site
 
 from krisis.metrics.base import EvaluationResult, Rows
@@ -62,13 +62,11 @@ def test_an_unfinished_run_is_scored_as_far_as_it_has_come(site: Site) -> None:
     )
 
 
-def test_progress_follows_a_growing_journal(tmp_path: Path) -> None:
+def test_progress_follows_a_growing_run(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", result_of(invented_rows(10)), n_cases=50)
     catalogue = Catalogue(tmp_path)
     assert catalogue.entry("run").n_done == 10
-    lines = (path / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    with (path / "rows.jsonl").open("ab") as file:
-        file.write(edited_line(lines[-1], position=10) + b'{"kind": "row", "posi')
+    grow(path)
     assert catalogue.entry("run").n_done == 11
 
 
@@ -183,19 +181,14 @@ def test_two_runs_stand_side_by_side_with_the_rows_that_changed(site: Site) -> N
 
 def test_a_row_of_a_run_with_gaps_stands_beside_its_own_features(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", result_of(invented_rows(6)), features={"x": 0}, n_cases=6)
-    kept = []
-    for line in (path / "rows.jsonl").read_bytes().splitlines():
-        position = json.loads(line).get("position")
-        if position != 1:  # this one was never asked
-            change = {} if position is None else {"features": {"x": position}}
-            kept.append(edited_line(line, **change))
-    (path / "rows.jsonl").write_bytes(b"".join(kept))
+    for position in range(6):
+        forge_run(path, "cases", f"position = {position}", features=json.dumps({"x": position}))
+    edit_run(path, "DELETE FROM rows WHERE position = 1")  # this one was never asked
     run = Catalogue(tmp_path).load("run")
     assert [run.features[place]["x"] for place in range(5)] == [0, 2, 3, 4, 5]
 
 
-def test_a_journal_with_an_unknown_outcome_does_not_take_the_list_down(tmp_path: Path) -> None:
+def test_an_unknown_outcome_does_not_take_the_list_down(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=50)
-    with (path / "rows.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"kind": "row", "position": 9, "row": {"outcome": "guessed"}}\n')
-    assert Catalogue(tmp_path).entry("run").n_done == 3
+    forge_run(path, "rows", "position = 2", outcome="guessed")
+    assert Catalogue(tmp_path).entry("run").n_done == 2

@@ -27,7 +27,7 @@ def site(serve: Callable[[Path], Site], tmp_path_factory: pytest.TempPathFactory
     write_run(folder / "run", result_of(invented_rows(20)))
     secret = tmp_path_factory.mktemp("elsewhere")
     write_run(secret / "secret", result_of(invented_rows(20), "secret/model"))
-    (folder / "link").symlink_to(secret / "secret")
+    (folder / "link.krisis").symlink_to(secret / "secret.krisis")
     return serve(folder)
 
 
@@ -119,11 +119,10 @@ def hostile(serve: Callable[..., Site], tmp_path_factory: pytest.TempPathFactory
     write_run(folder / "run-a", run)
     write_run(folder / "run-b", run)
     write_run(secret / "secret", result_of(invented_rows(20), "secret/model"))
-    (folder / "link").symlink_to(secret / "secret")
+    (folder / "link.krisis").symlink_to(secret / "secret.krisis")
     write_run(folder / "inner", result_of(invented_rows(20)))
-    (folder / "inner" / "rows.jsonl").unlink()
-    (folder / "inner" / "rows.jsonl").symlink_to(secret / "secret" / "rows.jsonl")
-    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "inner.krisis-wal").symlink_to(secret / "secret.krisis")
+    (folder / "loop.krisis").symlink_to(folder / "loop.krisis")
     return serve(folder)
 
 

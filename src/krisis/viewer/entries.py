@@ -109,7 +109,8 @@ def _page_name(name: str, taken: Mapping[str, Path]) -> str:
     """Name a run in addresses, where ``.json`` at the end asks for the twin of a page."""
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    plain = text.removesuffix(SUFFIX).removesuffix(".json").replace(".json", "-json")
+    ending = SUFFIX if text.endswith(SUFFIX) else ".json"
+    plain = text.removesuffix(ending).replace(".json", "-json")
     others = chain((plain, text.replace(".json", "-json")), (f"{plain}-{n}" for n in count(2)))
     return next(one for one in others if one and one not in taken)
 
