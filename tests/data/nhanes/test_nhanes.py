@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -25,6 +24,7 @@ from krisis.data.perturbation import in_second_unit
 from krisis.data.real_people import split
 from krisis.errors import InvalidFile, InvalidValue, ThirdPartyWarning, UnknownName
 from krisis.results.report import format_report
+from krisis.runs.load import read_description
 
 ACC, ESC = GUIDELINES.values()
 CASES = [
@@ -354,8 +354,8 @@ def test_rows_to_a_third_party_are_announced_and_kept_with_the_run(tmp_path, mon
     assert "no share here is one of the US population" in err
     line = "rows of real people are sent to a third party, openai/x at api.openai.com"
     assert sum(line in one for one in err.splitlines()) == 1
-    (manifest,) = tmp_path.glob("runs/*/manifest.json")
-    described = json.loads(manifest.read_text(encoding="utf-8"))["suite_description"]
+    (run,) = tmp_path.glob("runs/*.krisis")
+    described = read_description(run).suite_description
     assert line in described["third_party"]
     assert "do not link the rows" in described["terms"]
 
