@@ -217,4 +217,7 @@ def test_a_row_with_an_unknown_outcome_does_not_take_the_list_down(tmp_path: Pat
     path = write_run(tmp_path / "run", result_of(invented_rows(3)), n_cases=50)
     forge_run(path, "rows", "position = 1", outcome="guessed")
     assert Catalogue(tmp_path).entry("run").n_done == 2
-    assert [position for position, _ in Catalogue(tmp_path).load("run").rows([0, 1, 2])] == [0, 2]
+    run = Catalogue(tmp_path).load("run")
+    assert [position for position, _ in run.rows([0, 1, 2])] == [0, 2]
+    assert run.places == [0, 2]
+    assert len(run.result.evaluation_results) == 2

@@ -46,6 +46,7 @@ class ViewedRun:
         self.name, self.path, self.state = name, path, state
         self._catalogue = catalogue
         self._remembered: dict[object, object] = {}
+        self._places: list[int] | None = None
         self._lock, self._reporting = threading.Lock(), threading.Lock()
         with self._open() as run:
             self.description: RunDescription = run.description
@@ -154,10 +155,12 @@ class ViewedRun:
         """Return the rows as columns."""
         return self.result.rows.table
 
-    @cached_property
+    @property
     def places(self) -> list[int]:
         """Return the position of every row of the result."""
-        return self.select(RowFilter())
+        if self._places is None:
+            self._catalogue.result(self)
+        return self._places or []
 
     @property
     def report(self) -> RunReport:
@@ -183,8 +186,13 @@ class ViewedRun:
                 f"this run has {self.n_rows:,} rows and a page reads at most {MOST_ROWS:,} of "
                 f"them; type: krisis report {place_in_commands(self.path)}"
             )
+        places = self.select(RowFilter())
         with self._open() as run:
             result = result_of(run)
+            if len(result.evaluation_results) < len(places):  # rows that only their content betrays
+                lost = set(run.damaged_positions())
+                places = [position for position in places if position not in lost]
+        self._places = places
         return scored_as_it_is(result)
 
 
