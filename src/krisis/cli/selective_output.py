@@ -25,6 +25,7 @@ from krisis.metrics.explanations import explained, method_lines
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
 from krisis.metrics.weighted_curve import area_key
+from krisis.outcomes import OUTCOMES, WORDS
 from krisis.reporting.figure import altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
 from krisis.reporting.run_tables import AREAS, NOT_REACHED
@@ -90,8 +91,9 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
     counts, source = population(run), run.source
     people, items = (f"{word}s" for word in run.words)
     mode = f", mode {source.mode}" if source.mode else ""
-    failed = counts["participants_failed"]
-    start = f"{failed} of {counts['participants_total']} {people} FAILED; " if failed else ""
+    missing = counts["participants_failed"]
+    total = counts["participants_total"]
+    start = f"{missing} of {total} {people} NOT EVALUATED; " if missing else ""
     if run.n_not_asked:
         start = f"INCOMPLETE: {run.n_not_asked} {items} not asked yet; {start}"
     if run.left_out:
@@ -101,12 +103,23 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
         (
             f"{start}{counts['participants_included']} {people}, "
             f"{counts['items_total']} {items}: "
-            f"{counts['items_predicted']} predicted / {counts['items_abstained']} abstained / "
-            f"{counts['items_failed']} failed; end-to-end coverage "
+            f"{' / '.join(_outcomes(counts))}; end-to-end coverage "
             f"{figure(counts['coverage_end_to_end'])}"
         ),
         f"Cmax {_cmax(evaluation, position)}",
     ]
+
+
+def _outcomes(counts: JsonMapping) -> list[str]:
+    """Return what became of the items; outcomes that did not occur are left out but for two."""
+    found = {
+        "answered": counts["items_predicted"],
+        "abstained": counts["items_abstained"],
+        "no_answer": counts["items_no_answer"],
+        "not_evaluated": counts["items_not_evaluated"],
+    }
+    always = ("answered", "abstained")
+    return [f"{n} {WORDS[one]}" for one in OUTCOMES if (n := found[one]) or one in always]
 
 
 def _cmax(evaluation: Evaluation, position: int) -> str:
