@@ -71,7 +71,7 @@ def test_what_became_of_the_items_is_in_the_words_of_outcomes(tmp_path):
     assert (counts["items_no_answer"], counts["items_not_evaluated"]) == (1, n_missing)
     shown = krisis("selective", tmp_path / "run.json", *FAST).stdout
     said = f"{counts['items_predicted']} answered / {counts['items_abstained']} abstained / "
-    assert f"{said}1 no answer / {n_missing} not evaluated; end-to-end coverage" in shown
+    assert f"{said}1 no answer; {n_missing} more not evaluated; end-to-end coverage" in shown
     assert "failed" not in shown
 
 

@@ -25,7 +25,6 @@ from krisis.metrics.explanations import explained, method_lines
 from krisis.metrics.items import RunItems
 from krisis.metrics.repeats import Ties
 from krisis.metrics.weighted_curve import area_key
-from krisis.outcomes import OUTCOMES, WORDS
 from krisis.reporting.figure import altair, themed
 from krisis.reporting.risk_coverage import named_curve, risk_coverage_figure
 from krisis.reporting.run_tables import AREAS, NOT_REACHED
@@ -103,23 +102,20 @@ def _population_lines(evaluation: Evaluation, position: int) -> list[str]:
         (
             f"{start}{counts['participants_included']} {people}, "
             f"{counts['items_total']} {items}: "
-            f"{' / '.join(_outcomes(counts))}; end-to-end coverage "
+            f"{_outcomes(counts)}; end-to-end coverage "
             f"{figure(counts['coverage_end_to_end'])}"
         ),
         f"Cmax {_cmax(evaluation, position)}",
     ]
 
 
-def _outcomes(counts: JsonMapping) -> list[str]:
-    """Return what became of the items; outcomes that did not occur are left out but for two."""
-    found = {
-        "answered": counts["items_predicted"],
-        "abstained": counts["items_abstained"],
-        "no_answer": counts["items_no_answer"],
-        "not_evaluated": counts["items_not_evaluated"],
-    }
-    always = ("answered", "abstained")
-    return [f"{n} {WORDS[one]}" for one in OUTCOMES if (n := found[one]) or one in always]
+def _outcomes(counts: JsonMapping) -> str:
+    """Say what became of the items that were evaluated, and how many more were not."""
+    found = [f"{counts['items_predicted']} answered", f"{counts['items_abstained']} abstained"]
+    if counts["items_no_answer"]:
+        found.append(f"{counts['items_no_answer']} no answer")
+    missing = counts["items_not_evaluated"]
+    return " / ".join(found) + (f"; {missing} more not evaluated" if missing else "")
 
 
 def _cmax(evaluation: Evaluation, position: int) -> str:
