@@ -22,7 +22,7 @@ from krisis.data.ckd.cohort import SyntheticPatient, draw_cohort
 from krisis.data.ckd.courses import Course, draw_courses
 from krisis.data.ckd.deferral import COURSE_TASKS, Deferral
 from krisis.data.ckd.imputation import METHODS, ImputeMethod, Imputer
-from krisis.data.ckd.labs import LabFile, is_lab_table, read_labs
+from krisis.data.ckd.labs import LabFile, is_lab_table, read_lab_courses, read_labs
 from krisis.data.ckd.questions import task_of
 from krisis.data.ckd.reading import (
     KidneyRule,
@@ -276,7 +276,8 @@ class CKDSuite(BaseDataSuite):
     def _file(self) -> UciFile | VisitFile | LabFile:
         assert self.data_path is not None
         if self.config.task == Task.PROGRESSION:
-            return read_visits(self.data_path)
+            read = read_lab_courses if is_lab_table(self.data_path) else read_visits
+            return read(self.data_path)
         if self.config.task == Task.STAGING and is_lab_table(self.data_path):
             return read_labs(self.data_path)
         found = read_uci(self.data_path, sex_column=self.sex_column)
