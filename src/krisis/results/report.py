@@ -28,6 +28,8 @@ from krisis.results.report_tables import (
     note_lines,
     reason_table,
     risk_sentence,
+    rule_table,
+    rule_words,
     stopping_lines,
 )
 from krisis.statistics.intervals import interval_heading
@@ -247,12 +249,13 @@ def _deferral(scores: MetricScores) -> list[str]:
     if score is None or math.isnan(score.value):
         return []
     counts = ", ".join(f"{count} {name}" for name, count in score.details["confusion"].items())
-    reasons = _table_lines(reason_table(score))
+    reasons, rules = (_table_lines(made(score)) for made in (reason_table, rule_table))
     return [
         f"Deferral: {counts}",
         *_table_lines(deferral_table(score)),
         *textwrap.wrap(deferral_words(score), 100),
         *(["", *reasons] if reasons else []),
+        *(["", *rules, *textwrap.wrap(rule_words(score), 100)] if rules else []),
     ]
 
 
