@@ -68,6 +68,7 @@ class Bank:
         topics = {key: Topic(**said) for key, said in phrases["topics"].items()}
         life = phrases["life"]
         names = {name.split()[0] for name in (*life["friend"], *life["town"], *_WEEKDAYS)}
+        names.update(life["proper"])
         return cls(phrases, topics, frozenset(names))
 
 
