@@ -21,7 +21,6 @@ from krisis.results.report_tables import (
     disease_table,
     disease_words,
     has_no_disease,
-    headline,
     headline_words,
     matrix_table,
     mixture,
@@ -283,8 +282,10 @@ def baseline_table(result: BenchmarkResult) -> dict[str, list[str]]:
         for source, scores in result.scores_by_source.items()
     } or {f"this run: {result.backend_name}": result.metric_scores}
     table = {**own, **result.baselines}
-    leading = headline(result)
-    columns = {**({leading.name: leading.name} if leading else {}), **_BASELINE_COLUMNS}
+    task = result.provenance.task_facts
+    own_metrics = [result.metric_scores.get(key) for key in (task.metrics if task else ())]
+    named = {score.name: score.name for score in own_metrics if score is not None}
+    columns = {**named, **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
     if not names:  # the run was scored with others
         scored = {name for scores in result.baselines.values() for name in scores}
