@@ -156,7 +156,8 @@ class Task:
     are scored besides the usual ones; the first of them is the headline of reports and of the
     viewer, which is Decision Skill where there is a ``price``. ``total`` says how the items of a
     patient add up. ``person`` and ``unit`` are the words for one cluster and one record. ``costs``
-    is what answers and deferrals cost unless a user says otherwise. ``paraphrase`` is the question in other words, for ``--perturb paraphrase``.
+    is what answers and deferrals cost unless a user says otherwise. ``paraphrase`` is the question
+    in other words, for ``--perturb paraphrase``.
     ``short_names`` are what reports call the answers, where their meanings are long.
     ``price`` is what a deferral costs relative to a wrong answer and ``policy`` the rules by which
     to defer: `krisis.data.instructions` makes the words of a prompt from them, and uses
