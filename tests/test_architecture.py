@@ -30,6 +30,10 @@ MAY_SEE: dict[str, set[str]] = {
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "selective_prediction": {"metrics", "statistics", "confidence"},
     "sweep": {"data", "backends", "results", "execution", "benchmark"},
+    "verbs": {
+        *("data", "backends", "execution", "benchmark", "metrics", "statistics", "confidence"),
+        *("results", "decisions", "reporting"),
+    },
     "answers": set(),
     "outcomes": set(),
     "display": set(),

@@ -19,7 +19,6 @@ _STATED = tomllib.loads((files("krisis.data.ckd") / "questions.toml").read_text(
 # Words instead of values, so that few groups are unique; the metadata keys are set in `records`.
 _GROUPS: Mapping[str, str] = {"stage": "ckd_stage", "sex": "sex", "age_band": "age_band"}
 _ORDERED = (Task.STAGING, Task.RISK)
-_HEADLINE = ("right_decisions",)
 
 
 class Asking(Protocol):
@@ -67,7 +66,6 @@ def task_of(name: str, asking: Asking) -> Task:
         ordered=name in _ORDERED,
         positive=positive,
         groups=_GROUPS,
-        metrics=_HEADLINE,
         costs=_costs(name, asking.deferral, answers, stated["wrong"]),
     )
 
