@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,8 +14,13 @@ from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined, Weighted, prior_icc, ratio
 from krisis.metrics.table import BoolArray, FloatArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
-from krisis.statistics.intervals import Interval, expanded_tail
-from krisis.statistics.shares import share_interval
+from krisis.statistics.pseudo_answer import (
+    N_RESAMPLES,
+    RIGHT_WEIGHT,
+    FigureRange,
+    bootstrap_interval,
+    wrong_weight,
+)
 
 __all__ = ["Agreement", "EvaluationResult", "MeanAbsoluteError", "QuadraticWeightedKappa"]
 
@@ -96,47 +102,28 @@ class Agreement(Form):
         return np.array([units.sums(column) for column in self.columns])
 
     def uncertainty(self, table: Table, options: BootstrapOptions) -> Uncertainty:
-        """Return percentiles of resampled values, each end with one row that pulls towards it."""
-        pools, value = table.pools, self.value()
-        if pools.n < 2:
-            return Uncertainty(Interval(self.low, self.high, options.level, "whole_range"))
-        sums = self._sums(pools)
-        first, last = self.ends
-        pulled = [np.array([1.0, a, last, a * a, last * last, a * last]) for a in (first, last)]
-        drawn = [sums @ counts for counts in resample_counts(pools.n, options)]
-        values = [
-            np.concatenate([self.coefficient(block + pull[:, None]) for block in drawn])
-            for pull in pulled
-        ]
-        scale = math.sqrt(pools.n / (pools.n - 1))
-        tail = expanded_tail((1 - options.level) / 2, pools.n, scale=scale)
-        low, high = np.nanquantile(values[0], tail), np.nanquantile(values[1], 1 - tail)
-        low = np.fmin(low, self._with_unseen(table, options.level))
-        ends = min(float(low), value), max(float(high), value)
-        found = Interval(*ends, options.level, "expanded_percentile")
-        return Uncertainty(found.clipped(self.low, self.high))
+        """Return the interval of the patient bootstrap with one pseudo-answer.
 
-    def _with_unseen(self, table: Table, level: float) -> float:
-        """Return the coefficient with as many disagreements as the limit of their share allows.
-
-        Few disagreements, or none, say little about their number when they are drawn again. The
-        rows added are like those that disagreed, or one step of the scale where none did.
+        The lower limit has a wrong one, an answer at one end of the scale to a truth at the other;
+        the upper limit half a right one.
         """
-        among, a, t = self.columns[:3]
-        apart = (a != t).astype(np.float64)
-        units, n, n_apart = table.patients, among.sum(), apart.sum()
-        share = share_interval(
-            units.sums(apart), units.sums(among), level=level, prior_icc=prior_icc(table)
-        ).high
-        if share >= 1:
-            return math.nan
-        last, step = self.ends[1], np.diff(np.unique(t[among > 0])).min()
-        like = np.array([1.0, last - step, last, (last - step) ** 2, last**2, last * (last - step)])
-        if n_apart:
-            like = np.array([column @ apart for column in self.columns]) / n_apart
-        added = max(0.0, (share * n - n_apart) / (1 - share))
-        total = np.array([column.sum() for column in self.columns]) + added * like
-        return float(self.coefficient(total[:, None])[0])
+        pools = table.pools
+        drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
+        weight = wrong_weight(table.patients.sums(self.columns[0]), prior_icc(table))
+        first, last = self.ends
+        unseen = [
+            w * np.array([[1.0], [a], [last], [a * a], [last * last], [a * last]])
+            for w, a in ((weight, first), (RIGHT_WEIGHT, last))
+        ]
+        sums = self._sums(pools)
+        blocks = [sums @ counts for counts in resample_counts(pools.n, drawn)]
+        below, above = (
+            np.concatenate([self.coefficient(block + one) for block in blocks]) for one in unseen
+        )
+        figure = FigureRange(value=self.value(), low=self.low, high=self.high)
+        return Uncertainty(
+            bootstrap_interval(below, above, figure, n_units=pools.n, level=options.level)
+        )
 
 
 _ONE, _STEP = np.ones((1, 1)), 1e-4
@@ -242,4 +229,11 @@ class MeanAbsoluteError(_OnScale):
         """Return the mean distance."""
         distance = np.abs(answer - truth)
         largest = max(table.answers.span(table.labels), float(distance[among].max()))
-        return Mean(distance, among=among, low=0.0, high=largest)
+        return Mean(
+            distance,
+            among=among,
+            low=0.0,
+            high=largest,
+            if_right=np.zeros(distance.size),
+            if_wrong=np.full(distance.size, largest),
+        )
