@@ -91,6 +91,8 @@ class CurveStatistic:
         for accepted, half_lost in rows:
             sweep.accept(accepted, half_lost)
         figures = sweep.figures()
+        if unseen is not None:
+            figures["mean_loss"] = sweep.lost / sweep.accepted
         if self._levels is not None:
             figures |= self._levels.areas(counts, n_items, unseen)
             for name in ("aurc", "augrc"):
@@ -219,7 +221,6 @@ class _Sweep:
             "cmax": cmax,
             "aurc": self.aurc / (2 * self.n_items) * known,
             "augrc": self.augrc / self.n_items**2 * known,
-            "mean_loss": self.lost / n_accepted,
         }
         figures["aurc_normalized"] = figures["aurc"] * self.n_items / n_accepted
         figures["augrc_normalized"] = figures["augrc"] * (self.n_items / n_accepted) ** 2
