@@ -16,7 +16,7 @@ from krisis.metrics.labels import Label, canonical_label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval
-from krisis.statistics.pseudo_answer import FigureRange, bootstrap_interval
+from krisis.statistics.pseudo_answer import FigureRange, Lots, bootstrap_interval
 
 Key = TypeVar("Key", bound=Hashable)
 _ROUNDING = 1e-6
@@ -126,10 +126,11 @@ class Population:
         n_units = max(2, round(1 / float(np.square(unit).sum()))) if self.reweighted else pools.n
         n_units = min(n_units, pools.n)
         blocks = list(resample_counts(pools.n, options))
+        factor = Lots.drawn(1, options).factor
         found = {}
         for name, q in quantities.items():
             part = _Resampled(q, cell, (self.shares, pools.n))
-            below, above = np.concatenate([part.means(counts) for counts in blocks], axis=1)
+            below, above = part.means(np.concatenate(blocks, axis=1), factor)
             value = self.mean(q.values)
             if math.isnan(value):
                 found[name] = Interval.undefined("a_stratum_has_no_rows", level=options.level)
@@ -154,11 +155,11 @@ class _Resampled:
         self.extra = 1 / np.count_nonzero(self.shares)
         self.ends = np.array([quantity.low, quantity.high])[:, None, None] * self.extra
 
-    def means(self, counts: FloatArray) -> FloatArray:
-        """Return the mean with the pseudo-row at the low and at the high end."""
-        base = self.rows @ counts + self.extra
+    def means(self, counts: FloatArray, factor: FloatArray) -> FloatArray:
+        """Return the mean with the pseudo-answer at the low and at the high end."""
+        base = self.rows @ counts + self.extra * factor
         found: FloatArray = np.einsum(
-            "k,ekr->er", self.shares, (self.sums @ counts + self.ends) / base
+            "k,ekr->er", self.shares, (self.sums @ counts + self.ends * factor) / base
         )
         return found
 

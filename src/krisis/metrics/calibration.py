@@ -10,7 +10,7 @@ import numpy as np
 from krisis.errors import InvalidValue
 from krisis.json_values import JsonMapping, JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.forms import Form, Mean, Undefined
+from krisis.metrics.forms import Errors, Form, Mean, Undefined
 from krisis.metrics.gap_form import GapSum
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Table
 from krisis.statistics.calibrated_bins import de_moivre
@@ -148,8 +148,9 @@ class BrierScore(BaseMetric):
             among=table.usable,
             low=0.0,
             high=1.0,
-            if_right=np.square(1 - table.confidence),
-            if_wrong=np.square(table.confidence),
+            errors=Errors(
+                ~table.correct, np.square(1 - table.confidence), np.square(table.confidence)
+            ),
         )
         # A right answer of confidence c that turns wrong costs c² in place of (1 − c)².
         form.slope = abs(float(np.mean(2 * table.confidence[table.usable] - 1)))

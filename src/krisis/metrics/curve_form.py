@@ -32,9 +32,9 @@ from krisis.statistics.pseudo_answer import (
     N_RESAMPLES,
     RIGHT_WEIGHT,
     FigureRange,
+    Lots,
     bootstrap_interval,
-    drawn_answers,
-    wrong_weight,
+    error_weight,
 )
 
 # Weighted curves walk every item: beyond this many, confidences are grouped into equal shares of
@@ -159,7 +159,9 @@ class CurveFigure(Form):
         place = np.argsort(-items.confidence, kind="stable")[spread_evenly(n, _MOST_PLACES)]
         statistic = self.plan.statistic(items, optimal=needs_optimal(self.name))
         wrong, right = (
-            statistic(np.ones((1, place.size)), PseudoAnswers(place, 1.0, loss))[self.name]
+            statistic(np.ones((1, place.size)), PseudoAnswers(place, np.ones(place.size), loss))[
+                self.name
+            ]
             for loss in (self.high, 0.0)
         )
         return float(np.abs(wrong - right).mean()) * (n + 1)
@@ -218,8 +220,14 @@ def curve_intervals(
         plan,
         options=options,
         largest=largest_loss(table, plan.loss),
-        weight=wrong_weight(table.patients.sums(table.answered), prior_icc(table)),
+        weight=weight_of(table, table.answered, options.level),
     )
+
+
+def weight_of(table: Table, among: BoolArray, level: float) -> float:
+    """Return the weight of a wrong pseudo-answer among some answers of a table."""
+    wrong, rows = (table.patients.sums(rows) for rows in (among & ~table.correct, among))
+    return error_weight(wrong, rows, prior_icc=prior_icc(table), level=level)
 
 
 def resampled_intervals(
@@ -244,30 +252,34 @@ def resampled_intervals(
     grouped = grouped_confidence(items)
     ranked = any(needs_optimal(name) for name in values)
     statistic = plan.statistic(grouped, optimal=ranked)
-    item = drawn_answers(items.losses.size, drawn.n_resamples, drawn)
-    below: dict[str, list[FloatArray]] = {name: [] for name in values}
-    above: dict[str, list[FloatArray]] = {name: [] for name in values}
+    lots = Lots.drawn(items.losses.size, drawn)
+    half, heavy = np.full(drawn.n_resamples, RIGHT_WEIGHT), np.full(drawn.n_resamples, weight)
+    ends = {"below": (half, 0.0), "above": (heavy * lots.factor, largest)}
+    if any(map(selective_area, values)):
+        ends["above an AURC"] = (heavy, largest)
+    found: dict[str, list[Mapping[str, FloatArray]]] = {end: [] for end in ends}
     first = 0
     for counts in resample_counts(n_units, drawn):
-        here = item[first : first + counts.shape[1]]
-        first += counts.shape[1]
-        ends = (
-            (below, PseudoAnswers(here, RIGHT_WEIGHT, 0.0)),
-            (above, PseudoAnswers(here, weight, largest)),
-        )
-        for found, unseen in ends:
-            figures = statistic(counts, unseen)
-            for name in values:
-                missing = np.isnan(figures[name])
-                found[name].append(np.where(missing, figures["mean_loss"], figures[name]))
+        here = slice(first, first + counts.shape[1])
+        first = here.stop
+        for end, (weights, loss) in ends.items():
+            unseen = PseudoAnswers(lots.answer[here], weights[here], loss)
+            found[end].append(statistic(counts, unseen))
+
+    def replicates(name: str, end: str) -> FloatArray:
+        blocks = [
+            np.where(np.isnan(block[name]), block["mean_loss"], block[name]) for block in found[end]
+        ]
+        return np.concatenate(blocks) + shift[name]
+
     shift = dict.fromkeys(values, 0.0)
     if grouped is not items:
         near = statistic(np.ones((n_units, 1)))
         shift = {name: value - float(near[name][0]) for name, value in values.items()}
     return {
         name: bootstrap_interval(
-            np.concatenate(below[name]) + shift[name],
-            np.concatenate(above[name]) + shift[name],
+            replicates(name, "below"),
+            replicates(name, "above an AURC" if selective_area(name) else "above"),
             # The excess of tied answers over a ranking without ties can be below 0.
             FigureRange(value=value, low=-largest if name.startswith("e") else 0.0, high=largest),
             n_units=n_units,
@@ -275,6 +287,11 @@ def resampled_intervals(
         )
         for name, value in values.items()
     }
+
+
+def selective_area(name: str) -> bool:
+    """Tell whether a figure is an area under the selective risk."""
+    return "aurc" in name
 
 
 def needs_optimal(name: str) -> bool:

@@ -20,9 +20,9 @@ from krisis.statistics.pseudo_answer import (
     N_RESAMPLES,
     RIGHT_WEIGHT,
     FigureRange,
+    Lots,
     bootstrap_interval,
-    drawn_answers,
-    wrong_weight,
+    error_weight,
 )
 from krisis.statistics.shares import mean_of_shares_interval, share_interval
 
@@ -286,11 +286,20 @@ class _WeightedMeanOfShares(Weighted):
         return added
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Errors:
+    """Which rows are wrong, and the loss that each has as a right and as a wrong answer."""
+
+    wrong: BoolArray
+    if_right: FloatArray
+    if_wrong: FloatArray
+
+
 class Mean(Form):
     """The mean of a value over the rows ``among``; ``low`` and ``high`` bound the value.
 
-    ``if_right`` and ``if_wrong`` are the losses that the answers among the rows would have, one
-    per row; without them it is not known at which end of the range an error is.
+    ``errors`` says which rows are wrong and what each would lose if it were right or wrong;
+    without it, it is not known at which end of the range an error is.
     """
 
     def __init__(
@@ -300,10 +309,9 @@ class Mean(Form):
         among: BoolArray,
         low: float = -math.inf,
         high: float = math.inf,
-        if_right: FloatArray | None = None,
-        if_wrong: FloatArray | None = None,
+        errors: Errors | None = None,
     ) -> None:
-        self.if_right, self.if_wrong = if_right, if_wrong
+        self.errors = errors
         self.kept, self.among = np.where(among, values, 0.0), among
         self.low, self.high = low, high
         self.slope = high - low if math.isfinite(high - low) else 0.0
@@ -339,20 +347,14 @@ class Mean(Form):
         pools = table.pools
         figure = FigureRange(value=self.value(), low=self.low, high=self.high)
         drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
-        rows = np.flatnonzero(self.among)
-        weight = wrong_weight(table.patients.sums(self.among), prior_icc(table))
-        lightest = weight if self.if_right is None else RIGHT_WEIGHT
-        place = rows[drawn_answers(rows.size, drawn.n_resamples, drawn)]
-        ends = [
-            (lightest, self._pseudo(self.low, self.if_right, place)),
-            (weight, self._pseudo(self.high, self.if_wrong, place)),
-        ]
+        lots = Lots.drawn(self.n_evaluated, drawn)
+        ends = self._pseudo_answers(table, lots, options.level)
         sums, n_rows = pools.sums(self.kept), pools.sums(self.among)
         counts = np.concatenate(list(resample_counts(pools.n, drawn)), axis=1)
         means = [
-            ratio(sums @ counts + np.where(known, w * loss, 0.0), n_rows @ counts + w * known)
-            for w, loss in ends
-            for known in [np.isfinite(loss)]
+            ratio(sums @ counts + np.where(known, w * end, 0.0), n_rows @ counts + w * known)
+            for w, end in ends
+            for known in [np.isfinite(end)]
         ]
         if np.ptp(means) <= ROUNDING * np.abs(self.kept).max() and pools.n > 1:
             same = "every_resample_gives_the_same_value"
@@ -360,5 +362,17 @@ class Mean(Form):
         found = bootstrap_interval(means[0], means[1], figure, n_units=pools.n, level=options.level)
         return Uncertainty(found)
 
-    def _pseudo(self, end: float, losses: FloatArray | None, place: IntArray) -> FloatArray:
-        return np.full(place.size, end) if losses is None else losses[place]
+    def _pseudo_answers(
+        self, table: Table, lots: Lots, level: float
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """Return weight and value of the pseudo-answer of every resample, for either limit."""
+        row = np.flatnonzero(self.among)[lots.answer]
+        errors = self.errors
+        rows = table.patients.sums(self.among)
+        wrong = table.patients.sums(self.among & errors.wrong) if errors else 0 * rows
+        d = error_weight(wrong, rows, prior_icc=prior_icc(table), level=level)
+        heavy = d * lots.factor
+        if errors is None:
+            return [(heavy, np.full(row.size, end)) for end in (self.low, self.high)]
+        half = np.full(row.size, RIGHT_WEIGHT)
+        return [(half, errors.if_right[row]), (heavy, errors.if_wrong[row])]

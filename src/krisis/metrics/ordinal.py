@@ -11,15 +11,25 @@ import numpy as np
 
 from krisis.json_values import JsonObject
 from krisis.metrics.base import BaseMetric, EvaluationResult
-from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined, Weighted, prior_icc, ratio
+from krisis.metrics.forms import (
+    Errors,
+    Form,
+    Mean,
+    Uncertainty,
+    Undefined,
+    Weighted,
+    prior_icc,
+    ratio,
+)
 from krisis.metrics.table import BoolArray, FloatArray, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.pseudo_answer import (
     N_RESAMPLES,
     RIGHT_WEIGHT,
     FigureRange,
+    Lots,
     bootstrap_interval,
-    wrong_weight,
+    error_weight,
 )
 
 __all__ = ["Agreement", "EvaluationResult", "MeanAbsoluteError", "QuadraticWeightedKappa"]
@@ -109,21 +119,28 @@ class Agreement(Form):
         """
         pools = table.pools
         drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
-        weight = wrong_weight(table.patients.sums(self.columns[0]), prior_icc(table))
+        among, a, t = self.columns[:3]
+        wrong, rows = (table.patients.sums(column) for column in ((a != t).astype(float), among))
+        d = error_weight(wrong, rows, prior_icc=prior_icc(table), level=options.level)
         first, last = self.ends
-        unseen = [
-            w * np.array([[1.0], [a], [last], [a * a], [last * last], [a * last]])
-            for w, a in ((weight, first), (RIGHT_WEIGHT, last))
-        ]
-        sums = self._sums(pools)
-        blocks = [sums @ counts for counts in resample_counts(pools.n, drawn)]
+        lots = Lots.drawn(self.n_evaluated, drawn)
+        weights = (d * lots.factor, np.full(drawn.n_resamples, RIGHT_WEIGHT))
+        sums = np.concatenate(
+            [self._sums(pools) @ counts for counts in resample_counts(pools.n, drawn)], axis=1
+        )
         below, above = (
-            np.concatenate([self.coefficient(block + one) for block in blocks]) for one in unseen
+            self.coefficient(sums + w * np.array(_of_row(answer, last))[:, None])
+            for w, answer in zip(weights, (first, last), strict=True)
         )
         figure = FigureRange(value=self.value(), low=self.low, high=self.high)
         return Uncertainty(
             bootstrap_interval(below, above, figure, n_units=pools.n, level=options.level)
         )
+
+
+def _of_row(a: float, t: float) -> list[float]:
+    """Return what one row adds to the sums."""
+    return [1.0, a, t, a * a, t * t, a * t]
 
 
 _ONE, _STEP = np.ones((1, 1)), 1e-4
@@ -234,6 +251,5 @@ class MeanAbsoluteError(_OnScale):
             among=among,
             low=0.0,
             high=largest,
-            if_right=np.zeros(distance.size),
-            if_wrong=np.full(distance.size, largest),
+            errors=Errors(distance > 0, 0 * distance, np.full(distance.size, largest)),
         )

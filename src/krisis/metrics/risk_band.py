@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from krisis.metrics.curve_form import CurvePlan, largest_loss, resampled_intervals
-from krisis.metrics.forms import Share, prior_icc
+from krisis.metrics.curve_form import CurvePlan, largest_loss, resampled_intervals, weight_of
+from krisis.metrics.forms import Share
 from krisis.metrics.risk_coverage import RiskCoverageCurve, risk_coverage_curve
 from krisis.metrics.table import FloatArray, IntArray, Loss, Table
 from krisis.metrics.weighted_curve import CurveItems, risk_key
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval
-from krisis.statistics.pseudo_answer import wrong_weight
 
 # The band has this many points; each costs a look at all rows.
 _POINTS, _POINTS_OF_MANY, _MANY = 30, 10, 200_000
@@ -116,7 +115,7 @@ def _of_graded_losses(
         plan,
         options=options,
         largest=largest_loss(table, loss),
-        weight=wrong_weight(table.patients.sums(known), prior_icc(table)),
+        weight=weight_of(table, known, options.level),
     )
     # The coverage is that of these cases: the generalized risk is the risk times it.
     return [

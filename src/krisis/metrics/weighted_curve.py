@@ -38,7 +38,7 @@ class PseudoAnswers:
     """One answer more in every resample: the item whose confidence it has, its weight and loss."""
 
     item: IntArray
-    weight: float
+    weight: FloatArray
     loss: float
 
 
@@ -132,8 +132,9 @@ class _PlateauRows:
                 yield row
                 continue
             accepted, half_lost = (part.copy() for part in row)
-            accepted[columns[first:last]] += unseen.weight
-            half_lost[columns[first:last]] += unseen.weight * unseen.loss / 2
+            here = columns[first:last]
+            accepted[here] += unseen.weight[here]
+            half_lost[here] += unseen.weight[here] * unseen.loss / 2
             yield accepted, half_lost
 
     def _single_items(self, counts: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -363,8 +364,8 @@ class _LossLevels:
             yield from zip(values, self._numbers(counts), strict=True)
             return
         numbers = dict(zip(values, self._numbers(counts), strict=True))
-        more = np.full(counts.shape[1], unseen.weight)
-        numbers[unseen.loss] = numbers[unseen.loss] + more if unseen.loss in numbers else more
+        seen = numbers.get(unseen.loss, np.zeros(counts.shape[1]))
+        numbers[unseen.loss] = seen + unseen.weight
         yield from sorted(numbers.items(), key=lambda level: level[0])
 
     def _harmonic(self, n_items: FloatArray) -> FloatArray:

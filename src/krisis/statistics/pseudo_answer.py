@@ -4,10 +4,12 @@ Patients are resampled with replacement, all their rows kept. Resamples of a goo
 errors or none, so that plain percentiles collapse: a model without a wrong answer would have an
 interval without width. Every resample therefore gets one answer more:
 
-- for the upper limit a *wrong* answer of the weight w = 1 + (k̄ − 1)·ρ, at the confidence of an
-  answer drawn by lot and with the largest loss. k̄ = Σt²/Σt is the mean number of rows of the
-  patient of a row, and ρ the correlation between rows of one patient that is assumed: an error that
-  was not seen would not come alone;
+- for the upper limit a *wrong* answer of the weight D·G, at the confidence of an answer drawn by
+  lot and with the largest loss. D is the design effect of the errors, 1 + (k̄ − 1)/2 where few were
+  seen: an error that was not seen would not come alone. G is drawn from the gamma distribution with
+  mean 1 and shape 2, so that without any error the limit of a mean loss is about 2.8/n, near the
+  3.0/n of the mid-P interval of a share. An AURC has G = 1: where the answer is among the others
+  already moves it by many times the mean;
 - for the lower limit half a *right* answer, at such a confidence and without a loss.
 
 The pseudo-answer is a prior observation of little weight. The limits are expanded percentiles: the
@@ -31,6 +33,7 @@ from numpy.typing import NDArray
 
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.intervals import Interval, check_level, expanded_tail
+from krisis.statistics.shares import ShareDistribution
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -39,20 +42,35 @@ METHOD = "patient_bootstrap"
 N_RESAMPLES = 2000
 """So many place a limit within a few hundredths of the width of an interval."""
 
+_SHAPE = 2.0
 RIGHT_WEIGHT = 0.5
 """Weight of the right pseudo-answer of the lower limit."""
 
 
-def wrong_weight(rows: FloatArray, prior_icc: float) -> float:
-    """Return the weight of the wrong pseudo-answer: 1 + (k̄ − 1)·prior_icc of the patients' rows."""
-    total = float(rows.sum())
-    return 1 + (float(rows @ rows) / total - 1) * prior_icc if total else 1.0
+def error_weight(wrong: FloatArray, rows: FloatArray, *, prior_icc: float, level: float) -> float:
+    """Return D of the errors and rows of the patients; 1 without rows."""
+    if not rows.sum():
+        return 1.0
+    return ShareDistribution.of(wrong, rows, prior_icc=prior_icc, level=level).design_effect
 
 
-def drawn_answers(n_answers: int, n_draws: int, options: BootstrapOptions) -> IntArray:
-    """Return, for every resample, which answer lends the pseudo-answer its confidence."""
-    generator = np.random.default_rng([options.seed, 1])
-    return generator.integers(0, n_answers, size=n_draws)
+@dataclass(frozen=True, slots=True, eq=False)
+class Lots:
+    """What is drawn for the pseudo-answer of every resample.
+
+    ``answer`` is which answer lends it its confidence, ``factor`` the G of its weight.
+    """
+
+    answer: IntArray
+    factor: FloatArray
+
+    @classmethod
+    def drawn(cls, n_answers: int, options: BootstrapOptions) -> Lots:
+        """Draw for every resample."""
+        generator = np.random.default_rng([options.seed, 1])
+        answer = generator.integers(0, n_answers, size=options.n_resamples)
+        factor = generator.gamma(_SHAPE, 1 / _SHAPE, size=options.n_resamples)
+        return cls(answer, factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
