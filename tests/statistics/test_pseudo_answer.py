@@ -16,9 +16,9 @@ from krisis.metrics.weighted_curve import CurveItems, CurveStatistic, PseudoAnsw
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.pseudo_answer import (
     FigureRange,
+    Lots,
     bootstrap_interval,
-    drawn_answers,
-    wrong_weight,
+    error_weight,
 )
 
 FIGURES = ("aurc", "augrc", "aurc_normalized", "augrc_normalized", "eaurc", "augrc_until_0.5")
@@ -64,10 +64,10 @@ def test_every_resample_has_its_pseudo_answer(seed, levels):
     one = items(seed, levels=levels)
     options = BootstrapOptions(n_resamples=30, seed=seed)
     (counts,) = resample_counts(12, options)
-    place = drawn_answers(one.losses.size, 30, options)
+    place = Lots.drawn(one.losses.size, options).answer
     statistic = CurveStatistic(one, (0.8,), (0.5,), exact=True)
     for weight, loss in ((0.5, 0.0), (1.75, 1.0)):
-        found = statistic(counts, PseudoAnswers(place, weight, loss))
+        found = statistic(counts, PseudoAnswers(place, np.full(30, weight), loss))
         for b in range(30):
             slow = slow_figures(one, counts[:, b], (one.confidence[place[b]], loss, weight))
             for name, value in slow.items():
@@ -78,7 +78,7 @@ def test_the_optimal_area_knows_the_pseudo_answer():
     """Nine right answers and one wrong: the best ranking has the wrong one last."""
     one = CurveItems(np.zeros(9), np.arange(9.0), np.arange(9), np.ones(9))
     statistic = CurveStatistic(one, optimal=True)
-    found = statistic(np.ones((9, 1)), PseudoAnswers(np.zeros(1, dtype=int), 1.0, 1.0))
+    found = statistic(np.ones((9, 1)), PseudoAnswers(np.zeros(1, dtype=int), np.ones(1), 1.0))
     best = risk_coverage_curve([0.0] * 9 + [1.0], -np.arange(10.0), 10)
     assert found["aurc_optimal"][0] == pytest.approx(best.aurc())
     assert found["augrc_optimal"][0] == pytest.approx(best.augrc())
@@ -89,14 +89,16 @@ def test_the_limits_are_expanded_percentiles_of_the_two_kinds_of_draws():
     options = BootstrapOptions(n_resamples=400, seed=5)
     statistic = PLAN.statistic(one, optimal=True)
     (counts,) = resample_counts(12, options)
-    place = drawn_answers(one.losses.size, 400, options)
-    below = statistic(counts, PseudoAnswers(place, 0.5, 0.0))
-    above = statistic(counts, PseudoAnswers(place, 2.0, 1.0))
+    lots = Lots.drawn(one.losses.size, options)
+    below = statistic(counts, PseudoAnswers(lots.answer, np.full(400, 0.5), 0.0))
+    fixed = statistic(counts, PseudoAnswers(lots.answer, np.full(400, 2.0), 1.0))
+    drawn = statistic(counts, PseudoAnswers(lots.answer, 2.0 * lots.factor, 1.0))
     exact = {name: float(v[0]) for name, v in statistic(np.ones((12, 1))).items()}
     values = {name: exact[name] for name in FIGURES}
     found = resampled_intervals(one, values, PLAN, options=options, largest=1.0, weight=2.0)
     tail = stats.norm.cdf(math.sqrt(12 / 11) * stats.t.ppf(0.025, 11))
     for name in FIGURES:
+        above = fixed if "aurc" in name else drawn
         low, high = np.quantile(below[name], tail), np.quantile(above[name], 1 - tail)
         assert found[name].low == pytest.approx(min(low, exact[name])), name
         assert found[name].high == pytest.approx(max(high, exact[name])), name
@@ -104,11 +106,22 @@ def test_the_limits_are_expanded_percentiles_of_the_two_kinds_of_draws():
 
 
 def test_rows_of_one_patient_weigh_the_pseudo_answer():
-    assert wrong_weight(np.ones(40), 0.5) == 1.0
-    assert wrong_weight(np.full(10, 8.0), 0.5) == 4.5
-    assert wrong_weight(np.full(10, 8.0), 1.0) == 8.0
-    assert wrong_weight(np.array([2.0, 4.0]), 0.5) == pytest.approx(1 + (20 / 6 - 1) / 2)
-    assert wrong_weight(np.zeros(3), 0.5) == 1.0
+    def weight(wrong, rows, prior_icc=0.5):
+        columns = (np.array(column, dtype=float) for column in (wrong, rows))
+        return error_weight(*columns, prior_icc=prior_icc, level=0.95)
+
+    assert weight([0] * 40, [1] * 40) == 1.0
+    assert weight([0] * 10, [8] * 10) == 4.5  # nothing seen: 1 + (8 − 1)/2
+    assert weight([0] * 10, [8] * 10, prior_icc=1.0) == 8.0
+    assert weight([8, 0, 8, 0] * 5, [8] * 20) > 6  # errors that come together
+    assert weight([1] * 40, [8] * 40) < 2  # and apart
+    assert weight([0, 0], [0, 0]) == 1.0
+
+
+def test_the_factors_have_the_mean_1_and_the_variance_a_half():
+    factor = Lots.drawn(5, BootstrapOptions(n_resamples=40_000)).factor
+    assert factor.mean() == pytest.approx(1, abs=0.02)
+    assert factor.var() == pytest.approx(0.5, abs=0.02)
 
 
 def test_no_error_among_sixty_answers_is_no_certainty():
@@ -119,7 +132,7 @@ def test_no_error_among_sixty_answers_is_no_certainty():
     )
     assert found["aurc"].low == found["augrc"].low == 0.0
     assert 0.02 < found["aurc"].high < 0.12
-    assert 0.01 < found["augrc"].high <= 1 / 61
+    assert 1 / 61 < found["augrc"].high < 2.5 / 61
 
 
 def test_a_resample_that_never_covers_enough_has_the_risk_of_all_answers():
@@ -163,6 +176,6 @@ def test_the_interval_exists_holds_the_value_and_stays_in_range(seed, n_units, e
     found = resampled_intervals(one, values, PLAN, options=options, largest=1.0, weight=1.5)
     for name, interval in found.items():
         assert interval.low <= exact[name] <= interval.high, name
-        assert -1.0 <= interval.low < interval.high <= 1.0, name
+        assert -1.0 <= interval.low <= interval.high <= 1.0, name
     again = resampled_intervals(one, values, PLAN, options=options, largest=1.0, weight=1.5)
     assert again == found

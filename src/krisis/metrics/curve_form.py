@@ -15,7 +15,6 @@ from krisis.metrics.risk_coverage import (
     RiskCoverageCurve,
     optimal_curve,
     risk_coverage_curve,
-    spread_evenly,
 )
 from krisis.metrics.table import BoolArray, FloatArray, Loss, Table, Units
 from krisis.metrics.weighted_curve import (
@@ -156,7 +155,9 @@ class CurveFigure(Form):
         n = items.losses.size
         if not n or self.name == "cmax":
             return 0.0
-        place = np.argsort(-items.confidence, kind="stable")[spread_evenly(n, _MOST_PLACES)]
+        m = min(n, _MOST_PLACES)
+        middle = ((np.arange(m) + 0.5) * n / m).astype(np.int64)
+        place = np.argsort(-items.confidence, kind="stable")[middle]
         statistic = self.plan.statistic(items, optimal=needs_optimal(self.name))
         wrong, right = (
             statistic(np.ones((1, place.size)), PseudoAnswers(place, np.ones(place.size), loss))[

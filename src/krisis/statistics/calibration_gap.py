@@ -134,7 +134,8 @@ def _redrawn(
     lot = np.random.default_rng([options.seed, 2]).random(shape)
     rows = np.maximum(np.floor(worth[:, None] + lot), 1.0).astype(np.int64)
     sizes = np.empty((accuracy.shape[1], options.n_resamples))
-    for k, a in enumerate(accuracy.T):
+    # Rounded, so that sums in another order of rows draw the same hits.
+    for k, a in enumerate(np.round(accuracy.T, 12)):
         generator = np.random.default_rng([options.seed, 3])
         hits = generator.binomial(rows, a[:, None])
         sizes[k] = measure(share, hits / rows - bins.confidence[:, None])
