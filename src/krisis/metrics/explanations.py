@@ -21,7 +21,6 @@ METHODS: Mapping[str, str] = {
     "permutation_t": "studentised permutation of patients, inverted",
     "percentile": "percentiles of the resampled patients",
     "expanded_percentile": "percentiles of the resampled patients, widened for few patients",
-    "pseudo_answer": "percentiles of the resampled patients, with one answer for those not seen",
     "basic": "basic bootstrap of patients",
     "bca": "bias-corrected and accelerated bootstrap of patients",
     "jackknife_t": "jackknife over patients with Student's quantiles",
