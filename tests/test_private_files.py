@@ -7,14 +7,14 @@ from pathlib import Path
 from stat import S_IMODE
 
 import pytest
+from krisis.results.journal import Journal
 from tests.commands import krisis
 from tests.invented_runs import invented_rows, result_of, write_run
 
 from krisis.errors import InvalidFile
 from krisis.execution.cache import ReplyCache
 from krisis.json_values import write_text
-from krisis.results.journal import Journal
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links and modes are those of POSIX")
 FILES = ["manifest.json", "cases.txt", "rows.jsonl", "rows.damaged.jsonl", "metrics.json"]

@@ -21,7 +21,7 @@ from krisis.backends.chat import ChatRequest
 from krisis.backends.schema import case_name
 from krisis.backends.scripted import ScriptedBackend
 from krisis.execution.config import checked_config, config_text, read_config
-from krisis.results.store import RunDirectory, list_runs, load_run, read_manifest
+from krisis.runs.load import list_runs, load_run, read_description
 
 SMALL = ["run", "phq8", "--model", "lexicon", "--limit", "16", "--no-cache"]
 ASKING = ["run", "phq8", "--model", "abstainer", "--limit", "16"]
@@ -82,7 +82,7 @@ def test_a_run_is_repeated_from_its_manifest(finished: Path, tmp_path: Path) -> 
     done = krisis("run", "--config", str(path / "manifest.json"), "--display", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (again,) = list_runs(tmp_path / "runs")
-    assert read_manifest(again).identity == read_manifest(path).identity
+    assert read_description(again).identity == read_description(path).identity
     first, second = load_run(path), load_run(again)
     assert first.evaluation_results == second.evaluation_results
     assert first.metric_scores == second.metric_scores or (
@@ -389,8 +389,8 @@ def test_the_cache_commands_say_what_is_there_and_forget_it(tmp_path: Path) -> N
 
 
 REFUSING_PLUGIN = """
-from krisis import BackendResponse, BaseBackend, registry
 from krisis.errors import AuthenticationFailed, OutOfCredit
+from krisis import BackendResponse, BaseBackend, registry
 
 class Refusing(BaseBackend):
     name = "refusing"

@@ -15,7 +15,7 @@ from krisis.cli.app import main
 from krisis.data.table.suite import TableSuite
 from krisis.execution.options import Execution
 from krisis.execution.recorder import Recorder
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tables"
 LAB = str(EXAMPLES / "lab.yaml")

@@ -249,7 +249,7 @@ def test_an_interval_holds_the_value_and_allows_for_errors_not_seen() -> None:
     both = score_all([DecisionSkill()], Rows(one, PRICED), intervals=BootstrapOptions())
     interval = both["decision_skill"].interval
     assert interval is not None
-    assert interval.reason == "needs_at_least_two_patients"
+    assert interval.reason == "needs_at_least_two_clusters"
 
 
 @pytest.mark.slow

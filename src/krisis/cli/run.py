@@ -47,7 +47,7 @@ def run(
         None, help="Suite to run, or its YAML file; see `krisis info`."
     ),
     config: Path | None = typer.Option(
-        None, "--config", help="Settings: YAML, or manifest.json of a run."
+        None, "--config", help="Settings: YAML, or a run whose settings are used."
     ),
     print_config: bool = typer.Option(
         False, "--print-config", help="Print all settings as YAML; run nothing."
@@ -150,5 +150,5 @@ command(
     "krisis run phq8 --mode few_shot --model openai/NAME --repeats 5",
     "krisis run clinic.yaml --model openai/NAME",
     "krisis run ckd --model guideline --model logistic --task staging",
-    "krisis run --config runs/RUN/manifest.json",
+    "krisis run --config runs/RUN.krisis",
 )(with_options(run, _NAMES))

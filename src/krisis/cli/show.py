@@ -33,7 +33,7 @@ def show(
     run: Path = typer.Argument(
         ...,
         metavar="RUN",
-        help="A run directory, a saved result or a metrics-only file (JSON), or rows in Parquet.",
+        help="A run, a saved result or a metrics-only file (JSON), or rows in Parquet.",
     ),
     metric: list[str] = typer.Option(
         [],
