@@ -153,8 +153,8 @@ class RiskAtCoverage(_CurveMetric):
     JMLR 11 (2010) 1605–1641.
 
     >>> rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.4)]
-    >>> RiskAtCoverage()(rows).value
-    0.5
+    >>> round(RiskAtCoverage()(rows).value, 3)
+    0.375
     """
 
     name = "Risk at 80 % coverage"
