@@ -20,7 +20,7 @@ from krisis.results.account import TaskFacts
 from krisis.results.call_totals import CallTotals
 from krisis.results.result import BenchmarkResult
 from krisis.runs.description import Identity, RunDescription
-from krisis.runs.load import list_runs, stored_parts
+from krisis.runs.load import list_runs, read_description, stored_parts
 from krisis.runs.read import open_run
 from krisis.runs.schema import TABLES, Checksums, insert
 from krisis.runs.write import RowPlace, RunWriter, StoredCase
@@ -168,9 +168,22 @@ def forge_run(path: Path, table: str, where: str = "1", **changes: object) -> No
 
 
 def forge_description(path: Path, **changes: object) -> None:
-    """Change what a run says of itself, with checksums that are right again."""
-    for key, value in changes.items():
-        forge_run(path, "run", f"key = '{key}'", value=json.dumps(value))
+    """Change what a run says of itself, with checksums that are right again.
+
+    Settings in ``config`` are added to those that are there; another id is that of all lines.
+    """
+    described = read_description(path).model_dump(mode="json")
+    if isinstance(changes.get("config"), dict):
+        changes["config"] = described["config"] | changes["config"]
+    checksums = Checksums(str(changes.get("run_id", described["run_id"])))
+    with closing(sqlite3.connect(path)) as connection:
+        for key, value in changes.items():
+            connection.execute("UPDATE run SET value = ? WHERE key = ?", (json.dumps(value), key))
+        for table, names in TABLES.items():
+            lines = connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+            sealed = [checksums.sealed(table, *line) for line in lines]
+            connection.executemany(insert(table, replace=True), sealed)
+        connection.commit()
 
 
 def only_run(out: Path) -> Path:

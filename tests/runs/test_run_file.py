@@ -431,12 +431,6 @@ def link(path: Path) -> None:
     path.symlink_to("other")
 
 
-def old_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-    (path / "manifest.json").write_text("{}")
-
-
 def view_for_rows(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE rows RENAME TO old_rows")
@@ -452,7 +446,6 @@ def view_for_rows(path: Path) -> None:
         (other_database, "is a database, but not a krisis run"),
         (newer, "has version 2.0 of the run file"),
         (link, "is a link or a device"),
-        (old_folder, "is a run of the format before this one"),
         (view_for_rows, "has no table rows"),
         (Path.unlink, "does not exist"),
     ],
@@ -463,6 +456,13 @@ def test_what_is_refused_is_refused_in_one_sentence(
     spoil(run_file)  # type: ignore[operator]
     with pytest.raises(InvalidFile, match=sentence) as refused:
         open_run(run_file)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_of_the_format_before_this_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(InvalidFile, match="is a run of the format before this one") as refused:
+        open_run(tmp_path)
     assert "\n" not in str(refused.value)
 
 

@@ -47,7 +47,7 @@ def run(
         None, help="Suite to run, or its YAML file; see `krisis info`."
     ),
     config: Path | None = typer.Option(
-        None, "--config", help="Settings: YAML, or a run whose settings are used."
+        None, "--config", help="Settings: a YAML file, or a run."
     ),
     print_config: bool = typer.Option(
         False, "--print-config", help="Print all settings as YAML; run nothing."

@@ -81,7 +81,7 @@ class SheetRun:
         """Name a score, or say that it was computed for this sheet."""
         if not self.ended:
             return f"{self.of_rows('outcome')}, scored for this sheet"
-        return f"{'run: scores' if self.description else 'result'}: {name}"
+        return f"{'run: scores.' if self.description else 'result: '}{name}"
 
 
 def read_run_for_sheet(path: str | Path, mode: str | None = None) -> SheetRun:

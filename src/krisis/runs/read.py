@@ -54,6 +54,7 @@ from krisis.errors import InvalidFile, InvalidValue, KrisisError
 from krisis.json_values import NO_VALUES, JsonMapping, JsonObject, JsonValue, open_private
 from krisis.metrics.base import EvaluationResult
 from krisis.outcomes import OUTCOMES
+from krisis.results.artefacts import refused
 from krisis.results.call_totals import CallTotals
 from krisis.results.stops import STOP_CAUSES, StopCause
 from krisis.runs.description import RunDescription
@@ -62,6 +63,7 @@ from krisis.runs.provider_batches import BatchRequest, ProviderBatch, ProviderBa
 from krisis.runs.schema import (
     APPLICATION_ID,
     MAJOR,
+    SUFFIX,
     TABLES,
     Checksums,
     Value,
@@ -755,13 +757,12 @@ def open_run(path: str | Path, *, checked: bool = False) -> RunFile:
 def _refuse_other(path: Path) -> None:
     if not os.path.lexists(path):
         raise InvalidFile(f"{path} does not exist; name a run file such as runs/NAME.krisis")
+    if path.suffix != SUFFIX and not path.is_symlink():
+        told = refused(path, f"a run, such as runs/NAME{SUFFIX}")
+        if told is not None:
+            raise told
     if path.is_dir() and not path.is_symlink():
-        if (path / "manifest.json").exists():
-            raise InvalidFile(
-                f"{path} is a run of the format before this one, which this krisis does not read; "
-                "use the krisis that wrote it or run again"
-            )
-        raise InvalidFile(f"{path} is a folder; name a run file in it, such as {path}/NAME.krisis")
+        raise InvalidFile(f"{path} is a folder; name a run file in it, such as {path}/NAME{SUFFIX}")
     refuse_links(path)
 
 
