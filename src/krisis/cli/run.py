@@ -46,9 +46,7 @@ def run(
     suite: str | None = typer.Argument(
         None, help="Suite to run, or its YAML file; see `krisis info`."
     ),
-    config: Path | None = typer.Option(
-        None, "--config", help="Settings: a YAML file, or a run."
-    ),
+    config: Path | None = typer.Option(None, "--config", help="Settings: a YAML file, or a run."),
     print_config: bool = typer.Option(
         False, "--print-config", help="Print all settings as YAML; run nothing."
     ),
