@@ -88,7 +88,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.
     "krisis certify --verify certificate.json runs/NEW",
 )
 def certify(
-    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
     risk: Bound = None,
     delta: Delta = None,
     method: MethodName = "",

@@ -17,6 +17,7 @@ from krisis.metrics.risk_coverage import RiskCoverageCurve, spread_evenly
 from krisis.metrics.table import Loss
 from krisis.metrics.weighted_curve import area_key, risk_key
 from krisis.statistics.intervals import Interval
+from krisis.statistics.pseudo_answer import METHOD
 
 SCHEMA_VERSION = "1"
 # Of more working points an artifact holds as many, evenly chosen.
@@ -221,7 +222,7 @@ def _bootstrap(evaluation: Evaluation, name: str, position: int) -> JsonObject:
         "seed": options.bootstrap.seed,
         "n_resamples": options.bootstrap.n_resamples,
         "rng": options.bootstrap.rng,
-        "method": options.replicate_method or "error_distribution",
+        "method": options.replicate_method or METHOD,
         "methods": {key: found[figure].method for figure, key in areas.items()},
         "n_clusters": evaluation.n_clusters,
         "ci95": shaped(lambda figure: _ends(found[figure])),

@@ -107,7 +107,7 @@ def _drawing(
     if empty:
         raise InvalidFile(
             f"{', '.join(empty)} has scores but no rows, which --kind {options.kind} needs; name "
-            "the run directory or the full result, or draw --kind forest"
+            "the run or the full result, or draw --kind forest"
         )
     return _OF_ROWS[options.kind](runs, marks, look)
 

@@ -16,7 +16,7 @@ from krisis.outcomes import NO_ANSWER_CLASSES
 
 SCHEMA_VERSION = "1"
 _MOST_LEVELS = 1000
-# What a model wrote is in the run directory; the run file holds figures.
+# What a model wrote is in the run; the run file holds figures.
 _TEXTS = frozenset({"evidence_quotes", "quotes_not_found"})
 _UNANSWERED = "items_without_answer"
 
@@ -97,10 +97,10 @@ class PHQ8RunFile:
         }
 
     @staticmethod
-    def run_directories(content: JsonMapping) -> list[str]:
-        """Return the names of the run directories that a run file was made from."""
+    def run_names(content: JsonMapping) -> list[str]:
+        """Return the names of the runs that a run file was made from."""
         made_from = [one.get("provenance", {}) for one in content.get("experiments", [])]
-        return [str(one["run_directory"]) for one in made_from if one.get("run_directory")]
+        return [str(one["run"]) for one in made_from if one.get("run")]
 
 
 def _mode(experiment: JsonValue, place: str) -> str:
@@ -124,7 +124,7 @@ def _chosen(modes: Sequence[str], mode: str | None, place: str) -> int:
         if len(modes) > 1:
             raise InvalidFile(
                 f"{place} holds several experiments; name one by --mode: {known} (to a command "
-                "without --mode, give the run directory of one)"
+                "without --mode, give the run of one)"
             )
         return 0
     matching = [index for index, name in enumerate(modes) if name == mode]

@@ -12,7 +12,7 @@ from typing import TypedDict
 from krisis.backends.base import BaseBackend
 from krisis.backends.chat import ChatBackend
 from krisis.errors import InvalidFile, InvalidValue
-from krisis.results.journal import Spent
+from krisis.results.call_totals import CallTotals
 from krisis.yaml_values import read_mapping
 
 # All three providers ask half the price for batches (their pages on batches, November 2026); a
@@ -146,7 +146,7 @@ class Cost(TypedDict, total=False):
     price_per_million_tokens: Mapping[str, float]
 
 
-def cost_of(price: Price | None, spent: Spent) -> Cost:
+def cost_of(price: Price | None, spent: CallTotals) -> Cost:
     """Return the dollars that a run took; where a call did not say, the most it can have taken."""
     if price is None:
         return {}
