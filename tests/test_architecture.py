@@ -31,6 +31,10 @@ MAY_SEE: dict[str, set[str]] = {
     "benchmark": {"data", "backends", "metrics", "statistics", "results", "execution"},
     "selective_prediction": {"metrics", "statistics", "confidence"},
     "sweep": {"data", "backends", "results", "runs", "execution", "benchmark"},
+    "verbs": {
+        *("data", "backends", "execution", "benchmark", "metrics", "statistics", "confidence"),
+        *("results", "runs", "decisions", "reporting"),
+    },
     "answers": set(),
     "outcomes": set(),
     "display": set(),

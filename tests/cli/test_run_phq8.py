@@ -56,7 +56,7 @@ def test_two_modes_give_two_runs_and_one_run_file(tmp_path: Path, krisis: Krisis
         "--repeats", "2", "--temperature", "0.7", "--n-synthetic", "20",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    directories = [path for path in (tmp_path / "runs").glob("*.krisis")]
+    directories = list((tmp_path / "runs").glob("*.krisis"))
     assert len(directories) == 2
     experiments = run_file(tmp_path)["experiments"]
     assert isinstance(experiments, list)

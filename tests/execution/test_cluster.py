@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from distributed import Security
+from distributed.client import AllExit
 from distributed.comm import connect
 from tests.invented_runs import rows_in
 
@@ -544,3 +545,21 @@ def test_nobody_without_its_certificate_connects_to_a_local_cluster() -> None:
     found = asyncio.run(tried())
     assert set(found[:-2]) == {"tls"}
     assert "connected" not in found
+
+
+def test_a_wait_inside_dask_for_a_killed_worker_is_not_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def reported() -> None:
+        own = Connection("local:1")
+        await own.open()
+        try:
+            for error in (AllExit(), OSError("disk full")):
+                context = {"message": "never retrieved", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+        finally:
+            await own.close()
+
+    asyncio.run(reported())
+    (line,) = [one for one in caplog.records if one.name == "asyncio"]
+    assert "disk full" in str(line.exc_info)

@@ -226,9 +226,9 @@ def test_a_restarted_scheduler_and_late_workers_finish_the_run(
 def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     start: Start, burn: str, tmp_path: Path, scheduler: Any
 ) -> None:
-    facts = tmp_path / "other" / "krisis-9.9.dist-info"
+    facts = tmp_path / "other" / "krisis_eval-9.9.dist-info"
     facts.mkdir(parents=True)
-    text = "Metadata-Version: 2.1\nName: krisis\nVersion: 9.9\n"
+    text = "Metadata-Version: 2.1\nName: krisis-eval\nVersion: 9.9\n"
     (facts / "METADATA").write_text(text, encoding="utf-8", newline="")
     other = os.pathsep.join([str(facts.parent), os.environ.get("PYTHONPATH", "")])
     n, out, (address, begin) = 400, tmp_path / "runs", scheduler
@@ -238,7 +238,7 @@ def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     process = start(*run_words(burn, 50, out, *options))
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 2
-    assert "is refused: it has krisis 9.9, this machine 0.1.0" in errors
+    assert "is refused: it has krisis-eval 9.9, this machine 0.1.0" in errors
     assert not out.exists()
     strange.terminate()
     strange.wait()
@@ -248,5 +248,5 @@ def test_a_worker_of_another_version_is_refused_at_the_start_and_later(
     worker(start, address, PYTHONPATH=other)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0
-    assert "is refused: it has krisis 9.9, this machine 0.1.0" in errors
+    assert "is refused: it has krisis-eval 9.9, this machine 0.1.0" in errors
     check_same_as_one_machine(start, burn, n, out, tmp_path)

@@ -90,7 +90,8 @@ def plain_row(row: EvaluationResult) -> PlainRow:
         truth=row.ground_truth,
         prediction=row.prediction if row.outcome == "answered" else None,
         signals={STATED: row.confidence, **row.signals},
-        failed=None if row.error is None else f"{row.failure_class or 'failed'}: {row.error}",
+        failed=row.error,
+        failure_class=row.failure_class,
     )
 
 

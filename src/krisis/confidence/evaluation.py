@@ -101,7 +101,8 @@ class VariantCurve:
     @property
     def plan(self) -> CurvePlan:
         """What is asked of the curve."""
-        return CurvePlan(self.options.loss, tuple(self.options.coverages), tuple(self.cuts))
+        coverages = tuple(self.options.coverages)
+        return CurvePlan(self.options.loss, coverages, tuple(self.cuts), exact=False)
 
     @cached_property
     def figures(self) -> dict[str, float]:

@@ -132,17 +132,27 @@ def stability_of(
 
 
 def stability_of_saved(
-    run: Path, against: Sequence[Path] = (), *, seed: int = 42
+    run: str | Path | BenchmarkResult,
+    against: Sequence[str | Path | BenchmarkResult] = (),
+    *,
+    seed: int = 42,
 ) -> Stability | None:
-    """Return the stability of a saved run; None of a run file, which keeps one row per case."""
+    """Return the stability of a run; None of a run file, which keeps one row per case."""
     result = _saved(run)
     if result is None:
         return None
-    others = {path.name: found for path in against if (found := _saved(path)) is not None}
+    others = {
+        f"run {number}" if isinstance(other, BenchmarkResult) else Path(other).name: found
+        for number, other in enumerate(against, start=1)
+        if (found := _saved(other)) is not None
+    }
     return stability_of(result, others, seed=seed)
 
 
-def _saved(path: Path) -> BenchmarkResult | None:
+def _saved(run: str | Path | BenchmarkResult) -> BenchmarkResult | None:
+    if isinstance(run, BenchmarkResult):
+        return run
+    path = Path(run)
     if is_run_file(path):
         return load_run(path)
     return BenchmarkResult.load(path) if kind_of(path) == "saved result" else None

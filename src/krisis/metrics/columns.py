@@ -64,6 +64,9 @@ class ColumnReader(Protocol):
     def signal_column(self, name: str) -> FloatArray | None:
         """Return a signal, NaN where a row lacks it; None where there is no such column."""
 
+    def signal_names(self) -> list[str]:
+        """Return the names of the signals that there are columns of."""
+
     def clusters(self) -> IntArray:
         """Return a code of the patient of every row, numbered by first appearance."""
 
@@ -242,6 +245,9 @@ class _Part:
     def signal_column(self, name: str) -> FloatArray | None:
         values = self.whole.signal_column(name)
         return None if values is None else values[self.kept]
+
+    def signal_names(self) -> list[str]:
+        return self.whole.signal_names()
 
     def clusters(self) -> IntArray:
         return numbered(self.whole.clusters()[self.kept])

@@ -46,7 +46,8 @@ class TaskFacts:
     ``groups`` maps the groups that results are broken down by to their metadata keys; ``metrics``
     are scored beside the usual ones, the first being the headline; ``total`` says how the items of
     a patient add up; ``person`` and ``unit`` are the words for one cluster and one record;
-    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table;
+    ``costs`` is the preset of what answers and deferrals cost, written as in a cost table, and
+    ``price`` the cost of one deferral relative to one wrong answer;
     ``features`` are the findings that the task describes.
     """
 
@@ -63,6 +64,7 @@ class TaskFacts:
     metrics: tuple[str, ...] = ()
     total: TotalScale | None = None
     costs: JsonMapping | None = None
+    price: float | None = None
     features: Mapping[str, Finding] = field(default_factory=dict)
 
     @classmethod
@@ -81,6 +83,7 @@ class TaskFacts:
             default_loss=self.default_loss,
             groups=self.groups,
             total=self.total,
+            price=self.price,
         )
 
     def words(self, answer: object, *, whole: bool = False) -> str:

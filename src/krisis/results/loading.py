@@ -113,16 +113,28 @@ def metrics_asked(result: BenchmarkResult) -> list[BaseMetric]:
     return chosen or default_benchmark_metrics(task.metrics if task else ())
 
 
-def load_results(paths: Sequence[Path]) -> dict[str, BenchmarkResult]:
-    """Read several runs under short names: the model, with the file where models repeat."""
-    if len({path.resolve() for path in paths}) < len(paths):
+def load_results(runs: Sequence[Path | BenchmarkResult]) -> dict[str, BenchmarkResult]:
+    """Return several runs under short names: the model, with the file where models repeat.
+
+    Results in memory have no file: where their models repeat, they are numbered.
+    """
+    paths = [run for run in runs if isinstance(run, Path)]
+    places = {path.resolve() for path in paths} | {id(run) for run in runs} - set(map(id, paths))
+    if len(places) < len(runs):
         raise InvalidValue("the same run appears twice; name different runs")
-    results = [load_result(path) for path in paths]
-    stems = [path.resolve().name.removesuffix(".json").removesuffix(SUFFIX) for path in paths]
-    unclear = len(set(stems)) < len(stems)
-    names = distinct_names(
-        [result.backend_name for result in results], list(map(str, paths)) if unclear else stems
-    )
+    results = [load_result(run) if isinstance(run, Path) else run for run in runs]
+    stems = [
+        run.resolve().name.removesuffix(".json").removesuffix(SUFFIX)
+        if isinstance(run, Path)
+        else str(number)
+        for number, run in enumerate(runs, start=1)
+    ]
+    if len(set(stems)) < len(stems):
+        stems = [
+            str(run) if isinstance(run, Path) else stem
+            for run, stem in zip(runs, stems, strict=True)
+        ]
+    names = distinct_names([result.backend_name for result in results], stems)
     return dict(zip(names, results, strict=True))
 
 

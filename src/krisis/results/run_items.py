@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from krisis.errors import InvalidFile
+from krisis.errors import InvalidFile, InvalidValue
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import EvaluationResult
 from krisis.metrics.items import RunItems, Source
@@ -42,6 +42,16 @@ def read_items(path: str | Path, mode: str | None = None) -> RunItems:
         return _of_plain_run(run, path)
     result = with_rows(BenchmarkResult.from_dict(content, place=str(path)), path)
     return items_of_result(result, _source(result, mode, path))
+
+
+def items_of(run: str | Path | BenchmarkResult, mode: str | None = None) -> RunItems:
+    """Return the items of a run, by its path or of a result in memory."""
+    if not isinstance(run, BenchmarkResult):
+        return read_items(run, mode)
+    place = Path(run.provenance.run_file or run.backend_name or "the result")
+    if not run.rows:
+        raise InvalidValue(f"{place} holds scores and no rows; give the whole result")
+    return items_of_result(run, _source(run, mode, place))
 
 
 def read_result(path: str | Path, mode: str | None = None) -> BenchmarkResult:

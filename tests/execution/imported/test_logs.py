@@ -26,7 +26,7 @@ from krisis.runs.load import load_run
 HERE = Path(__file__).parent
 LOGS = HERE.parents[1] / "fixtures" / "imported"
 CONFIDENCE = {"confidence": r"pattern:Confidence: (\d+)%", "confidence_scale": 100.0}
-KEYS = {"cluster": "patient", "should_defer": "should_defer", "group": ["sex"]}
+KEYS = {"patient": "patient", "should_defer": "should_defer", "group": ["sex"]}
 
 
 def read(path: Path, kind: str = "inspect", **options: Any) -> ReadFile:

@@ -27,7 +27,7 @@ HEAD = "id,patient,label,said,sure,left,why,defer,sex"
 NAMED = {
     **COLUMNS,
     "id": "id",
-    "cluster": "patient",
+    "patient": "patient",
     "confidence": "sure",
     "abstained": "left",
     "failed": "why",
@@ -241,7 +241,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     table(folder, "truth: label", "prediction: said", "id: id", name="columns.yaml")
     done = krisis(
         *("import", *files, "--as", "csv", "--columns", folder / "columns.yaml", "-o", folder),
-        *("--confidence", "sure", "--cluster", "patient", "--abstained", "left", "--failed", "why"),
+        *("--confidence", "sure", "--patient", "patient", "--abstained", "left", "--failed", "why"),
         *("--should-defer", "defer", "--group", "sex", "--answers", "0=no,1=yes", "--positive", 1),
     )
     assert done.exit_code == 0, (done.output, done.exception)

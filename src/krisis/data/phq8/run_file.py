@@ -12,11 +12,13 @@ from krisis.data.phq8.items import ITEM_KEYS, N_SCORES
 from krisis.data.phq8.task import TASK
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonMapping, JsonObject, JsonValue
+from krisis.outcomes import NO_ANSWER_CLASSES
 
 SCHEMA_VERSION = "1"
 _MOST_LEVELS = 1000
 # What a model wrote is in the run; the run file holds figures.
 _TEXTS = frozenset({"evidence_quotes", "quotes_not_found"})
+_UNANSWERED = "items_without_answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,30 @@ def _participant(entry: JsonValue, scale: OrdinalScale, place: str) -> list[Plai
         if predicted.get(key, ...) is not None:
             _check_score(predicted, key, scale, f"{where}, item {key}: prediction")
     signals = _signals(entry, where)
-    return [PlainRow(name, key, truth[key], predicted[key], signals.get(key, {})) for key in items]
+    unanswered = _unanswered(entry, predicted, where)
+    return [
+        PlainRow(
+            name, key, truth[key], predicted[key], signals.get(key, {}), *unanswered.get(key, ())
+        )
+        for key in items
+    ]
+
+
+def _unanswered(
+    entry: JsonMapping, predicted: JsonMapping, place: str
+) -> Mapping[str, tuple[str, str]]:
+    """Return the items that the model replied to without an answer: why, and in which class."""
+    given = _mapping(entry, _UNANSWERED, place) if _UNANSWERED in entry else {}
+    found = {}
+    for key, said in given.items():
+        failure_class, _, error = str(said).partition(": ")
+        if predicted.get(key, ...) is not None or failure_class not in NO_ANSWER_CLASSES:
+            raise InvalidFile(
+                f"{place}, item {key}: items_without_answer must name an item whose prediction is "
+                f"null and one of {', '.join(sorted(NO_ANSWER_CLASSES))}, not {said!r}"
+            )
+        found[key] = error, failure_class
+    return found
 
 
 def _unscored(entry: JsonMapping, scale: OrdinalScale, place: str) -> Sequence[str]:
@@ -274,23 +299,33 @@ def _experiment(run: PlainRun) -> JsonObject:
 def _written(
     name: Label, rows: Sequence[PlainRow], items: Sequence[str], without: Sequence[str]
 ) -> JsonObject:
-    """Return one participant; a single item without an answer fails the participant.
+    """Return one participant; a single item that was not evaluated fails the participant.
 
     Items ``without`` a score in the corpus were not to be asked.
     """
     by_item = {row.item: row for row in rows}
-    errors = [f"{row.item}: {row.failed}" for row in rows if row.failed is not None]
+    errors = [
+        f"{row.item}: {row.failure_class or 'failed'}: {row.failed}"
+        for row in rows
+        if row.failed is not None and not row.has_no_answer
+    ]
     errors += [
         f"{item}: not asked, the run ended early"
         for item in items
         if item not in (*by_item, *without)
     ]
     ordered = [by_item[item] for item in items if item in by_item]
+    unanswered = {
+        row.item: f"{row.failure_class}: {_one_line([str(row.failed)])}"
+        for row in ordered
+        if row.has_no_answer
+    }
     return {
         "participant_id": name,
         "success": not errors,
         "error": _one_line(errors) if errors else None,
         **({"items_without_score": list(without)} if without else {}),
+        **({_UNANSWERED: unanswered} if unanswered else {}),
         "ground_truth_items": {row.item: row.truth for row in ordered},
         "predicted_items": {
             row.item: None if row.failed is not None else row.prediction for row in ordered

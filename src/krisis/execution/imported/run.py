@@ -5,24 +5,25 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from krisis import __version__
 from krisis.answers import AnswerSet
+from krisis.data.task import HEADLINE
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.execution.imported.base import Asking, ImportOptions, Reading
 from krisis.execution.imported.inspect_log import read_inspect_log
 from krisis.execution.imported.lm_eval import read_samples
-from krisis.execution.imported.prediction_table import COLUMNS, read_table
+from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
 from krisis.execution.imported.taking import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder, RunSettings
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import EvaluationResult, Rows
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.scoring import score_all
-from krisis.results.account import Imported, Provenance, RunFacts, Spending, TaskFacts
+from krisis.results.account import Agreement, Imported, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
 from krisis.results.call_totals import CallTotals
@@ -31,10 +32,16 @@ from krisis.runs.description import Identity
 from krisis.runs.write import RowPlace, StoredCase
 
 _TABLE = {*COLUMNS, "group", "reader"}
-_LOG = {"cluster", "should_defer", "group", "confidence"}
-_OF_ALL = {"confidence_scale", "answers", "ordinal", "positive", "abstain_answer", "empty"} | {
-    *("model", "task", "suite")
-}
+_LOG = {"patient", "should_defer", "group", "confidence"}
+_OF_ALL = {
+    "confidence_scale",
+    "answers",
+    "ordinal",
+    "positive",
+    "price",
+    "abstain_answer",
+    "empty",
+} | {*("model", "task", "suite")}
 # What each format reads with, and the options that it takes.
 FORMATS: dict[str, tuple[Callable[[Path, ImportOptions], Reading], set[str]]] = {
     "inspect": (read_inspect_log, _LOG | _OF_ALL | {"scorer"}),
@@ -65,7 +72,27 @@ def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
     if not path.is_file():
         raise InvalidFile(f"{path} is not a file; name the log or the table to import")
     digest = _sha256(path)
-    reading = read(path, options)
+    files = {path.name: digest}
+    return _taken(read(path, options), options, path, kind, files, _command(path, kind, options))
+
+
+def read_in_memory(frame: object, options: ImportOptions) -> ReadFile:
+    """Take the rows of a table in memory; refuse one of which no row can be taken."""
+    for name in options.given():
+        if name not in _TABLE | _OF_ALL:
+            raise InvalidValue(f"{name} does not go with a table; omit it")
+    path = Path(options.model or "the table")
+    return _taken(read_frame(frame, options), options, path, "frame", {}, "")
+
+
+def _taken(
+    reading: Reading,
+    options: ImportOptions,
+    path: Path,
+    kind: str,
+    files: Mapping[str, str],
+    command: str,
+) -> ReadFile:
     for name in ("model", "task", "suite"):
         setattr(reading, name, getattr(options, name) or getattr(reading, name))
     taken = take_all(reading.askings, options)
@@ -80,10 +107,10 @@ def read_file(path: Path, kind: str, options: ImportOptions) -> ReadFile:
     _refuse_missing_confidence(reading, taken, options)
     imported = Imported(
         format=kind,
-        files={path.name: digest},
+        files=files,
         taken_for=reading.taken_for,
         notes=(*reading.notes, *taken.notes),
-        command=_command(path, kind, options),
+        command=command,
         n_expected=max(reading.n_expected, len(reading.askings)) - taken.n_unread,
         n_read=len(reading.askings) - taken.n_unread,
         n_not_taken=len(taken.not_taken),
@@ -145,14 +172,14 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
         ordered=options.ordinal,
         positive=positive,
         groups={key: key for key in options.group},
+        price=options.price,
+        metrics=() if options.price is None else HEADLINE,
     )
 
 
 def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
     """Write the rows as a new run, scored."""
-    rows = Rows(read.taken.rows, read.task.answers_to_score())
-    repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
-    agreement = mark_agreement(rows) if repeats > 1 else None
+    rows, repeats, agreement = _rows(read)
     opening, stop = _opening(read, rows, repeats), read.reading.stop
     recorder = Recorder(out)
     recorder.describe(RunSettings(missing=f"it was imported from {read.path.name}"))
@@ -180,13 +207,37 @@ def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
     return result
 
 
+def _rows(read: ReadFile) -> tuple[Rows, int, Agreement | None]:
+    """Return the rows, how often each record was asked, and how far its answers agree."""
+    rows = Rows(read.taken.rows, read.task.answers_to_score())
+    repeats = max((row.metadata.get("sample_index", 0) for row in rows), default=0) + 1
+    return rows, repeats, mark_agreement(rows) if repeats > 1 else None
+
+
+def result_of(
+    read: ReadFile, metrics: Sequence[BaseMetric], options: BootstrapOptions
+) -> BenchmarkResult:
+    """Return the rows as a result in memory, scored; nothing is written."""
+    rows, repeats, agreement = _rows(read)
+    opening = _opening(read, rows, repeats)
+    facts = RunFacts(
+        provenance=replace(_provenance(rows, read.task, repeats), imported=read.imported),
+        spending=_spending(rows),
+        attrition=Attrition.of(rows, read.imported.n_expected),
+        stop=read.reading.stop,
+        agreement=agreement,
+    )
+    found = BenchmarkResult(rows, {}, opening.suite_description, opening.backend_name, facts=facts)
+    return found.scored(metrics or default_benchmark_metrics(read.task.metrics), options)
+
+
 def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
     suite, model, task = read.reading.suite, read.reading.model, read.task
     n_records = len({row.record_id for row in rows})
     identity = Identity(
         suite=suite,
         task=task.name,
-        data=next(iter(read.imported.files.values())),
+        data=next(iter(read.imported.files.values()), ""),
         n_records=n_records,
         repeats=repeats,
         backend={"imported": read.imported.format, "model": model},
