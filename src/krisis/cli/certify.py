@@ -10,7 +10,7 @@ import typer
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
 from krisis.confidence.calibrators import Calibrator, calibrator_from
-from krisis.decisions.certificate import certificate_from, certificate_lines
+from krisis.decisions.certificate import Certificate, certificate_from, certificate_lines
 from krisis.decisions.certify import CertifyOptions, certify_run
 from krisis.decisions.costs import read_costs
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
@@ -22,6 +22,7 @@ from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import dumps, read_object, write_text
 from krisis.metrics.items import RunItems
 from krisis.results.run_items import read_items
+from krisis.runs.ledger import CERTIFICATE, certificate_sentence, note_decision
 
 app = new_app()
 
@@ -130,7 +131,7 @@ def certify(
         by=[part.strip() for part in by.split(",") if part.strip()],
         score=score,
     )
-    certificate = certify_run(read_items(run, mode), options)
+    certificate = _noted(certify_run(read_items(run, mode), options), run)
     text = dumps(certificate.to_json())
     if output is not None:
         write_text(output, text + "\n")
@@ -142,6 +143,26 @@ def certify(
         typer.echo(f"wrote {output}", err=as_json)
     if all(part.threshold is None for part in certificate.parts):
         raise typer.Exit(1)
+
+
+def _noted(certificate: Certificate, run: Path) -> Certificate:
+    """Note the request in the ledger of the run; the certificate says how many there were."""
+    question = {
+        "risk": certificate.risk,
+        "delta": certificate.delta,
+        "method": certificate.method,
+        "loss": certificate.loss,
+        "confidence": certificate.confidence,
+        "calibrator": certificate.calibrator_hash,
+        "by": certificate.by,
+        "costs": certificate.costs,
+    }
+    found = [f"{part.group or 'all'}: {part.threshold}" for part in certificate.parts]
+    noted = note_decision(run, kind=CERTIFICATE, question=question, answer="; ".join(found))
+    sentence = certificate_sentence(noted)
+    if not sentence:
+        return certificate
+    return certificate.model_copy(update={"assumptions": [*certificate.assumptions, sentence]})
 
 
 def _check_output(output: Path | None, risk: float | None, time: str) -> None:

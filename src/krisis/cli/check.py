@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -11,13 +13,22 @@ from krisis.cli.certify import MaxNotEvaluated
 from krisis.cli.console import warn_of_damage
 from krisis.cli.help import command, new_app
 from krisis.cli.streams import echo_json
-from krisis.decisions.check import Gate, check_run, exit_code, to_json, to_junit, to_markdown
+from krisis.decisions.check import (
+    Gate,
+    Verdict,
+    check_run,
+    exit_code,
+    to_json,
+    to_junit,
+    to_markdown,
+)
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.json_values import dumps, write_text
 from krisis.results.base import BenchmarkResult
 from krisis.results.loading import load_result, scored_from_rows, with_rows
 from krisis.results.report_tables import mixture, optional_stopping
+from krisis.runs.ledger import CHECK, note_decision
 from krisis.yaml_values import read_mapping
 
 app = new_app()
@@ -70,6 +81,7 @@ def check(
     for caution in filter(None, (mixture(checked), optional_stopping(checked))):
         typer.echo(caution, err=True)
     verdicts = check_run(checked, wanted, against=baseline, max_not_evaluated=max_not_evaluated)
+    _note(run, wanted, against, verdicts)
     name = f"krisis check {run.resolve().name}"
     if junit is not None:
         _write(junit, to_junit(verdicts, name), f'<testsuites name="{_OWN}')
@@ -80,6 +92,16 @@ def check(
     else:
         typer.echo("\n".join(verdict.line() for verdict in verdicts))
     raise typer.Exit(exit_code(verdicts))
+
+
+def _note(run: Path, wanted: Gate, against: Path | None, verdicts: Sequence[Verdict]) -> None:
+    """Note the check in the ledger of the run, and say how many there were with other rules."""
+    question = {**asdict(wanted), "against": None if against is None else against.name}
+    answer = {0: "passed", 1: "failed"}.get(exit_code(verdicts), "not judged")
+    noted = note_decision(run, kind=CHECK, question=question, answer=answer)
+    n = len(noted.questions)
+    if n > 1:
+        typer.echo(f"{n} different checks were made on these rows", err=True)
 
 
 def _from_rows(path: Path) -> BenchmarkResult:

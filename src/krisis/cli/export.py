@@ -25,6 +25,7 @@ from krisis.results.export import (
 )
 from krisis.results.inspect_log import inspect_log
 from krisis.results.loading import load_result, with_rows
+from krisis.runs.places import copy_warning
 from krisis.runs.read import open_run
 from krisis.runs.schema import SUFFIX
 
@@ -82,6 +83,8 @@ def export(
         typer.echo(f"wrote {path}")
         return
     result = with_rows(load_result(run), run)
+    if warning := copy_warning(run):
+        typer.echo(warning, err=True)
     warn_of_damage([result])
     table = tidy_table(result)
     texts = {} if kind == "inspect" else {_dictionary(path): dictionary_text(table)}

@@ -19,6 +19,7 @@ from krisis.results.loading import load_result, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
 from krisis.results.report import format_metrics_json_report, format_report
 from krisis.results.seed_deferral import scored_by_flags
+from krisis.runs.places import copy_warning
 
 app = new_app()
 
@@ -62,6 +63,8 @@ def show(
         result = _by_flags(run, metric, deferral)
     else:
         result = _scored_again(run, metric) if metric else load_result(run)
+    if warning := copy_warning(run):
+        typer.echo(warning, err=True)
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
