@@ -321,7 +321,7 @@ def test_prompts_and_ways_are_compared_as_models_are(
     assert code == 0, err
     one = list_runs(sweep)[0]
     manifest = str(one / "manifest.json")
-    code, _, err = krisis("run", "--config", manifest, "--out", "again", cwd=tmp_path)
+    code, _, err = krisis("run", "--config", manifest, "--output", "again", cwd=tmp_path)
     assert code == 0, err
     assert sum(server.counts()["kinds"].values()) == n_calls
     (again,) = list_runs(tmp_path / "again")

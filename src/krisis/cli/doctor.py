@@ -24,9 +24,7 @@ _N_LINES_SHOWN = 20
 )
 def doctor(
     run: Path = typer.Argument(..., help="A run directory."),
-    wants_mending: bool = typer.Option(
-        False, "--mend", help="Set aside what is damaged; without it nothing is changed."
-    ),
+    wants_mending: bool = typer.Option(False, "--mend"),
 ) -> None:
     """Check every line of a run against its checksum and its suite; exit 1 if one is damaged."""
     if not wants_mending:

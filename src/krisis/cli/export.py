@@ -52,13 +52,9 @@ def export(
     kind: Kind = typer.Option(
         ...,
         "--to",
-        help="csv, jsonl, parquet, inspect (a log of inspect_ai), or run-file (the format of the "
-        "suite, where it has one).",
     ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="The file to write; else in this folder, named after the run."
-    ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace older files."),
+    output: Path | None = typer.Option(None, "--output", "-o"),
+    overwrite: bool = typer.Option(False, "--overwrite"),
 ) -> None:
     """Write one line per asking with a data dictionary, a log of Inspect, or a run file."""
     path = output or Path(f"{runs[0].resolve().name.removesuffix('.json')}{_SUFFIX[kind]}")

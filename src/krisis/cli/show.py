@@ -10,14 +10,12 @@ from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
-from krisis.metrics import BootstrapOptions
-from krisis.metrics.scoring import metrics_from_names
 from krisis.reporting.run_tables import score_tables
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
-from krisis.results.loading import load_result, with_rows
-from krisis.results.parquet import is_parquet, load_parquet
+from krisis.results.loading import with_rows
 from krisis.results.report import format_metrics_json_report, format_report
+from krisis.verbs import scoring as verbs
 
 app = new_app()
 
@@ -39,18 +37,15 @@ def show(
         [],
         "--metric",
         "-m",
-        help="Score the stored rows again with this metric or bundle; repeatable.",
     ),
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
-    save: Path | None = typer.Option(
-        None, "--save", help="Save rows and scores to this new file, a result that can be named."
-    ),
+    save: Path | None = typer.Option(None, "--save"),
 ) -> None:
     """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
-    result = _scored_again(run, metric) if metric else load_result(run)
+    result = verbs.score(run, metrics=metric)
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
@@ -58,14 +53,6 @@ def show(
         tables=lambda: score_tables(result),
         json=lambda: format_metrics_json_report(result),
     ).give(chosen, output)
-
-
-def _scored_again(run: Path, names: list[str]) -> BenchmarkResult:
-    metrics = metrics_from_names(names)
-    # A large Parquet file is scored by columns, and only once.
-    by_columns = run.is_file() and is_parquet(run)
-    stored = load_parquet(run) if by_columns else load_result(run)
-    return with_rows(stored, run).scored(metrics, BootstrapOptions())
 
 
 def _save(result: BenchmarkResult, run: Path, path: Path) -> None:

@@ -68,7 +68,7 @@ def score(
     groups: Sequence[str] = (),
     id: str = "",  # noqa: A002 - as the option is called
     should_defer: str = "",
-    failed: str = "",
+    error: str = "",
     repeat: str = "",
     answers: Sequence[Label] | Mapping[Label, str] | str = "",
     ordinal: bool = False,
@@ -97,7 +97,7 @@ def score(
         groups: Columns to break results down by.
         id: Column that names the case, by which `krisis.compare` finds the same one.
         should_defer: Column that says whether the case should be deferred.
-        failed: Column that says whether or why there is no answer.
+        error: Column that says whether or why there is no answer.
         repeat: Column that counts the askings of a case from 1.
         answers: The allowed answers, with words where they are a mapping.
         ordinal: Whether the answers are in their order.
@@ -128,7 +128,7 @@ def score(
         "group": list(groups),
         "id": id,
         "should_defer": should_defer,
-        "failed": failed,
+        "error": error,
         "repeat": repeat,
         "answers": list(answers) if isinstance(answers, tuple) else answers,
         "ordinal": ordinal,

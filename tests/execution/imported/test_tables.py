@@ -253,11 +253,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     [
         "show RUN -m accuracy",
         "show RUN",
-        "selective --input RUN --bootstrap-resamples 200",
+        "selective RUN --bootstrap-resamples 200",
         "compare RUN OTHER",
         "check RUN --require accuracy>=0.1 --max-not-evaluated 0.1",
         "doctor RUN",
-        "calibrate --input RUN --force -o OUT/calibrator.json",
+        "calibrate RUN --force -o OUT/calibrator.json",
         "export RUN --to csv -o OUT/rows.csv",
     ],
 )
@@ -345,7 +345,7 @@ def test_the_answers_of_a_reader_are_a_run_of_the_cases_that_they_read(tmp_path:
     assert [row.record_id for row in found.taken.rows] == ["c0", "c1", "c3", "c4", "c6", "c7"]
     assert all(row.outcome == "answered" for row in found.taken.rows)
     options = [word for key, value in {**COLUMNS, **named}.items() for word in (f"--{key}", value)]
-    done = krisis("import", path, "--as", "csv", *options, "--out", tmp_path / "runs")
+    done = krisis("import", path, "--as", "csv", *options, "--output", tmp_path / "runs")
     assert done.exit_code == 0, done.output
     assert "Backend: reader/dr_a" in done.output
     assert "Read:    6 of 8 records; the others are not part of this run" in done.output
