@@ -16,6 +16,7 @@ import pytest
 from tests.commands import krisis as command
 
 import krisis
+from krisis.decisions.costs import CostTable
 from krisis.errors import InvalidFile, InvalidValue, UnknownName
 from krisis.execution.imported.base import ImportOptions
 from krisis.execution.imported.run import read_file, write_run
@@ -108,14 +109,17 @@ def test_every_verb_takes_every_kind_of_input(
     found = krisis.selective(run, confidence="signals.margin", resamples=100)
     assert 0 < found.figures()["signals.margin"]["aurc"] < 0.3
     assert krisis.certify(run, risk=0.3, confidence="signals.margin").threshold is not None
-    assert krisis.decide(run, curve=True).points
+    assert krisis.decide(run, curve=True).curves
     assert krisis.audit(run, by=["sex"]).groups.n_rows == 240
     size = krisis.plan("estimate", half_width=0.05, pilots=run, simulations=100).n_patients
     assert size > 50
     assert krisis.check(run, require=[f"accuracy >= {accuracy - 0.01}"]).passed
     page = krisis.report(run, tmp_path / "page.html").path.read_text(encoding="utf-8")
-    assert page.startswith("<!DOCTYPE html>")
-    assert krisis.figure([run, other], tmp_path / "curves.svg").svg.startswith("<svg")
+    assert page.startswith("<!doctype html>")
+    forest = krisis.figure(
+        [run, other], tmp_path / "curves.svg", kind="forest", metrics=["accuracy"]
+    )
+    assert forest.svg.startswith("<svg")
     assert (tmp_path / "curves.svg").exists()
 
 
@@ -164,16 +168,13 @@ class Surgeon(krisis.BaseBackend):
 
     name = "surgeon"
 
-    def predict(self, record: Any) -> krisis.BackendResponse:
+    def evaluate(self, record: Any) -> krisis.BackendResponse:
         steadiness = (int(record.record_id.rpartition("-")[2]) * 37) % 100
         return krisis.BackendResponse(
             record.label if steadiness > 20 else 1 - record.label,
             confidence=0.5,
             signals={"steadiness": steadiness},
         )
-
-    def predict_batch(self, records: Any) -> list[krisis.BackendResponse]:
-        return [self.predict(record) for record in records]
 
 
 def test_a_signal_of_an_own_backend_is_a_confidence_in_every_verb(tmp_path: Path) -> None:
@@ -195,10 +196,12 @@ def test_a_signal_of_an_own_backend_is_a_confidence_in_every_verb(tmp_path: Path
     certificate = krisis.certify(run, risk=0.1, confidence=name)
     assert certificate.threshold is not None
     assert certificate.threshold > 20
-    assert krisis.audit(run, by=["ward"], confidence=name, threshold=50).groups.n_answered == 98
-    curve = krisis.decide(run, curve=True, confidence="stated")
-    assert curve.points
-    with pytest.raises(UnknownName, match="unknown signal 'steadines'.*steadiness"):
+    assert krisis.audit(run, by=["ward"], confidence=name, threshold=50).groups.threshold == 50
+    costs = CostTable(costs={(0, 1): 1.0, (1, 0): 1.0}, defer=0.2, place="here")
+    decision = krisis.decide(run, cost=costs, confidence=name)
+    assert decision.best_threshold is not None
+    assert 19 < decision.best_threshold < 25
+    with pytest.raises(UnknownName, match=r"unknown signal 'steadines'.*steadiness"):
         krisis.certify(run, risk=0.1, confidence="signals.steadines")
 
 

@@ -108,9 +108,11 @@ def selective(
         loss: error, abs or abs_norm; that of the task unless given.
         coverage_grid: Coverages at which to report risk.
         area_coverage: Report the areas up to this coverage too.
-        resamples: Number of resamples of patients.
+        resamples, seed, rng: Resamples of patients, their seed, and default or legacy draws.
+        interval_method: percentile, expanded_percentile, basic, bca or jackknife_t, in place of
+            the method that covers for each figure.
         intersection_only: Compare the patients that both runs have.
-        mode: The experiment of a PHQ-8 run file.
+        mode, against_mode: The experiment of a PHQ-8 run file, of either run.
 
     Returns:
         A `Selective` with curves, areas and risks, each with its interval.
@@ -234,6 +236,7 @@ def certify(
         cost: Cost table, or its YAML file, for the loss cost.
         rows_per_patient: Most rows that a patient can have.
         max_not_evaluated: Largest share of cases without a reply on which a run is judged.
+        mode: The experiment of a PHQ-8 run file.
 
     Returns:
         A `Certificate`: ``threshold`` is None where none can be certified, and each of ``parts``
@@ -280,6 +283,7 @@ def verify(
         confidence: The confidence variant, where it is not that of the certificate.
         calibration: The calibrator that made the score, where there is one.
         time: Metadata column that orders the patients.
+        mode: The experiment of a PHQ-8 run file.
 
     Returns:
         A `Verification`: ``verdict`` is held, broken or cannot tell.
@@ -362,6 +366,7 @@ def audit(
         loss: error, abs_norm or cost; that of the task unless given.
         agreement: Metadata columns with further labels; ``truth`` is the run's own.
         against: Other runs on the same cases.
+        mode: The experiment of a PHQ-8 run file.
         seed: Seed of permutations and resamples.
 
     Returns:
