@@ -45,7 +45,13 @@ def command(
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help has the one look."""
+    """A command whose help has the one look; what an option means is in the table of options."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for option in self.params:
+            if option.param_type_name == "option" and _longest(option) in FLAGS:
+                option.help = FLAGS[_longest(option)][1]  # type: ignore[attr-defined]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
@@ -198,7 +204,7 @@ def value_of(parameter: Any) -> str:
 
 
 def _meaning(option: Any) -> str:
-    text: str = FLAGS.get(_longest(option), ("", option.help or ""))[1]
+    text: str = option.help or ""
     default = getattr(option.default, "value", option.default)
     if option.required or not option.show_default or callable(default):
         return text

@@ -19,6 +19,7 @@ from krisis.json_values import JsonObject
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.base import BaseMetric
 from krisis.metrics.scoring import metrics_from_names
+from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.compare import CompareOptions, Comparison, compare_runs
 from krisis.results.loading import expanded, load_result, load_results, with_rows
@@ -49,7 +50,7 @@ def load(run: str | Path, *, mode: str | None = None) -> BenchmarkResult:
     0.5
     """
     path = Path(run)
-    if path.suffix.lower() in _TABLES and path.is_file():
+    if path.suffix.lower() in _TABLES and path.is_file() and not kind_of(path):
         raise InvalidFile(
             f"{path} is a table of predictions; name its columns: krisis.score({str(run)!r}, "
             "truth=…, prediction=…)"
