@@ -24,7 +24,7 @@ app = new_app()
     "krisis import logs/LOG.eval --as inspect --confidence metadata:confidence",
     "krisis import samples_TASK.jsonl --as lm-eval",
     "krisis import answers.csv --as csv --truth label --prediction answer",
-    "krisis import a.csv --as csv --truth label --prediction dr_a --reader-name dr_a",
+    "krisis import a.csv --as csv --truth y --prediction dr_a --reader-name dr_a",
 )
 def import_run(
     files: list[Path] = typer.Argument(..., help="Logs or tables; each becomes a run of its own."),
