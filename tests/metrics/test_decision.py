@@ -243,13 +243,13 @@ def test_an_interval_holds_the_value_and_allows_for_errors_not_seen() -> None:
     found = score["decision_skill"]
     assert found.value == 1.0
     assert found.interval is not None
-    assert (found.interval.high, found.interval.method) == (1.0, "pseudo_answer")
+    assert (found.interval.high, found.interval.method) == (1.0, "patient_bootstrap")
     assert 0.6 < found.interval.low < 0.9
     one = [case(0, 1, name="one"), case(0, 0, name="one")]
     both = score_all([DecisionSkill()], Rows(one, PRICED), intervals=BootstrapOptions())
     interval = both["decision_skill"].interval
     assert interval is not None
-    assert interval.reason == "needs_at_least_two_patients"
+    assert interval.reason == "needs_at_least_two_clusters"
 
 
 @pytest.mark.slow

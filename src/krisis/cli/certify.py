@@ -13,6 +13,7 @@ from krisis.decisions.certificate import certificate_lines
 from krisis.decisions.missing_rows import MOST_NOT_EVALUATED
 from krisis.decisions.sample import METHODS
 from krisis.decisions.verify import verification_json, verification_lines
+from krisis.display import spelled_out
 from krisis.errors import InvalidFile, InvalidValue
 from krisis.json_values import JsonObject, dumps, write_text
 from krisis.verbs import deciding as verbs
@@ -73,7 +74,7 @@ AsJson = Annotated[bool, typer.Option("--json")]
     "krisis certify --verify certificate.json runs/NEW",
 )
 def certify(
-    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
     risk: Bound = None,
     delta: Delta = None,
     method: MethodName = "",
@@ -135,4 +136,4 @@ def _show(facts: JsonObject, lines: list[str], as_json: bool) -> None:
     if as_json:
         echo_json(dumps(facts))
     else:
-        typer.echo("\n".join(lines))
+        typer.echo("\n".join(map(spelled_out, lines)))

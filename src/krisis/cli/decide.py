@@ -83,7 +83,7 @@ DefaultAction = Annotated[
     "krisis decide runs/RUN --reader-accuracy 0.9",
 )
 def decide(
-    run: Annotated[Path, typer.Argument(help="A run directory, a saved result or a run file.")],
+    run: Annotated[Path, typer.Argument(help="A run, a saved result or a run file.")],
     cost: Cost = None,
     write_cost: WriteCost = None,
     confidence: Confidence = "",

@@ -42,7 +42,7 @@ FLAGS: dict[str, tuple[str, str]] = {
         "Confidence: a variant such as stated, or signals.NAME; of `import`, a column or place.",
     ),
     "--confidence-scale": ("NUMBER", "What full confidence is, as 100."),
-    "--config": ("FILE", "Settings: YAML, or manifest.json of a run."),
+    "--config": ("FILE", "Settings: a YAML file, or a run."),
     "--cost": ("FILE", "Cost table (YAML) with `costs` and `defer`; `report` takes `preset` too."),
     "--coverage": ("SHARE", "Answer this share of the rows, the most confident, instead."),
     "--coverage-grid": ("SHARES", "Comma-separated coverages at which to report risk."),
@@ -51,6 +51,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--default-action": (
         "WORD",
         "With --curve: treat, or none (the default), where neither model nor reader decides.",
+    ),
+    "--deferral": (
+        "LABEL",
+        "seed: score by the three flags of the first version, not the suite's label.",
     ),
     "--delta": ("NUMBER", "Chance that the certificate is wrong; default 0.1."),
     "--detach": ("", "With --batch: submit, leave, collect later."),
@@ -105,7 +109,6 @@ FLAGS: dict[str, tuple[str, str]] = {
         "SHARE",
         "Largest share of cases without a reply on which a run is judged.",
     ),
-    "--mend": ("", "Set aside what is damaged; without it nothing is changed."),
     "--method": ("NAME", "One of: fixed-sequence, sgr, crc; default the first."),
     "--metric": ("METRIC", "Metric or bundle by its key; repeatable."),
     "--mode": ("NAME", "Mode of the suite or run file, as few_shot."),
@@ -149,6 +152,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--reader-name": ("", "Name of the person whose answers these are."),
     "--reader-sensitivity": ("SHARE", "Share of positive cases that a reader finds."),
     "--reader-specificity": ("SHARE", "Share of negative cases that a reader clears."),
+    "--repair": ("", "Save what is whole into a new file; the damaged one stays."),
     "--repeat": ("COLUMN", "Column that counts the askings of a record from 1."),
     "--require": ("RULE", "Such as 'accuracy >= 0.85' or 'lower(accuracy) >= 0.8'; repeatable."),
     "--resume": ("", "Continue the newest run of these settings."),
@@ -176,7 +180,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--title": ("TEXT", "A title of your own."),
     "--to": (
         "FORMAT",
-        "csv, jsonl, parquet, inspect (a log of inspect_ai), or run-file (the suite's own format).",
+        "csv, jsonl, parquet, inspect, run-file, krisis (a copy) or not-taken (rows left out).",
     ),
     "--token": (
         "",

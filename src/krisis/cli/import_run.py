@@ -67,7 +67,7 @@ def import_run(
         typer.echo(format_report(result))
         if one.taken.n_unread:
             typer.echo(one.taken.reading_words)
-        typer.echo(f"Run: {result.provenance.run_directory}")
+        typer.echo(f"Run: {result.provenance.run_file}")
 
 
 def _options(columns: Path | None, given: JsonObject) -> ImportOptions:

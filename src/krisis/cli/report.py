@@ -23,9 +23,7 @@ app = new_app()
     "krisis report runs/RUN --audit",
 )
 def report(
-    runs: list[Path] = typer.Argument(
-        ..., metavar="RUN", help="A run directory or a saved result (JSON)."
-    ),
+    runs: list[Path] = typer.Argument(..., metavar="RUN", help="A run or a saved result (JSON)."),
     output: Path = typer.Option(Path("report.html"), "--output", "-o"),
     figures: Path | None = typer.Option(None, "--figures"),
     against: list[Path] = typer.Option([], "--against"),

@@ -133,5 +133,5 @@ command(
     "krisis run phq8 --mode few_shot --model openai/NAME --repeats 5",
     "krisis run clinic.yaml --model openai/NAME",
     "krisis run ckd --model guideline --model logistic --task staging",
-    "krisis run --config runs/RUN/manifest.json",
+    "krisis run --config runs/RUN.krisis",
 )(with_options(run, _NAMES))

@@ -8,13 +8,15 @@ import typer
 
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
-from krisis.errors import InvalidValue
+from krisis.errors import InvalidValue, UnknownName
 from krisis.json_values import write_text
+from krisis.metrics import BootstrapOptions
 from krisis.reporting.run_tables import score_tables
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
-from krisis.results.loading import with_rows
+from krisis.results.loading import metrics_asked, with_rows
 from krisis.results.report import format_metrics_json_report, format_report
+from krisis.results.seed_deferral import scored_by_flags
 from krisis.verbs import scoring as verbs
 
 app = new_app()
@@ -26,17 +28,24 @@ app = new_app()
     "krisis show result.json --format markdown",
     "krisis show rows.parquet --metric accuracy --metric brier_score --format csv",
     "krisis show runs/RUN --metric binary --save rescored.json",
+    "krisis show runs/RUN --deferral seed",
 )
 def show(
     run: Path = typer.Argument(
         ...,
         metavar="RUN",
-        help="A run directory, a saved result or a metrics-only file (JSON), or rows in Parquet.",
+        help="A run, a saved result or a metrics-only file (JSON), or rows in Parquet.",
     ),
     metric: list[str] = typer.Option(
         [],
         "--metric",
         "-m",
+    ),
+    deferral: str = typer.Option(
+        "",
+        "--deferral",
+        metavar="LABEL",
+        help="seed: score by the three flags of the first version instead of the suite's label.",
     ),
     output_format: Format = "",
     as_json: AsJson = False,
@@ -45,7 +54,7 @@ def show(
 ) -> None:
     """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
-    result = verbs.score(run, metrics=metric)
+    result = _by_flags(run, metric, deferral) if deferral else verbs.score(run, metrics=metric)
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
@@ -53,6 +62,14 @@ def show(
         tables=lambda: score_tables(result),
         json=lambda: format_metrics_json_report(result),
     ).give(chosen, output)
+
+
+def _by_flags(run: Path, names: list[str], label: str) -> BenchmarkResult:
+    if label != "seed":
+        raise UnknownName.among("deferral label", label, ["seed"])
+    stored = with_rows(verbs.load(run), run)
+    metrics = verbs.chosen_metrics(names) or metrics_asked(stored)
+    return scored_by_flags(stored, metrics, BootstrapOptions())
 
 
 def _save(result: BenchmarkResult, run: Path, path: Path) -> None:

@@ -19,7 +19,8 @@ from krisis.metrics.row_order import in_patient_order
 from krisis.results.artefacts import kind_of
 from krisis.results.base import BenchmarkResult
 from krisis.results.comparison.matching import match_runs, refuse_other_data
-from krisis.results.store import load_run
+from krisis.runs.load import load_run
+from krisis.runs.places import is_run_file
 from krisis.statistics.bootstrap import BootstrapOptions, cluster_bootstrap
 from krisis.statistics.intervals import DEFAULT_LEVEL, Interval, level_name
 from krisis.statistics.repeatability import share_between, sign_flip_p, trend_within, within_sd
@@ -152,7 +153,7 @@ def _saved(run: str | Path | BenchmarkResult) -> BenchmarkResult | None:
     if isinstance(run, BenchmarkResult):
         return run
     path = Path(run)
-    if path.is_dir():
+    if is_run_file(path):
         return load_run(path)
     return BenchmarkResult.load(path) if kind_of(path) == "saved result" else None
 

@@ -132,7 +132,7 @@ class ColumnTable(Table):
         """Refuse what would need a row in memory for every line of the file."""
         raise InvalidValue(
             f"this needs every row in memory, and {self.reader.place} has {self.n_rows:,}; it "
-            "works on smaller files and on run directories"
+            "works on smaller files and on runs"
         )
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,12 @@ from krisis.metrics.base import BaseMetric, EvaluationResult
 from krisis.metrics.forms import Form, Mean, Uncertainty, Undefined, Weighted, ratio
 from krisis.metrics.table import FloatArray, IntArray, Label, Table, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
-from krisis.statistics.intervals import Interval, expanded_tail
+from krisis.statistics.pseudo_answer import (
+    N_RESAMPLES,
+    RIGHT_WEIGHT,
+    FigureRange,
+    bootstrap_interval,
+)
 
 __all__ = ["DecisionCost", "DecisionSkill", "EvaluationResult"]
 
@@ -256,8 +261,7 @@ class SkillForm(Form):
         covers (docs/reference/metrics.md has the simulation), and not 1.
         """
         pools = table.pools
-        if pools.n < 2:
-            return Uncertainty(Interval.undefined("needs_at_least_two_patients"))
+        drawn = replace(options, n_resamples=min(options.n_resamples, N_RESAMPLES))
         weighted = self.on(pools)
         rows_per_patient = self.n_evaluated / table.patients.n
         wrong = 1.0 + (rows_per_patient - 1.0) / 2.0
@@ -267,18 +271,15 @@ class SkillForm(Form):
             np.concatenate(
                 [
                     weighted.values(counts, extra_rows=rows, extra_regret=regret)
-                    for counts in resample_counts(pools.n, options)
+                    for counts in resample_counts(pools.n, drawn)
                 ]
             )
-            for rows, regret in ((wrong, wrong * regret_of_one), (0.5, 0.0))
+            for rows, regret in ((wrong, wrong * regret_of_one), (RIGHT_WEIGHT, 0.0))
         )
-        scale = math.sqrt(pools.n / (pools.n - 1))
-        tail = expanded_tail((1 - options.level) / 2, pools.n, scale=scale)
-        ends = (
-            min(float(np.nanquantile(low, tail)), self._value),
-            max(float(np.nanquantile(high, 1 - tail)), self._value),
+        figure = FigureRange(value=self._value, high=1.0)
+        return Uncertainty(
+            bootstrap_interval(low, high, figure, n_units=pools.n, level=options.level)
         )
-        return Uncertainty(Interval(*ends, options.level, "pseudo_answer"))
 
 
 class _WeightedSkill(Weighted):

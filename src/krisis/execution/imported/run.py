@@ -1,4 +1,4 @@
-"""From a file to a run directory: read, take, score and write with the recorder of every run."""
+"""From a file to a run: read, take, score and write with the recorder of every run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 from krisis import __version__
 from krisis.answers import AnswerSet
@@ -21,17 +20,16 @@ from krisis.execution.imported.lm_eval import read_samples
 from krisis.execution.imported.prediction_table import COLUMNS, read_frame, read_table
 from krisis.execution.imported.taking import Taken, take_all
 from krisis.execution.recorder import Opening, Recorder, RunSettings
-from krisis.json_values import dumps, write_text
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
-from krisis.metrics.base import BaseMetric, Rows
+from krisis.metrics.base import BaseMetric, EvaluationResult, Rows
 from krisis.metrics.scoring import score_all
 from krisis.results.account import Agreement, Imported, Provenance, RunFacts, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
-from krisis.results.cases import Cases
-from krisis.results.journal import Place, Spent
+from krisis.results.call_totals import CallTotals
 from krisis.results.repeats import mark_agreement
-from krisis.results.store import Identity
+from krisis.runs.description import Identity
+from krisis.runs.write import RowPlace, StoredCase
 
 _TABLE = {*COLUMNS, "group", "reader_name"}
 _LOG = {"patient", "should_defer", "group", "confidence"}
@@ -180,17 +178,17 @@ def _task(reading: Reading, taken: Taken, options: ImportOptions) -> TaskFacts:
 
 
 def write_run(read: ReadFile, out: Path) -> BenchmarkResult:
-    """Write the rows as a new run directory, scored."""
+    """Write the rows as a new run, scored."""
     rows, repeats, agreement = _rows(read)
     opening, stop = _opening(read, rows, repeats), read.reading.stop
     recorder = Recorder(out)
     recorder.describe(RunSettings(missing=f"it was imported from {read.path.name}"))
     try:
         recorder.begin(opening)
-        recorder.append(_places(len(rows)), rows, Spent())
+        recorder.append(_places(rows), rows, CallTotals())
         if stop is not None:
             recorder.note_stop(stop)
-        _list_not_taken(recorder, read.taken)
+        recorder.note_not_taken([(one.place, one.reason) for one in read.taken.not_taken])
         facts = RunFacts(
             provenance=recorder.signed(_provenance(rows, read.task, repeats)),
             spending=_spending(rows),
@@ -254,20 +252,36 @@ def _opening(read: ReadFile, rows: Rows, repeats: int) -> Opening:
             **({"read": read.reading.read} if read.reading.read else {}),
         },
         model,
-        Cases.of((row.record_id, row.cluster_id, row.ground_truth) for row in rows),
+        cases=[
+            StoredCase(
+                record_id=row.record_id,
+                cluster_id=row.cluster_id,
+                label=row.ground_truth,
+                metadata=row.metadata,
+            )
+            for row in _first_rows(rows).values()
+        ],
+        n_cases=len(rows),
         may_store_features=False,
         imported=read.imported,
     )
 
 
-def _places(n_rows: int) -> Sequence[Place]:
-    return [SimpleNamespace(position=position, record=None) for position in range(n_rows)]
+def _first_rows(rows: Rows) -> dict[str, EvaluationResult]:
+    """Return the first row of every record: what it says of its record goes for all."""
+    found: dict[str, EvaluationResult] = {}
+    for row in rows:
+        found.setdefault(row.record_id, row)
+    return found
 
 
-def _list_not_taken(recorder: Recorder, taken: Taken) -> None:
-    if taken.not_taken and recorder.directory is not None:
-        lines = (dumps(asdict(one), indent=None) + "\n" for one in taken.not_taken)
-        write_text(recorder.directory.not_taken, "".join(lines))
+def _places(rows: Rows) -> list[RowPlace]:
+    """Return where each row belongs; what it says beside its record's first row stays its own."""
+    place = {record_id: at for at, record_id in enumerate(_first_rows(rows))}
+    return [
+        RowPlace(position, place[row.record_id], int(row.metadata.get("sample_index") or 0))
+        for position, row in enumerate(rows)
+    ]
 
 
 def _provenance(rows: Rows, task: TaskFacts, repeats: int) -> Provenance:
@@ -282,7 +296,7 @@ def _provenance(rows: Rows, task: TaskFacts, repeats: int) -> Provenance:
 
 def _spending(rows: Rows) -> Spending:
     """Return what the rows say; how many calls that took is not known."""
-    known = Spending.of(Spent(), rows, elapsed_seconds=0.0)
+    known = Spending.of(CallTotals(), rows, elapsed_seconds=0.0)
     return Spending(
         input_tokens=known.input_tokens,
         output_tokens=known.output_tokens,
