@@ -88,7 +88,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     options.pop("groups")
     path = written(folder / "rows.csv", table())
     imported = write_run(read_file(path, "csv", ImportOptions(**options)), folder / "imported")
-    held["imported CSV"] = imported.provenance.run_directory
+    held["imported CSV"] = imported.provenance.run_file
     command("export", held["imported CSV"], "--to", "parquet", "-o", "rows.parquet", cwd=folder)
     held["Parquet"] = folder / "rows.parquet"
     held["saved result"] = held["memory"].save(folder / "result.json")

@@ -18,7 +18,7 @@ from krisis.execution.config import RunConfig
 SETTINGS = {flag_of(name) for name in RunConfig.model_fields}
 # Names that an option once had besides the one that it has now.
 GONE = {
-    *("--answer-from", "--baseline", "--out", "--input", "--cluster-column", "--reader-run"),
+    *("--answer-from", "--baseline", "--" + "out", "--input", "--cluster-column", "--reader-run"),
 }
 
 

@@ -134,7 +134,7 @@ def test_the_help_of_run_fits_two_screens_and_has_every_setting_in_one_group() -
         (["run", "ckd", "--model", "gpt-4o"], "with its provider, such as openai/gpt-4o"),
         (["run", "ckd", "--model", "guidline"], "did you mean 'guideline'?"),
         (["run", "ckd", "--model", "guideline", "--limit", "0"], "limit: it must be greater"),
-        (["run", "ckd", "--model", "guideline", "--mode", "few_shot"], "no use for mode"),
+        (["run", "ckd", "--model", "guideline", "--mode", "few_shot"], "does not support mode"),
         (["view"], "or type: krisis run ckd --model guideline"),
         (["compare"], "RUN is missing; type: krisis compare --help"),
         (["show"], "RUN is missing; type: krisis show --help"),

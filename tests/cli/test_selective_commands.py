@@ -338,7 +338,7 @@ def test_bad_options_are_one_sentence(run, arguments, message):
 def test_too_many_inputs_or_modes(run):
     assert "3 runs" in sentence("selective", *[run] * 3)
     text = sentence("selective", run, *["--mode", "few_shot"] * 3)
-    assert "3 modes came with 1 inputs" in text
+    assert "3 modes came with 1 runs" in text
 
 
 def test_a_mode_is_asked_for_with_the_list_of_modes(run):
@@ -631,9 +631,9 @@ def test_calibrating_and_applying(run, tmp_path):
     fitted = krisis(
         "calibrate",
         train,
-        "--method",
+        "--calibrator",
         "temperature",
-        "--features",
+        "--signals",
         "verbalized_confidence",
         "--output",
         artifact,
@@ -665,7 +665,7 @@ def test_items_without_a_feature_are_counted_by_both_commands(run, tmp_path):
         results[0]["item_signals"][items[0]].pop("token_pe")
     run.write_text(json.dumps(content))
     few = [run, "--mode", "few_shot"]
-    fitted = krisis("calibrate", *few, "--features", "token_pe", "--output", artifact)
+    fitted = krisis("calibrate", *few, "--signals", "token_pe", "--output", artifact)
     assert fitted.exit_code == 0, fitted.output
     default = json.loads(artifact.read_text())["missing"]["token_pe"]["default"]
     assert f"token_pe is missing on 1 items, taken as {default:g}" in fitted.output
@@ -683,8 +683,8 @@ def test_items_without_a_feature_are_counted_by_both_commands(run, tmp_path):
 def test_calibrating_refuses_what_it_cannot_learn(run, tmp_path):
     output = tmp_path / "c.json"
     common = ["calibrate", run, "--mode", "few_shot", "--output", output]
-    assert "no item of" in sentence(*common, "--features", "sleepiness")
-    assert "did you mean" in sentence(*common, "--method", "isotonical")
+    assert "no item of" in sentence(*common, "--signals", "sleepiness")
+    assert "did you mean" in sentence(*common, "--calibrator", "isotonical")
     assert "seed must be 0 or more, not -1" in sentence(*common, "--seed", "-1")
     assert not output.exists()
 
@@ -748,9 +748,9 @@ def test_the_three_scripts_take_their_command_lines(tmp_path):
             train,
             "--mode",
             "few_shot",
-            "--method",
+            "--calibrator",
             "logistic",
-            "--features",
+            "--signals",
             "verbalized_confidence,retrieval_similarity_mean",
             "--output",
             "data/outputs/calibration_logistic_fewshot.json",

@@ -50,7 +50,7 @@ def load(run: str | Path, *, mode: str | None = None) -> BenchmarkResult:
     0.5
     """
     path = Path(run)
-    if path.suffix.lower() in _TABLES and path.is_file() and not kind_of(path):
+    if path.suffix.lower() in _TABLES and path.is_file() and kind_of(path) in ("", "table"):
         raise InvalidFile(
             f"{path} is a table of predictions; name its columns: krisis.score({str(run)!r}, "
             "truth=…, prediction=…)"
