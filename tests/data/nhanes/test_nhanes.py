@@ -389,11 +389,11 @@ def test_a_server_on_this_machine_is_no_third_party(address, who, monkeypatch):
 
 
 def test_the_adults_are_written_with_their_terms(tmp_path, krisis):
-    code, err = krisis("data", "nhanes", "--out", "adults.csv")
+    code, err = krisis("data", "nhanes", "--output", "adults.csv")
     rows = (tmp_path / "adults.csv").read_text(encoding="utf-8").splitlines()
     assert code == 0
     assert len(rows) == 5534
     assert rows[0].startswith("id,age,sex,bmi,")
     assert "statistical reporting" in err
     for place in ("adults.csv", "nowhere/a.csv", "."):
-        assert krisis("data", "nhanes", "--out", place)[0] == 2
+        assert krisis("data", "nhanes", "--output", place)[0] == 2
