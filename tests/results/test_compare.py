@@ -545,7 +545,7 @@ def test_the_risk_in_force_and_a_mixture_of_patients_are_said_first() -> None:
         run.suite_description["deferral"] = {"risk": 0.1}
         run.scores_by_source = {"real": run.metric_scores, "synthetic": run.metric_scores}
     words = heading(compare_runs(runs, QUICK))
-    assert words.count("another answer has a probability of 0.1 or more") == 1
+    assert words.count("wrong with a probability of 0.1 or more") == 1
     assert words.count("is over real and synthetic patients") == 2
     assert warned(runs["a"]) == ["2 not evaluated", "real and synthetic patients together"]
 

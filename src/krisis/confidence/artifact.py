@@ -93,8 +93,8 @@ def _source(run: RunItems) -> JsonObject:
 def population(run: RunItems) -> JsonObject:
     """Return every denominator; end-to-end coverage also counts items that were not evaluated."""
     n_predicted = int(run.predicted.sum())
-    n_failed = run.table.n_not_evaluated
-    n_asked = run.n_items + n_failed
+    n_not_evaluated = run.table.n_not_evaluated
+    n_asked = run.n_items + n_not_evaluated
     return {
         "participants_total": len(run.participants) + len(run.failed) + len(run.left_out),
         "participants_included": len(run.participants),
@@ -104,7 +104,7 @@ def population(run: RunItems) -> JsonObject:
         "items_predicted": n_predicted,
         "items_abstained": run.table.n_abstained,
         "items_no_answer": run.table.n_no_answer,
-        "items_failed": n_failed,
+        "items_not_evaluated": n_not_evaluated,
         "items_not_asked": run.n_not_asked,
         "coverage_end_to_end": n_predicted / n_asked if n_asked else math.nan,
     }

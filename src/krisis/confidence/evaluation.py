@@ -325,7 +325,7 @@ def same_participants(
         if isinstance(run.table, ColumnTable):
             raise InvalidValue(
                 f"{run.source.path} has {run.table.n_rows:,} rows, which are scored by columns "
-                "alone; two runs are compared by patient, so give smaller files or run directories"
+                "alone; two runs are compared by patient, so give smaller files or runs"
             )
     left, right = _on_one_scale(left, right)
     _refuse_other_truth(left, right)

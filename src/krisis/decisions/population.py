@@ -12,7 +12,7 @@ import numpy as np
 
 from krisis.errors import InvalidValue, UnknownName
 from krisis.metrics.items import RunItems
-from krisis.metrics.labels import Label, canonical_label, is_label
+from krisis.metrics.labels import Label, is_label
 from krisis.metrics.table import BoolArray, FloatArray, IntArray, Units
 from krisis.statistics.bootstrap import BootstrapOptions, resample_counts
 from krisis.statistics.intervals import Interval
@@ -166,13 +166,14 @@ class _Resampled:
 
 def _shares(prevalence: Prevalence, run: RunItems) -> FloatArray:
     """Return the share of every true answer, refusing shares that do not fit the rows."""
+    answers = run.table.answers
     names = [str(label) for label in run.table.labels]
     present = {names[index] for index in np.unique(run.table.truth).tolist()}
     stated = prevalence.of
     given = _positive(stated[""], run) if "" in stated else stated
     found = dict.fromkeys(names, 0.0)
     for name, share in given.items():
-        label = str(canonical_label(name)) if is_label(name) else name
+        label = str(answers.key(name)) if is_label(name) else name
         if label not in found:
             raise UnknownName.among("name among the true answers:", name, sorted(present))
         if share > 0 and label not in present:

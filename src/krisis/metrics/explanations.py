@@ -42,6 +42,9 @@ REASONS: Mapping[str, str] = {
     "no_should_abstain_metadata": "the data do not say which cases are to be deferred",
     "every_case_is_to_be_deferred": "no case may be answered, all are to be deferred",
     "no_case_is_to_be_deferred": "no case is to be deferred",
+    "the_task_has_no_price_of_deferring": "the task states no price of deferring",
+    "the_best_constant_policy_is_nearly_ideal": "the best constant policy costs hardly more than "
+    "the ideal reader, so no skill can show",
     "coverage_is_never_reached": "fewer cases were answered than this share",
     "labels_have_no_order": "the answers have no order",
     "it_describes_this_run_alone": "it describes how this run went, and no patients",

@@ -21,13 +21,14 @@ from krisis.results.report_tables import (
     disease_table,
     disease_words,
     has_no_disease,
-    headline,
     headline_words,
     matrix_table,
     mixture,
     note_lines,
     reason_table,
     risk_sentence,
+    rule_table,
+    rule_words,
     stopping_lines,
 )
 from krisis.statistics.intervals import interval_heading
@@ -247,12 +248,13 @@ def _deferral(scores: MetricScores) -> list[str]:
     if score is None or math.isnan(score.value):
         return []
     counts = ", ".join(f"{count} {name}" for name, count in score.details["confusion"].items())
-    reasons = _table_lines(reason_table(score))
+    reasons, rules = (_table_lines(made(score)) for made in (reason_table, rule_table))
     return [
         f"Deferral: {counts}",
         *_table_lines(deferral_table(score)),
         *textwrap.wrap(deferral_words(score), 100),
         *(["", *reasons] if reasons else []),
+        *(["", *rules, *textwrap.wrap(rule_words(score), 100)] if rules else []),
     ]
 
 
@@ -280,8 +282,10 @@ def baseline_table(result: BenchmarkResult) -> dict[str, list[str]]:
         for source, scores in result.scores_by_source.items()
     } or {f"this run: {result.backend_name}": result.metric_scores}
     table = {**own, **result.baselines}
-    leading = headline(result)
-    columns = {**({leading.name: leading.name} if leading else {}), **_BASELINE_COLUMNS}
+    task = result.provenance.task_facts
+    own_metrics = [result.metric_scores.get(key) for key in (task.metrics if task else ())]
+    named = {score.name: score.name for score in own_metrics if score is not None}
+    columns = {**named, **_BASELINE_COLUMNS}
     names = [name for name in columns if name in result.metric_scores]
     if not names:  # the run was scored with others
         scored = {name for scores in result.baselines.values() for name in scores}

@@ -54,7 +54,7 @@ def heading(comparison: Comparison) -> str:
     if not comparison.paired:
         unpaired = (
             "UNPAIRED: at least one file holds scores but no rows, so the runs are compared as if "
-            "they had no case in common. Name full results or run directories for a paired test."
+            "they had no case in common. Name full results or runs for a paired test."
         )
         return "\n".join([unpaired, *about])
     bases = {pair.basis for pair in comparison.pairs}
