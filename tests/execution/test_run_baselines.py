@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from krisis import Benchmark, SuiteConfig, registry
 from krisis.backends.baselines.constant import AlwaysAnswer, Majority
-from krisis.benchmark import baseline_scores
+from krisis.benchmark import baseline_rows, baseline_scores
 from krisis.data.base import PatientRecord, RecordListSuite
 from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
@@ -16,7 +16,7 @@ from krisis.results.result import BenchmarkResult
 
 def test_the_scores_are_those_of_a_run_of_the_baseline():
     suite = CKDSuite(SuiteConfig(task="staging", n_synthetic=20))
-    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())
+    found = baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics())
     assert list(found) == list(suite.baselines)
     for name in suite.baselines:
         result = Benchmark(suite, registry.find("backends", name)()).run()
@@ -54,10 +54,10 @@ def test_a_baseline_that_cannot_be_prepared_is_left_out():
         baselines = ("majority", "always-abstain")
 
     suite = Bare([PatientRecord({"x": 1}, 0)])
-    found = baseline_scores(suite, suite.load(), default_benchmark_metrics())
+    found = baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics())
     assert list(found) == ["always-abstain"]
 
 
 def test_a_suite_without_baselines_adds_nothing():
     suite = RecordListSuite([PatientRecord({"x": 1}, 0)])
-    assert baseline_scores(suite, suite.load(), default_benchmark_metrics()) == {}
+    assert baseline_scores(baseline_rows(suite, suite.load()), default_benchmark_metrics()) == {}
