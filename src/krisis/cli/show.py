@@ -6,18 +6,20 @@ from pathlib import Path
 
 import typer
 
+from krisis.cli.console import has_colour
 from krisis.cli.formats import Answer, AsJson, Format, Output, chosen_format
 from krisis.cli.help import command, new_app
 from krisis.errors import InvalidValue
 from krisis.json_values import write_text
 from krisis.metrics import BootstrapOptions
 from krisis.metrics.scoring import metrics_from_names
+from krisis.pages.terminal import terminal_text
 from krisis.reporting.run_tables import score_tables
 from krisis.results.base import BenchmarkResult
 from krisis.results.column_rows import ColumnRows
 from krisis.results.loading import load_result, with_rows
 from krisis.results.parquet import is_parquet, load_parquet
-from krisis.results.report import format_metrics_json_report, format_report
+from krisis.results.report import format_metrics_json_report
 
 app = new_app()
 
@@ -44,17 +46,21 @@ def show(
     output_format: Format = "",
     as_json: AsJson = False,
     output: Output = None,
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", help="Print every figure, not only the verdict."
+    ),
     save: Path | None = typer.Option(
         None, "--save", help="Save rows and scores to this new file, a result that can be named."
     ),
 ) -> None:
     """Print the report of a run; with --metric, score its rows again without asking any model."""
     chosen = chosen_format(output_format, as_json, output)
+    colour = output is None and has_colour()
     result = _scored_again(run, metric) if metric else load_result(run)
     if save is not None:
         _save(with_rows(result, run), run, save)
     Answer(
-        text=lambda: format_report(result),
+        text=lambda: terminal_text(result.document(), verbose=verbose, colour=colour),
         tables=lambda: score_tables(result),
         json=lambda: format_metrics_json_report(result),
     ).give(chosen, output)

@@ -7,13 +7,14 @@ Nothing in it is formatted: the renderers ask `numbers` how a cell of a kind is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
+from krisis.json_values import JsonObject, plain
 from krisis.pages import numbers
 from krisis.pages.numbers import Estimate
 
-Kind = Literal["name", "count", "share", "difference", "points", "figure", "p"]
+Kind = Literal["name", "count", "share", "difference", "points", "figure", "threshold", "p"]
 Reply = Literal["yes", "partly", "no", "cannot tell"]
 Cell = str | int | float | Estimate | None
 
@@ -50,6 +51,8 @@ class Column:
             assert isinstance(cell, float)
             return numbers.p_value(cell)
         known = cell if isinstance(cell, Estimate) else Estimate(float(cell))
+        if self.kind == "threshold":
+            return numbers.threshold(known.value)
         return _WRITERS.get(self.kind, numbers.figure)(known, interval=interval)
 
     @property
@@ -82,23 +85,37 @@ class Sentences:
     lines: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names with what is known of each, such as the settings of a run."""
+
+    pairs: Sequence[tuple[str, str]]
+
+
+Content = Sentences | Table | Facts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """A part of a document under a heading; a folded one is opened by those who want it."""
 
     key: str
     title: str
-    parts: Sequence[Sentences | Table]
+    parts: Sequence[Content]
     folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """A figure inside its sentence: ``{}`` in the words is where it is written."""
+    """A figure inside its sentence: ``{}`` in the words is where it is written.
+
+    ``decides`` says that the answer hangs on it; others are there for those who look closer.
+    """
 
     words: str
     estimate: Estimate
     kind: Kind = "share"
+    decides: bool = True
 
     def __str__(self) -> str:
         return self.words.replace("{}", Column(self.kind, "").write(self.estimate))
@@ -121,8 +138,15 @@ class VerdictLine:
 
     def sentence(self) -> str:
         """Return the figures and what they were compared with, as every medium shows them."""
-        said = "; ".join(map(str, self.figures))
-        against = "; ".join(map(str, self.compared))
+        return self._sentence(self.figures, self.compared)
+
+    def brief(self) -> str:
+        """Return the figures that decide alone, with the first comparison."""
+        return self._sentence([one for one in self.figures if one.decides], self.compared[:1])
+
+    def _sentence(self, figures: Sequence[Stated], compared: Sequence[Stated]) -> str:
+        said = "; ".join(map(str, figures))
+        against = "; ".join(map(str, compared))
         text = f"{said} ({against})" if said and against else said or against
         return f"{text}: {self.reason}" if text and self.reason else text or self.reason
 
@@ -133,6 +157,20 @@ class Verdict:
 
     lines: Sequence[VerdictLine]
 
+    def to_dict(self) -> JsonObject:
+        """Return the lines by their keys, with full precision and without sentences."""
+        found: JsonObject = {
+            line.key: {
+                "question": line.question,
+                "answer": line.answer,
+                "reason": line.reason,
+                "figures": [asdict(one) for one in line.figures],
+                "compared": [asdict(one) for one in line.compared],
+            }
+            for line in self.lines
+        }
+        return dict(plain(found))
+
     def line(self, key: str) -> VerdictLine:
         """Return one line by its key."""
         return next(line for line in self.lines if line.key == key)
@@ -142,14 +180,15 @@ class Verdict:
 class Document:
     """All there is to show of a result, the answer first.
 
-    ``lead`` are the sentences above everything, such as what became of the cases; ``commands`` is
-    what one would type next.
+    ``lead`` are the sentences above everything, such as what became of the cases; ``first`` are
+    the keys of sections that a short form shows too; ``commands`` is what one would type next.
     """
 
     title: str
     lead: Sequence[str] = ()
     verdict: Verdict | None = None
     sections: Sequence[Section] = ()
+    first: Sequence[str] = ()
     commands: Sequence[str] = ()
 
     def section(self, key: str) -> Section:

@@ -14,7 +14,8 @@ from krisis.statistics.intervals import Interval
 MINUS = "\u2212"
 UNDEFINED = "undefined"
 _MOST_DECIMALS = 6
-_DECIMALS_OF_A_FIGURE = 4  # of one without an interval
+_DECIMALS_OF_A_FIGURE = 3  # of one without an interval
+_DECIMALS_OF_A_THRESHOLD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +92,25 @@ def points(estimate: Estimate, *, interval: bool = True) -> str:
 
 
 def figure(estimate: Estimate, *, interval: bool = True) -> str:
-    """Write a figure that is no share, such as an area, a cost or a threshold.
+    """Write a figure that is no share, such as an area or a cost.
 
     >>> figure(Estimate(0.0551, 0.0238, 0.0994)), figure(Estimate(0.8336))
-    ('0.06 (0.02–0.10)', '0.8336')
+    ('0.06 (0.02–0.10)', '0.834')
     """
     if math.isnan(estimate.value):
         return UNDEFINED
     value, ends = _rounded(estimate, scale=1, usual=_DECIMALS_OF_A_FIGURE)
     return f"{value} ({ends})" if ends and interval else value
+
+
+def threshold(value: float) -> str:
+    """Write a threshold, rounded up: what is answered above it is also above the true one.
+
+    >>> threshold(0.83361), threshold(0.9)
+    ('0.8337', '0.9000')
+    """
+    scale = 10**_DECIMALS_OF_A_THRESHOLD
+    return f"{math.ceil(round(value * scale, 6)) / scale:.{_DECIMALS_OF_A_THRESHOLD}f}"
 
 
 def p_value(p: float) -> str:

@@ -205,9 +205,12 @@ def _knew_when(run: RunItems, guideline: _Guideline | None) -> VerdictLine:
         due_too, safe_too = due & guideline.known, safe & guideline.known
         left, theirs = ~guideline.answered, guideline.answered
         if due_too.any() and safe_too.any():
+            also = f"{100 * theirs[safe_too].mean():.0f} %"
             compared = [
-                Stated(words="guideline {}", estimate=Estimate(float(left[due_too].mean()))),
-                Stated(words="{}", estimate=Estimate(float(theirs[safe_too].mean()))),
+                Stated(
+                    words=f"guideline {{}} and {also}",
+                    estimate=Estimate(float(left[due_too].mean())),
+                )
             ]
             parts = [(_minus(deferred, left), due_too), (_minus(answered, theirs), safe_too)]
             difference = _mean_of_parts(table, parts)
@@ -318,7 +321,7 @@ def _calibration(table: Table) -> list[Stated]:
         return []
     interval: Interval = form.uncertainty(table, BootstrapOptions()).interval
     found = Estimate.of(form.value(), interval)
-    return [Stated(words="calibration error {}", estimate=found, kind="figure")]
+    return [Stated(words="calibration error {}", estimate=found, kind="figure", decides=False)]
 
 
 def _most_confident(table: Table) -> Stated:
@@ -327,7 +330,7 @@ def _most_confident(table: Table) -> Stated:
     limit = stated[-max(1, math.ceil(_MOST_CONFIDENT * stated.size))]
     top = table.usable & (table.confidence >= limit)
     words = f"{{}} of its {top.sum():,} most confident answers are wrong"
-    return Stated(words=words, estimate=_share(table, ~table.correct, top))
+    return Stated(words=words, estimate=_share(table, ~table.correct, top), decides=False)
 
 
 # --- Usable at the risk that is allowed? ----------------------------------------------------
@@ -352,7 +355,7 @@ def _usable(run: RunItems, options: VerdictOptions) -> tuple[VerdictLine, BoolAr
             Stated(
                 words="answers with a confidence of at least {}",
                 estimate=Estimate(found.threshold),
-                kind="figure",
+                kind="threshold",
             ),
             Stated(words="{} of cases", estimate=Estimate.of(float(accepted.mean()), coverage)),
         ]
@@ -424,6 +427,30 @@ def _groups(table: Table, accepted: BoolArray | None, options: VerdictOptions) -
         return line(None, found, [against])
     counted = f"none of {len(large)} groups of {SMALLEST_GROUP} patients or more"
     return line(None, reason=counted)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShares:
+    """A declared group: its cases, the share answered, and the share right of these."""
+
+    name: str
+    n: int
+    answered: Estimate
+    right: Estimate | str
+
+
+def group_shares(table: Table) -> list[GroupShares]:
+    """Return the figures of every declared group of enough patients, the worst first."""
+    found = []
+    for name, inside in _large_groups(table, table.everyone).items():
+        right: Estimate | str = f"fewer than {SMALLEST_GROUP} answered"
+        answered = inside & table.answered
+        if np.unique(table.patients.code[answered]).size >= SMALLEST_GROUP:
+            right = _share(table, table.correct, answered)
+        n = int(inside.sum())
+        found.append(GroupShares(name, n, _share(table, table.answered, inside), right))
+    worst = [(1.0 if isinstance(g.right, str) else g.right.value, i) for i, g in enumerate(found)]
+    return [found[i] for _, i in sorted(worst)]
 
 
 def _large_groups(table: Table, answered: BoolArray) -> dict[str, BoolArray]:

@@ -1,0 +1,122 @@
+"""Documents on a terminal: 80 columns, the verdict first, everything else on request."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from krisis.pages.document import Content, Document, Facts, Reply, Sentences, Table, Verdict
+
+WIDTH = 80
+# Letters by which what a model or a stranger wrote could steer the terminal.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_COLOURS: dict[Reply | None, str] = {
+    "yes": "bold green",
+    "partly": "bold yellow",
+    "no": "bold red",
+    "cannot tell": "bold",
+    None: "",
+}
+
+
+def terminal_text(document: Document, *, verbose: bool = True, colour: bool = False) -> str:
+    """Return a document as text: the verdict and what to type next, and all else if ``verbose``.
+
+    >>> terminal_text(Document(title="ckd detection", lead=["2 cases"]))
+    'ckd detection\\n2 cases'
+    """
+    console = Console(
+        file=io.StringIO(),
+        width=WIDTH,
+        highlight=False,
+        markup=False,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+    )
+    _print_document(console, document, verbose=verbose)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    lines = (line.rstrip() for line in file.getvalue().replace("\u00a0", " ").splitlines())
+    return "\n".join(lines).strip("\n")
+
+
+def _print_document(console: Console, document: Document, *, verbose: bool) -> None:
+    console.print(_safe(document.title, "bold"))
+    for line in document.lead:
+        console.print(_safe(line))
+    if document.verdict is not None:
+        console.print()
+        console.print(_verdict(document.verdict, verbose=verbose))
+    for section in document.sections:
+        if verbose or section.key in document.first:
+            console.print()
+            console.print(_safe(section.title, "bold"))
+            for place, part in enumerate(section.parts):
+                if place:
+                    console.print()
+                _print_part(console, part)
+    if document.commands:
+        console.print()
+        for command in document.commands:
+            # A command to copy is never broken.
+            console.print(_safe(command), soft_wrap=True)
+
+
+def _safe(text: str, style: str = "") -> Text:
+    """Return text that cannot steer the terminal, and that no line break parts from its sign."""
+    return Text(_CONTROL.sub("\ufffd", text).replace(" %", "\u00a0%"), style=style)
+
+
+def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=24)
+    grid.add_column(width=11)
+    grid.add_column()
+    for line in verdict.lines:
+        said = line.sentence() if verbose else line.brief()
+        answer = Text(line.answer or "", style=_COLOURS[line.answer])
+        grid.add_row(_safe(line.question), answer, _safe(said))
+    return grid
+
+
+def _print_part(console: Console, part: Content) -> None:
+    if isinstance(part, Sentences):
+        for line in part.lines:
+            console.print(_safe(line))
+    elif isinstance(part, Facts):
+        console.print(Padding(_facts(part), (0, 0, 0, 2)))
+    else:
+        _print_table(console, part)
+
+
+def _facts(facts: Facts) -> Grid:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(max_width=30)
+    grid.add_column(overflow="fold")
+    for name, value in facts.pairs:
+        grid.add_row(_safe(name), _safe(value))
+    return grid
+
+
+def _print_table(console: Console, table: Table) -> None:
+    if table.title:
+        console.print(_safe(table.title))
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for place, column in enumerate(table.columns):
+        grid.add_column(
+            _safe(column.heading),
+            justify="right" if column.is_number else "left",
+            overflow="fold",
+            no_wrap=place == 0 and len(table.columns) > 3,
+        )
+    for row in table.written():
+        grid.add_row(*map(_safe, row))
+    console.print(grid)
+    if table.note:
+        console.print(_safe(table.note))
