@@ -31,9 +31,9 @@ def html_fragment(document: Document) -> str:
     """Return a document as HTML: the answer first, folded sections closed.
 
     >>> html_fragment(Document(title="<b>", lead=["2 cases"]))
-    '<h1>&lt;b&gt;</h1><p>2 cases</p>'
+    '<p>2 cases</p><h1>&lt;b&gt;</h1>'
     """
-    parts = [f"<h1>{escaped(document.title)}</h1>", *map(_paragraph, document.lead)]
+    parts = [*map(_paragraph, document.lead), f"<h1>{escaped(document.title)}</h1>"]
     if document.verdict is not None:
         parts.append(verdict_html(document.verdict))
     parts += map(_section, document.sections)
@@ -137,10 +137,7 @@ def partition_html(partition: Partition, address: Address | None = None) -> str:
 
 def _bar(bar: _Bar, cells: Cells, longest: int, address: Address | None) -> str:
     counts = (cells.right, cells.wrong, cells.abstained, cells.no_answer)
-    if bar.kind == DUE:  # what was due comes first
-        order = (2, 0, 1, 3)
-    else:
-        order = (0, 1, 2, 3)
+    order = (2, 0, 1, 3) if bar.kind == DUE else (0, 1, 2, 3)  # what was due comes first
     start, parts, legend = 0.0, [], []
     for place in order:
         n, tone, words = counts[place], _TONES[place], bar.words[place]

@@ -15,6 +15,8 @@ from krisis.pages.document import Content, Document, Facts, Reply, Sentences, Ta
 WIDTH = 80
 # Letters by which what a model or a stranger wrote could steer the terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# In place of a space at which no line may break; rich breaks at U+00A0 too.
+_TIED = "\ue000"
 _COLOURS: dict[Reply | None, str] = {
     "yes": "bold green",
     "partly": "bold yellow",
@@ -28,7 +30,7 @@ def terminal_text(document: Document, *, verbose: bool = True, colour: bool = Fa
     """Return a document as text: the verdict and what to type next, and all else if ``verbose``.
 
     >>> terminal_text(Document(title="ckd detection", lead=["2 cases"]))
-    'ckd detection\\n2 cases'
+    '2 cases\\nckd detection'
     """
     console = Console(
         file=io.StringIO(),
@@ -42,14 +44,14 @@ def terminal_text(document: Document, *, verbose: bool = True, colour: bool = Fa
     _print_document(console, document, verbose=verbose)
     file = console.file
     assert isinstance(file, io.StringIO)
-    lines = (line.rstrip() for line in file.getvalue().replace("\u00a0", " ").splitlines())
+    lines = (line.rstrip() for line in file.getvalue().replace(_TIED, " ").splitlines())
     return "\n".join(lines).strip("\n")
 
 
 def _print_document(console: Console, document: Document, *, verbose: bool) -> None:
-    console.print(_safe(document.title, "bold"))
-    for line in document.lead:
+    for line in document.lead:  # what became of the cases comes before anything else
         console.print(_safe(line))
+    console.print(_safe(document.title, "bold"))
     if document.verdict is not None:
         console.print()
         console.print(_verdict(document.verdict, verbose=verbose))
@@ -70,7 +72,7 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
 
 def _safe(text: str, style: str = "") -> Text:
     """Return text that cannot steer the terminal, and that no line break parts from its sign."""
-    return Text(_CONTROL.sub("\ufffd", text).replace(" %", "\u00a0%"), style=style)
+    return Text(_CONTROL.sub("\ufffd", text).replace(" %", f"{_TIED}%"), style=style)
 
 
 def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:

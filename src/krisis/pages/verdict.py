@@ -191,11 +191,11 @@ def _knew_when(run: RunItems, guideline: _Guideline | None) -> VerdictLine:
     deferred, answered = ~table.answered, table.answered
     figures = [
         Stated(
-            words=f"left {{}} of the {due.sum():,} cases it should leave",
+            words=f"left {{}} of the {due.sum():,} cases to leave",
             estimate=_share(table, deferred, due),
         ),
         Stated(
-            words=f"answered {{}} of the {safe.sum():,} safe ones",
+            words=f"answered {{}} of the {safe.sum():,} safe",
             estimate=_share(table, answered, safe),
         ),
     ]
@@ -282,7 +282,9 @@ def _right(table: Table, guideline: _Guideline | None) -> VerdictLine:
     if guideline is not None and (both := answered & guideline.answered).any():
         theirs = float(guideline.correct[both].mean())
         mine = float(table.correct[both].mean())
-        shown = f"{100 * mine:.0f} % against {{}} by the guideline on {both.sum():,} both answered"
+        shown = (
+            f"guideline {{}}, this model {100 * mine:.0f} % where both answered ({both.sum():,})"
+        )
         compared = [Stated(words=shown, estimate=Estimate(theirs))]
         difference = _mean_of_parts(table, [(_minus(table.correct, guideline.correct), both)])
     # The best constant answer is the most frequent truth of the cases that were answered.
@@ -353,11 +355,13 @@ def _usable(run: RunItems, options: VerdictOptions) -> tuple[VerdictLine, BoolAr
         coverage = ratio_interval(sample, accepted, np.ones(sample.n_rows, np.bool_))
         figures = [
             Stated(
-                words="answers with a confidence of at least {}",
+                words="from a confidence of {}",
                 estimate=Estimate(found.threshold),
                 kind="threshold",
             ),
-            Stated(words="{} of cases", estimate=Estimate.of(float(accepted.mean()), coverage)),
+            Stated(
+                words="answers {} of cases", estimate=Estimate.of(float(accepted.mean()), coverage)
+            ),
         ]
         return line("yes", figures), accepted
     curve = found.tested.curve
