@@ -109,13 +109,13 @@ class Section:
 class Stated:
     """A figure inside its sentence: ``{}`` in the words is where it is written.
 
-    ``decides`` says that the answer hangs on it; others are there for those who look closer.
+    ``brief`` says that the shortest form of the verdict shows it too.
     """
 
     words: str
     estimate: Estimate
     kind: Kind = "share"
-    decides: bool = True
+    brief: bool = True
 
     def __str__(self) -> str:
         return self.words.replace("{}", Column(self.kind, "").write(self.estimate))
@@ -138,24 +138,32 @@ class VerdictLine:
 
     def sentence(self) -> str:
         """Return the figures and what they were compared with, as every medium shows them."""
-        return self._sentence(self.figures, self.compared)
+        return _sentence(self.figures, self.compared, self.reason)
 
     def brief(self) -> str:
-        """Return the figures that decide alone, with the first comparison."""
-        return self._sentence([one for one in self.figures if one.decides], self.compared[:1])
+        """Return the figures of the shortest form; what is no question then needs no reason."""
+        figures, compared = ([one for one in g if one.brief] for g in (self.figures, self.compared))
+        reason = "" if self.answer is None and figures else self.reason
+        return _sentence(figures, compared, reason)
 
-    def _sentence(self, figures: Sequence[Stated], compared: Sequence[Stated]) -> str:
-        said = "; ".join(map(str, figures))
-        against = "; ".join(map(str, compared))
-        text = f"{said} ({against})" if said and against else said or against
-        return f"{text}: {self.reason}" if text and self.reason else text or self.reason
+
+def _sentence(figures: Sequence[Stated], compared: Sequence[Stated], reason: str) -> str:
+    said, against = ("; ".join(map(str, group)) for group in (figures, compared))
+    text = f"{said} ({against})" if said and against else said or against
+    return f"{text}: {reason}" if text and reason else text or reason
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The six lines that a head of department reads first."""
+    """The six lines that a head of department reads first.
+
+    ``about`` names the patients where they are not all of the run: real and synthetic patients
+    are never judged together.
+    """
 
     lines: Sequence[VerdictLine]
+    about: str = ""
+    level: float = 0.95
 
     def to_dict(self) -> JsonObject:
         """Return the lines by their keys, with full precision and without sentences."""

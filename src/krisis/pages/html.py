@@ -21,7 +21,7 @@ from krisis.pages.document import (
     Verdict,
     VerdictLine,
 )
-from krisis.pages.numbers import Estimate, count, share
+from krisis.pages.numbers import Estimate, count, level, share
 
 # Kind of cases and what became of them → the address of these cases, or nothing.
 Address = Callable[[str, str], str]
@@ -47,7 +47,12 @@ def _paragraph(text: str) -> str:
 def verdict_html(verdict: Verdict) -> str:
     """Return the box that every page of a run begins with."""
     lines = "".join(map(_verdict_line, verdict.lines))
-    return f'<section class="verdict" aria-label="Verdict"><dl>{lines}</dl></section>'
+    about = f"Verdict on the {verdict.about}" if verdict.about else ""
+    title = f'<p class="bar-title">{escaped(about)}</p>' if about else ""
+    label = escaped(about or "Verdict")
+    note = f'<p class="note">Intervals of the verdict: {level(verdict.level)}.</p>'
+    body = f"{title}<dl>{lines}</dl>{note}"
+    return f'<section class="verdict" aria-label="{label}">{body}</section>'
 
 
 def _verdict_line(line: VerdictLine) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from krisis.json_values import JsonValue
 from krisis.metrics.base import MetricScore, MetricScores
@@ -11,7 +12,7 @@ from krisis.metrics.explanations import explained, method_lines, methods_of
 from krisis.metrics.partition import DUE, SAFE, Cells, Partition
 from krisis.pages.document import Cell, Column, Content, Document, Facts, Section, Sentences, Table
 from krisis.pages.numbers import Estimate, count
-from krisis.pages.verdict import VerdictOptions, group_shares, verdict_of
+from krisis.pages.verdict import VerdictOptions, group_shares, one_kind, verdict_of
 from krisis.results.account import EXECUTION_FIELDS, Spending, TaskFacts
 from krisis.results.attrition import Attrition
 from krisis.results.base import BenchmarkResult
@@ -49,21 +50,25 @@ def run_document(result: BenchmarkResult, options: VerdictOptions | None = None)
     lead = [*([result.damage] if result.damage else []), str(counts), *stopping_lines(result)]
     if isinstance(read := result.suite_description.get("read"), str):
         lead.append(f"Read {read} records; the others are not part of this run.")
+    if result.provenance.imported is not None:
+        lead.append(f"IMPORTED {result.provenance.imported}")
+    if result.scores_by_source:
+        lead.append(mixture(result))
     failures = _failures(counts)
     how = Section(key="how", title="How it was made", parts=_how(result), folded=True)
-    if counts.says_nothing or not result.rows:
-        nothing = [NOTHING_ANSWERED] if counts.says_nothing else []
+    if counts.says_nothing:
         return Document(
             title=_title(result),
-            lead=[*lead, *nothing],
-            sections=[*failures, *_scores(result), how],
+            lead=[*lead, NOTHING_ANSWERED],
+            sections=[*failures, how],
             first=("failures",),
         )
+    rows = [*_cases(result), *_groups(result)] if result.rows else []  # else it holds scores alone
     return Document(
         title=_title(result),
         lead=lead,
-        verdict=verdict_of(result, options),
-        sections=[*failures, *_cases(result), *_groups(result), *_scores(result), how],
+        verdict=verdict_of(result, options) if result.rows else None,
+        sections=[*failures, *rows, *_scores(result), how],
         first=("failures",),
         commands=_commands(result),
     )
@@ -119,11 +124,7 @@ def _cases(result: BenchmarkResult) -> list[Section]:
     headings = ("right", "wrong", "deferred", "no answer", "all")
     columns = (Column("name", "cases"), *(Column("count", one) for one in headings))
     parts: list[Content] = [Table(columns=columns, rows=rows)]
-    risk = risk_sentence(result.suite_description)
-    score = result.metric_scores.get("deferral_alignment")
-    if score is not None and not math.isnan(score.value):
-        parts += _deferral(score)
-    if risk:
+    if risk := risk_sentence(result.suite_description):
         parts.append(Sentences([risk]))
     return [Section(key="cases", title="What became of the cases", parts=parts)]
 
@@ -136,8 +137,11 @@ _PARTS = {
 }
 
 
-def _deferral(score: MetricScore) -> list[Content]:
+def _deferral(scores: MetricScores) -> list[Section]:
     """Return both sides of deferral, for all cases and for each kind, and the reasons."""
+    score = scores.get("deferral_alignment")
+    if score is None or math.isnan(score.value):
+        return []
     details = score.details
     kinds = {**details.get("by_kind", {}), **details.get("by_prior", {})}
     named = [("all cases", details), *((_PARTS.get(n, n), part) for n, part in kinds.items())]
@@ -176,14 +180,15 @@ def _deferral(score: MetricScore) -> list[Content]:
             Column("share", "share"),
         )
         found.append(Table(columns=shown, rows=[list(one.values()) for one in reasons]))
-    return found
+    return [Section(key="deferral", title="Deferral", parts=found)]
 
 
 # --- Groups ----------------------------------------------------------------------------------
 
 
 def _groups(result: BenchmarkResult) -> list[Section]:
-    found = group_shares(result.rows.table)
+    judged, about = one_kind(result)
+    found = group_shares(judged.rows.table)
     if not found:
         return []
     columns = (
@@ -193,28 +198,29 @@ def _groups(result: BenchmarkResult) -> list[Section]:
         Column("share", "right when answered"),
     )
     rows = [[g.name, g.n, g.answered, g.right] for g in found]
-    return [Section(key="groups", title="By group", parts=[Table(columns=columns, rows=rows)])]
+    title = f"By group, {about}" if about else "By group"
+    return [Section(key="groups", title=title, parts=[Table(columns=columns, rows=rows)])]
 
 
 # --- Scores ----------------------------------------------------------------------------------
 
 
 def _scores(result: BenchmarkResult) -> list[Section]:
+    """Return the scores, of each kind of patients apart: together they are a result for neither."""
     task = result.provenance.task_facts
     if not result.scores_by_source:
-        found = _scores_of(result.metric_scores, task)
-    else:
-        found = [Section(key="sources", title="Sources", parts=[Sentences([mixture(result)])])]
-        for source, scores in result.scores_by_source.items():
-            found += [
-                Section(
-                    key=f"{one.key}-{source}",
-                    title=f"{one.title}, {source} patients",
-                    parts=one.parts,
-                    folded=one.folded,
-                )
-                for one in _scores_of(MetricScores(scores), task)
-            ]
+        return [
+            *_deferral(result.metric_scores),
+            *_baselines(result),
+            *_scores_of(result.metric_scores, task),
+        ]
+    found = []
+    for source, stored in result.scores_by_source.items():
+        scores = MetricScores(stored)
+        found += [
+            replace(one, key=f"{one.key}-{source}", title=f"{one.title}, {source} patients")
+            for one in (*_deferral(scores), *_scores_of(scores, task))
+        ]
     return [*_baselines(result), *found]
 
 
@@ -378,7 +384,7 @@ def _baselines(result: BenchmarkResult) -> list[Section]:
     ]
     headed = (Column("name", "model"), *(Column("figure", columns[name]) for name in names))
     table = Table(columns=headed, rows=rows)
-    return [Section(key="baselines", title="Beside the baselines", parts=[table])]
+    return [Section(key="baselines", title="Baselines on the same records", parts=[table])]
 
 
 def _value(score: MetricScore | None) -> float | str:
@@ -395,9 +401,8 @@ def _how(result: BenchmarkResult) -> list[Content]:
     lines += [("asked", str(made.asking))] if made.asking else []
     imported = made.imported
     if imported is not None:
-        lines.append(("imported", str(imported)))
-        lines += [(f"  {name}", place) for name, place in imported.taken_for.items()]
-        lines += [("  note", note) for note in imported.notes]
+        lines += [(f"imported {name}", place) for name, place in imported.taken_for.items()]
+        lines += [("import note", note) for note in imported.notes]
     return [Facts([*lines, *_execution(result)])]
 
 

@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from krisis.pages.document import Content, Document, Facts, Reply, Sentences, Table, Verdict
+from krisis.pages.numbers import level
 
 WIDTH = 80
 # Letters by which what a model or a stranger wrote could steer the terminal.
@@ -51,9 +52,13 @@ def terminal_text(document: Document, *, verbose: bool = True, colour: bool = Fa
 def _print_document(console: Console, document: Document, *, verbose: bool) -> None:
     for line in document.lead:  # what became of the cases comes before anything else
         console.print(_safe(line))
-    console.print(_safe(document.title, "bold"))
+    title = document.title
     if document.verdict is not None:
-        console.print()
+        title = f"{title} · {level(document.verdict.level)} intervals"
+    console.print(_safe(title, "bold"))
+    if document.verdict is not None:
+        if document.verdict.about:
+            console.print(_safe(f"Verdict on the {document.verdict.about}:"))
         console.print(_verdict(document.verdict, verbose=verbose))
     for section in document.sections:
         if verbose or section.key in document.first:

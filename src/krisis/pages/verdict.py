@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +30,7 @@ from krisis.metrics.partition import Partition
 from krisis.metrics.table import BoolArray, FloatArray, Table
 from krisis.pages.document import Reply, Stated, Verdict, VerdictLine
 from krisis.pages.numbers import Estimate
-from krisis.results.base import BenchmarkResult
+from krisis.results.base import BenchmarkResult, rows_by_source
 from krisis.results.run_items import items_of_result, source_of
 from krisis.statistics.bootstrap import BootstrapOptions
 from krisis.statistics.group_gaps import SMALLEST_GROUP
@@ -61,6 +62,7 @@ def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -
     'cannot tell'
     """
     options = options or VerdictOptions()
+    result, about = one_kind(result)
     run = items_of_result(result, source_of(result))
     guideline = _matched(run.table, result.baseline_rows.get(GUIDELINE))
     usable, accepted = _usable(run, options)
@@ -72,8 +74,20 @@ def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -
             usable,
             _left(run.table, accepted),
             _groups(run.table, accepted, options),
-        ]
+        ],
+        about,
     )
+
+
+def one_kind(result: BenchmarkResult) -> tuple[BenchmarkResult, str]:
+    """Return the run over one kind of patients, and which: over several it is a result for none."""
+    parts = rows_by_source(result.rows) if result.scores_by_source else {}
+    if len(parts) < 2:
+        return result, ""
+    source, rows = next(iter(parts.items()))
+    part = copy(result)
+    part.evaluation_results = rows
+    return part, f"{source} patients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,7 @@ class _Guideline:
 
     known: BoolArray
     answered: BoolArray
+    abstained: BoolArray
     correct: BoolArray
 
 
@@ -117,8 +132,8 @@ def _matched(table: Table, rows: Rows | None) -> _Guideline | None:
     at = {row.record_id: place for place, row in enumerate(theirs.rows)}
     places = np.array([at.get(row.record_id, -1) for row in table.rows], dtype=np.int64)
     known = places >= 0
-    answered, correct = (known & column[places] for column in (theirs.answered, theirs.correct))
-    return _Guideline(known, answered, correct)
+    columns = (theirs.answered, theirs.abstained, theirs.correct)
+    return _Guideline(known, *(known & column[places] for column in columns))
 
 
 # --- Comparing with two policies ------------------------------------------------------------
@@ -188,11 +203,10 @@ def _knew_when(run: RunItems, guideline: _Guideline | None) -> VerdictLine:
     due, safe = (table.should_abstain == code for code in (1, 0))
     if not due.any() or not safe.any():
         return _saved(run, line)
-    deferred, answered = ~table.answered, table.answered
+    deferred, answered = table.abstained, table.answered
     figures = [
         Stated(
-            words=f"left {{}} of the {due.sum():,} cases to leave",
-            estimate=_share(table, deferred, due),
+            words=f"deferred {{}} of the {due.sum():,} due", estimate=_share(table, deferred, due)
         ),
         Stated(
             words=f"answered {{}} of the {safe.sum():,} safe",
@@ -203,14 +217,11 @@ def _knew_when(run: RunItems, guideline: _Guideline | None) -> VerdictLine:
     difference = None
     if guideline is not None:
         due_too, safe_too = due & guideline.known, safe & guideline.known
-        left, theirs = ~guideline.answered, guideline.answered
+        left, theirs = guideline.abstained, guideline.answered
         if due_too.any() and safe_too.any():
-            also = f"{100 * theirs[safe_too].mean():.0f} %"
             compared = [
-                Stated(
-                    words=f"guideline {{}} and {also}",
-                    estimate=Estimate(float(left[due_too].mean())),
-                )
+                Stated(words="guideline {}", estimate=Estimate(float(left[due_too].mean()))),
+                Stated(words="{}", estimate=Estimate(float(theirs[safe_too].mean()))),
             ]
             parts = [(_minus(deferred, left), due_too), (_minus(answered, theirs), safe_too)]
             difference = _mean_of_parts(table, parts)
@@ -282,17 +293,19 @@ def _right(table: Table, guideline: _Guideline | None) -> VerdictLine:
     if guideline is not None and (both := answered & guideline.answered).any():
         theirs = float(guideline.correct[both].mean())
         mine = float(table.correct[both].mean())
-        shown = (
-            f"guideline {{}}, this model {100 * mine:.0f} % where both answered ({both.sum():,})"
-        )
-        compared = [Stated(words=shown, estimate=Estimate(theirs))]
+        compared = [
+            Stated(words=f"guideline {{}} on {both.sum():,} of them", estimate=Estimate(theirs)),
+            Stated(words="on these the model {}", estimate=Estimate(mine), brief=False),
+        ]
         difference = _mean_of_parts(table, [(_minus(table.correct, guideline.correct), both)])
     # The best constant answer is the most frequent truth of the cases that were answered.
     most = int(np.bincount(table.truth[answered]).argmax())
     constant = _mean_of_parts(table, [(_minus(table.correct, table.truth == most), answered)])
     share = float((table.truth == most)[answered].mean())
     name = table.answers.name(table.labels[most])
-    compared.append(Stated(words=f"always {name} {{}}", estimate=Estimate(share)))
+    compared.append(
+        Stated(words=f"always {name} {{}}", estimate=Estimate(share), brief=not compared)
+    )
     return line(_compared(table, constant, difference, n), figures, compared)
 
 
@@ -300,7 +313,7 @@ def _right(table: Table, guideline: _Guideline | None) -> VerdictLine:
 
 
 def _trusted(table: Table) -> VerdictLine:
-    line, usable = _Line("confidence", "Can its confidence be trusted?"), table.usable
+    line, usable = _Line("confidence", "Confidence trustworthy?"), table.usable
     if not usable.any():
         return line("cannot tell", reason="it stated no confidence")
     found = _mean_of_parts(table, [(np.nan_to_num(table.confidence) - table.correct, usable)])
@@ -323,7 +336,7 @@ def _calibration(table: Table) -> list[Stated]:
         return []
     interval: Interval = form.uncertainty(table, BootstrapOptions()).interval
     found = Estimate.of(form.value(), interval)
-    return [Stated(words="calibration error {}", estimate=found, kind="figure", decides=False)]
+    return [Stated(words="calibration error {}", estimate=found, kind="figure", brief=False)]
 
 
 def _most_confident(table: Table) -> Stated:
@@ -332,7 +345,7 @@ def _most_confident(table: Table) -> Stated:
     limit = stated[-max(1, math.ceil(_MOST_CONFIDENT * stated.size))]
     top = table.usable & (table.confidence >= limit)
     words = f"{{}} of its {top.sum():,} most confident answers are wrong"
-    return Stated(words=words, estimate=_share(table, ~table.correct, top), decides=False)
+    return Stated(words=words, estimate=_share(table, ~table.correct, top), brief=False)
 
 
 # --- Usable at the risk that is allowed? ----------------------------------------------------
@@ -370,11 +383,11 @@ def _usable(run: RunItems, options: VerdictOptions) -> tuple[VerdictLine, BoolAr
     if best is None:
         return line("cannot tell", reason="no answer has a confidence"), None
     n = int(curve.n_accepted[best])
-    words = f"the lowest risk it reaches is {{}}, among its {n:,} most confident answers"
+    words = f"lowest risk {{}} in its {n:,} most confident answers"
     figures = [Stated(words=words, estimate=Estimate(curve.risk(best), bound=options.risk))]
     if found.no_size_helps(options.risk, options.delta):
         return line("no", figures), None
-    return line("cannot tell", figures, reason="a larger sample could tell"), None
+    return line("cannot tell", figures, reason="too few cases to tell"), None
 
 
 # --- Left for people ------------------------------------------------------------------------
