@@ -24,7 +24,7 @@ def facts(document: Document) -> dict[str, str]:
     return dict(pair for part in parts(document) if isinstance(part, Facts) for pair in part.pairs)
 
 
-def row(document: Document, name: str) -> dict[str, Cell]:
+def line_of(document: Document, name: str) -> dict[str, Cell]:
     """Return the first row of that name: its cells by the headings of their columns."""
     for table in tables(document):
         for cells in table.rows:

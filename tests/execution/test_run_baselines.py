@@ -10,7 +10,7 @@ from krisis.data.ckd.suite import CKDSuite
 from krisis.execution.options import Execution
 from krisis.metrics import BootstrapOptions, default_benchmark_metrics
 from krisis.metrics.scoring import metrics_from_names
-from krisis.results.report import format_report
+from krisis.pages.document import Table
 from krisis.results.result import BenchmarkResult
 
 
@@ -35,13 +35,14 @@ def test_they_follow_the_limit_of_a_run_and_survive_its_file(tmp_path):
     path = tmp_path / "result.json"
     result.save(path)
     assert BenchmarkResult.load(path).to_json() == result.to_json()
-    report = format_report(BenchmarkResult.load(path))
-    assert "Baselines on the same records" in report
-    assert "this run: always-answer" in report
+    document = BenchmarkResult.load(path).document()
+    shown = document.section("baselines").parts[0]
+    assert isinstance(shown, Table)
+    assert [cells[0] for cells in shown.rows] == ["this run", *result.baselines]
     rescored = result.scored(metrics_from_names(["brier_score"]), BootstrapOptions())
-    assert "Baselines" in format_report(rescored)
+    assert "baselines" in {one.key for one in rescored.document().sections}
     unknown = result.scored(metrics_from_names(["mean_absolute_error"]), BootstrapOptions())
-    assert "Baselines" not in format_report(unknown)
+    assert "baselines" not in {one.key for one in unknown.document().sections}
 
 
 def test_nothing_is_added_unless_asked_for():

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.documents import facts, has_row, row, said, tables
+from tests.documents import facts, has_row, line_of, said, tables
 from tests.invented_runs import TASK, invented_rows
 from tests.invented_runs import result_of as invented_result
 
@@ -62,7 +62,7 @@ def test_intervals_are_shown_with_their_method() -> None:
     result = result_of([ANSWERED])
     result.metric_scores["accuracy"].interval = Interval(0.2, 1.0, method="mid_p")
     document = result.document()
-    cells = row(document, "Accuracy")
+    cells = line_of(document, "Accuracy")
     assert cells["value (95 % interval)"] == Estimate(1.0, 0.2, 1.0)
     assert cells["n"] == 1
     assert "mid_p: " in said(document)
@@ -70,7 +70,7 @@ def test_intervals_are_shown_with_their_method() -> None:
 
 def test_both_sides_of_deferral_and_the_trivial_policies_are_shown() -> None:
     document = result_of([ANSWERED]).document()
-    cells = row(document, "all cases")
+    cells = line_of(document, "all cases")
     assert (cells["n"], cells["due"], cells["answered"]) == (1, 0, 1.0)
     assert (cells["aligned"], cells["if all answered"]) == (1.0, 1.0)
     for undefined in ("deferred", "balanced", "MCC"):
@@ -79,7 +79,7 @@ def test_both_sides_of_deferral_and_the_trivial_policies_are_shown() -> None:
         assert math.isnan(value)
     assert not has_row(document, "uncertain")
     assert not any(one.columns[0].heading == "reason to defer" for one in tables(document))
-    assert row(document, "safe to answer")["right"] == 1
+    assert line_of(document, "safe to answer")["right"] == 1
 
 
 def with_task(n_rows: int = 60, **metadata: object) -> BenchmarkResult:
@@ -139,7 +139,7 @@ def test_a_task_without_a_positive_answer_shows_the_matrix_and_says_so() -> None
     document = result.scored(default_benchmark_metrics(), BootstrapOptions()).document()
     assert "The task names no positive answer, so no sensitivity of a disease" in said(document)
     assert not has_row(document, "Disease Sensitivity")
-    cells = row(document, "the disease is present (1)")
+    cells = line_of(document, "the disease is present (1)")
     assert list(cells.values())[1:] == [0, 1, 1]
 
 
@@ -152,12 +152,12 @@ def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force
         ("by a rule", details["by_kind"]["rule"]),
         ("depends on prevalence", details["by_prior"]["depends_on_prior"]),
     ):
-        cells = row(document, name)
+        cells = line_of(document, name)
         assert cells["n"] == part["n_labeled"]
         assert cells["deferred"] == part["sensitivity"]
         assert cells["if all answered"] == part["always_answer"]
     counts = details["by_reason"]["child"]
-    cells = row(document, "child")
+    cells = line_of(document, "child")
     assert (cells["due"], cells["deferred"]) == (counts["n_due"], counts["n_deferred"])
     sentence = "A case is to be deferred when another answer has a probability of 0.2 or more"
     assert sentence in said(document)

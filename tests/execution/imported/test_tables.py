@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
+from tests.documents import said
 from typer.testing import CliRunner, Result
 
 from krisis.cli.app import app
@@ -284,7 +285,7 @@ def test_reports_and_the_viewer_mark_it_as_imported(
     client = TestClient(create_app(runs[0].parent), base_url="http://127.0.0.1")
     krisis("report", runs[0], "-o", tmp_path / "report.html")
     texts = [
-        krisis("show", runs[0]).output,
+        said(loaded.document()),
         (tmp_path / "report.html").read_text(encoding="utf-8"),
         client.get(f"/runs/{runs[0].name}").text,
     ]
