@@ -74,3 +74,8 @@ def values(document: Document) -> list[float]:
         for stated in (*line.figures, *line.compared):
             add(stated.estimate)
     return found
+
+
+def unwrapped(text: str) -> str:
+    """Return what a terminal printed without its line breaks and alignment."""
+    return " ".join(text.split())

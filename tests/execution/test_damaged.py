@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.documents import unwrapped
 from tests.invented_runs import edited_line
 from typer.testing import CliRunner
 
@@ -180,7 +181,7 @@ def test_an_ended_run_whose_rows_were_cut_is_scored_again_and_says_so_everywhere
     assert second.startswith(f"Records: {N_RECORDS} loaded → {n_rows} sent")
     for words in ([], ["-m", "accuracy"]):
         printed = CliRunner().invoke(show, [str(directory.path), *words])
-        assert " ".join(printed.output.split()).startswith(sentence), printed.output
+        assert unwrapped(printed.output).startswith(sentence), printed.output
     printed = CliRunner().invoke(show, [str(directory.path), "--json"])
     assert json.loads(printed.output)["extras"]["damage"] == sentence
     other = shutil.copytree(directory.path, directory.path.parent / "copy")

@@ -75,8 +75,9 @@ def difference(estimate: Estimate, *, interval: bool = True) -> str:
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    sign = "+" if estimate.value > 0 and points(estimate)[0] != "0" else ""
-    return sign + points(estimate, interval=interval)
+    text = points(estimate, interval=interval)
+    is_nothing = not text.partition(" ")[0].strip("0.")
+    return text if estimate.value <= 0 or is_nothing else f"+{text}"
 
 
 def points(estimate: Estimate, *, interval: bool = True) -> str:

@@ -68,8 +68,8 @@ def run_document(result: BenchmarkResult, options: VerdictOptions | None = None)
         title=_title(result),
         lead=lead,
         verdict=verdict_of(result, options) if result.rows else None,
-        sections=[*failures, *rows, *_scores(result), how],
-        first=("failures",),
+        sections=[*failures, *_imported(result), *rows, *_scores(result), how],
+        first=("failures", "imported"),
         commands=_commands(result),
     )
 
@@ -102,6 +102,16 @@ def _failures(counts: Attrition) -> list[Section]:
             parts=[Table(columns=columns, rows=rows)],
         )
     ]
+
+
+def _imported(result: BenchmarkResult) -> list[Section]:
+    """Return what each field of the rows was taken for, which only its owner can check."""
+    imported = result.provenance.imported
+    if imported is None:
+        return []
+    parts: list[Content] = [Facts([*imported.taken_for.items()])]
+    parts += [Sentences(imported.notes)] if imported.notes else []
+    return [Section(key="imported", title="Imported fields", parts=parts)]
 
 
 def _one_line(text: str) -> str:
@@ -137,6 +147,9 @@ _PARTS = {
 }
 
 
+_DUE = ("defer_when_needed", "answer_when_should_defer", "no_answer_when_should_defer")
+
+
 def _deferral(scores: MetricScores) -> list[Section]:
     """Return both sides of deferral, for all cases and for each kind, and the reasons."""
     score = scores.get("deferral_alignment")
@@ -149,7 +162,7 @@ def _deferral(scores: MetricScores) -> list[Section]:
         [
             name,
             part["n_labeled"],
-            part["confusion"]["defer_when_needed"] + part["confusion"]["answer_when_should_defer"],
+            sum(part["confusion"].get(cell, 0) for cell in _DUE),
             part["sensitivity"],
             part["specificity"],
             part["balanced_alignment"],
@@ -399,10 +412,6 @@ def _how(result: BenchmarkResult) -> list[Content]:
     account = description.get("account")
     lines = [("data", account)] if isinstance(account, str) and account else []
     lines += [("asked", str(made.asking))] if made.asking else []
-    imported = made.imported
-    if imported is not None:
-        lines += [(f"imported {name}", place) for name, place in imported.taken_for.items()]
-        lines += [("import note", note) for note in imported.notes]
     return [Facts([*lines, *_execution(result)])]
 
 

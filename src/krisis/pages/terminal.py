@@ -18,6 +18,7 @@ WIDTH = 80
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # In place of a space at which no line may break; rich breaks at U+00A0 too.
 _TIED = "\ue000"
+_COMMAND = re.compile(r"(?<=type: ).+$")  # at the end of a sentence, to be copied
 _COLOURS: dict[Reply | None, str] = {
     "yes": "bold green",
     "partly": "bold yellow",
@@ -51,7 +52,7 @@ def terminal_text(document: Document, *, verbose: bool = True, colour: bool = Fa
 
 def _print_document(console: Console, document: Document, *, verbose: bool) -> None:
     for line in document.lead:  # what became of the cases comes before anything else
-        console.print(_safe(line))
+        console.print(_safe(line), overflow="ignore")
     title = document.title
     if document.verdict is not None:
         title = f"{title} · {level(document.verdict.level)} intervals"
@@ -77,7 +78,8 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
 
 def _safe(text: str, style: str = "") -> Text:
     """Return text that cannot steer the terminal, and that no line break parts from its sign."""
-    return Text(_CONTROL.sub("\ufffd", text).replace(" %", f"{_TIED}%"), style=style)
+    tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
+    return Text(_CONTROL.sub("\ufffd", tied), style=style)
 
 
 def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:

@@ -239,7 +239,7 @@ def test_a_run_of_physicians_is_resumed_and_shown(made_up_support2, tmp_path):
     assert krisis(*words, cwd=tmp_path).returncode == 0
     (run,) = (tmp_path / "runs").iterdir()
     done = krisis("show", str(run), cwd=tmp_path)
-    assert "Read:    " in done.stdout
+    assert "\nRead " in done.stdout
     assert krisis("resume", str(run), cwd=tmp_path).returncode == 0
 
 
