@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 
 from rich.console import Console
 from rich.padding import Padding
@@ -52,7 +53,7 @@ def terminal_text(document: Document, *, verbose: bool = True, colour: bool = Fa
 
 def _print_document(console: Console, document: Document, *, verbose: bool) -> None:
     for line in document.lead:  # what became of the cases comes before anything else
-        console.print(_safe(line), overflow="ignore")
+        _print_words(console, line)
     title = document.title
     if document.verdict is not None:
         title = f"{title} · {level(document.verdict.level)} intervals"
@@ -76,6 +77,13 @@ def _print_document(console: Console, document: Document, *, verbose: bool) -> N
             console.print(_safe(command), soft_wrap=True)
 
 
+def _print_words(console: Console, text: str) -> None:
+    """Print a sentence in lines; a path or a command to copy is never broken."""
+    words = textwrap.wrap(str(_safe(text)), WIDTH, break_long_words=False, break_on_hyphens=False)
+    for line in words:
+        console.print(Text(line), soft_wrap=True)
+
+
 def _safe(text: str, style: str = "") -> Text:
     """Return text that cannot steer the terminal, and that no line break parts from its sign."""
     tied = _COMMAND.sub(lambda found: found[0].replace(" ", _TIED), text.replace(" %", f"{_TIED}%"))
@@ -97,7 +105,7 @@ def _verdict(verdict: Verdict, *, verbose: bool) -> Grid:
 def _print_part(console: Console, part: Content) -> None:
     if isinstance(part, Sentences):
         for line in part.lines:
-            console.print(_safe(line))
+            _print_words(console, line)
     elif isinstance(part, Facts):
         console.print(Padding(_facts(part), (0, 0, 0, 2)))
     else:
