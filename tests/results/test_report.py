@@ -73,7 +73,7 @@ def test_both_sides_of_deferral_and_the_trivial_policies_are_shown() -> None:
     cells = line_of(document, "all cases")
     assert (cells["n"], cells["due"], cells["answered"]) == (1, 0, 1.0)
     assert (cells["aligned"], cells["if all answered"]) == (1.0, 1.0)
-    for undefined in ("deferred", "balanced", "MCC"):
+    for undefined in ("deferred", "mean", "MCC"):
         value = cells[undefined]
         assert isinstance(value, float)
         assert math.isnan(value)
@@ -150,7 +150,7 @@ def test_deferral_is_shown_by_kind_by_prior_and_by_reason_with_the_risk_in_force
     for name, part in (
         ("uncertain", details["by_kind"]["uncertain"]),
         ("by a rule", details["by_kind"]["rule"]),
-        ("depends on prevalence", details["by_prior"]["depends_on_prior"]),
+        ("depends on prior", details["by_prior"]["depends_on_prior"]),
     ):
         cells = line_of(document, name)
         assert cells["n"] == part["n_labeled"]

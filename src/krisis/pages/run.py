@@ -142,8 +142,8 @@ def _cases(result: BenchmarkResult) -> list[Section]:
 _PARTS = {
     "uncertain": "uncertain",
     "rule": "by a rule",
-    "depends_on_prior": "depends on prevalence",
-    "holds_for_any_prior": "at any prevalence",
+    "depends_on_prior": "depends on prior",
+    "holds_for_any_prior": "any prior",
 }
 
 
@@ -178,7 +178,7 @@ def _deferral(scores: MetricScores) -> list[Section]:
         Column("count", "due", "cases that should be deferred"),
         Column("share", "deferred", "share deferred of the cases that should be"),
         Column("share", "answered", "share answered of the cases that are safe to answer"),
-        Column("share", "balanced", "mean of the two shares"),
+        Column("share", "mean", "mean of the two shares"),
         Column("figure", "MCC", "Matthews correlation coefficient"),
         Column("share", "aligned", "share of cases answered or deferred as they should be"),
         Column("share", "if all answered", "the share aligned if every case were answered"),
