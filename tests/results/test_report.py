@@ -207,7 +207,7 @@ def test_no_headline_puts_real_and_synthetic_patients_together() -> None:
         cell = table.rows[0][1]
         assert isinstance(cell, Estimate)
         assert cell.value == value
-        assert f"{source.capitalize()} patients: Answered" in page
+        assert f"<h3>{source.capitalize()} patients</h3>" in page
         assert f"{value:.4f}" in page
     assert not {"metrics", "deferral", "disease"} & {one.key for one in document.sections}
     assert "is over real and synthetic patients" in page

@@ -57,8 +57,8 @@ def verdict_html(verdict: Verdict) -> str:
 
 def _verdict_line(line: VerdictLine) -> str:
     name = (line.answer or "figure").replace(" ", "-")
-    answer = f'<strong class="reply">{escaped(line.answer)}</strong> ' if line.answer else ""
-    body = f"<dt>{escaped(line.question)}</dt><dd>{answer}{escaped(line.sentence())}</dd>"
+    answer = f'<dd class="reply">{escaped(line.answer)}</dd>' if line.answer else ""
+    body = f"<dt>{escaped(line.question)}</dt>{answer}<dd>{escaped(line.sentence())}</dd>"
     return f'<div class="verdict-line is-{name}">{body}</div>'
 
 

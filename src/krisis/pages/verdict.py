@@ -56,6 +56,7 @@ class VerdictOptions:
 def verdict_of(result: BenchmarkResult, options: VerdictOptions | None = None) -> Verdict:
     """Answer the six questions about a run, beside the baselines on the same cases.
 
+    >>> from krisis import EvaluationResult
     >>> rows = [EvaluationResult(1, 1, confidence=0.9), EvaluationResult(0, 1, confidence=0.8)]
     >>> verdict = verdict_of(BenchmarkResult(rows, {}, {}))
     >>> verdict.line("correctness").answer

@@ -15,7 +15,7 @@ from krisis.metrics.partition import Partition
 from krisis.metrics.scoring import score_all
 from krisis.pages.document import Verdict
 from krisis.pages.verdict import verdict_of
-from krisis.reporting import pages, provenance, wording
+from krisis.reporting import pages, provenance
 from krisis.reporting.breakdown import breakdown_figures
 from krisis.reporting.confidence_charts import corp_figure, histogram_figure, reliability_figure
 from krisis.reporting.costliest import CostlyRows, costliest_rows, shortened
@@ -33,7 +33,6 @@ from krisis.results.report_tables import (
     deferral_words,
     disease_table,
     disease_words,
-    headline_words,
     matrix_table,
     mixture,
     reason_table,
@@ -62,7 +61,6 @@ class RunReport:
     heading: str
     eyebrow: str
     attrition: Attrition
-    headlines: list[str]
     damage: str
     imported: str
     mixture: str
@@ -110,7 +108,6 @@ def build_report(
         heading=result.backend_name or "unnamed model",
         eyebrow=_eyebrow(result),
         attrition=result.attrition,
-        headlines=_headlines(result),
         damage=result.damage,
         imported=str(result.provenance.imported or ""),
         mixture=mixture(result),
@@ -144,20 +141,6 @@ def _signed(section: Section, result: BenchmarkResult) -> Section:
         f"{n_rows} ({', '.join(counts.parts())})" + (f" · {day}" if day else ""),
     )
     return replace(section, figures=[replace(one, about=about) for one in section.figures])
-
-
-def _headlines(result: BenchmarkResult) -> list[str]:
-    """Return one sentence, or one for each kind of patients: they are never put together."""
-    if not result.scores_by_source:
-        leading = headline_words(result)
-        sentence = wording.headline(result.metric_scores, result.attrition)
-        return [*([leading] if leading else []), sentence]
-    parts = rows_by_source(result.rows)
-    return [
-        f"{source.capitalize()} patients: {wording.headline(scores, Attrition.of(parts[source]))}"
-        for source, scores in result.scores_by_source.items()
-        if source in parts  # of a metrics-only file only the tables can say it
-    ]
 
 
 def _clinical_sections(result: BenchmarkResult) -> list[Section]:

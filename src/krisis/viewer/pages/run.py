@@ -27,7 +27,6 @@ def _facts(report: RunReport) -> JsonObject:
         "suite": report.eyebrow,
         "attrition": str(report.attrition),
         "failures": report.attrition.to_dict().get("failures", {}),
-        "headline": " ".join(report.headlines),
         "damage": report.damage,
         "imported": report.imported,
         "mixture": report.mixture,
